@@ -1,0 +1,54 @@
+# Two commands: `make demo` and `make test`. Both set up everything they need in .venv, once.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export OMP_NUM_THREADS ?= 1
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(BIN)/python -m uv
+
+.PHONY: help demo test test-fast check lock golden docs clean bench
+
+help: ## what can be made here
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
+
+$(READY): requirements.lock pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+	  || { echo "Qinglan needs Python 3.11; $(PYTHON) is another. Install it, or call: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@echo "[1/3] a virtual environment in $(VENV)"
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.uv.lock
+	@echo "[2/3] the locked packages (about half a minute)"
+	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock --compile-bytecode
+	@echo "[3/3] the command: $(BIN)/qinglan"
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## the whole thread on this machine: sample tenants, stand-in teacher, RAG, one run
+	@$(BIN)/qinglan demo
+
+test: $(READY) ## every test
+	@$(BIN)/python -m pytest
+
+test-fast: $(READY) ## the tests that take under a minute together
+	@$(BIN)/python -m pytest -m "not slow"
+
+check: $(READY) ## ruff, mypy strict, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench-%: $(READY) ## one benchmark; its last line is JSON
+	@$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+lock: $(READY) ## resolve requirements.in again
+	@$(UV) pip compile requirements.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements.lock
+
+golden: $(READY) ## write the compiled pipelines again
+	@$(BIN)/qinglan compile --all
+
+clean: ## remove the environment and every run
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,63 @@
+"""The one base of every configuration: frozen, closed, and the only home of each default."""
+
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from qinglan.errors import ConfigError
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(gt=0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+"""A tenant or knowledge base: safe in a path, a URL and a Kubernetes label."""
+
+
+class Config(BaseModel):
+    """Frozen and closed: a typo in a file is an error that names the field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def parse(cls, values: Any, where: str) -> Self:
+        """Like model_validate, but the error says where, which field, and what to do."""
+        return parse_as(cls, values, where)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse_as(model: type[Model], values: Any, where: str) -> Model:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {explain(error)}") from None
+
+
+def explain(error: ValidationError) -> str:
+    """Each wrong field on a line: name, what is wrong, what was given."""
+    lines = []
+    for item in error.errors(include_url=False):
+        field = ".".join(str(part) for part in item["loc"]) or "(the whole)"
+        given = "" if item["type"] == "missing" else f" (given: {str(item['input'])[:80]!r})"
+        lines.append(f"{field}: {item['msg']}{given}")
+    return "; ".join(lines)
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; anything else there is an error that names the file."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: no such file. See pipelines/configs for the profiles there are."
+        ) from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings, found {type(values).__name__}.")
+    return values

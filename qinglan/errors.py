@@ -1,0 +1,42 @@
+"""Every failure a user can meet, by the boundary that was crossed.
+
+QinglanError
+├── ConfigError    a configuration or command that cannot be run       exit 2
+├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
+├── OutageError    something we depend on gave no answer                exit 4
+├── BudgetError    the next call would pass the budget                  exit 5
+└── RowError       one row's call failed for good: it is quarantined, the run goes on
+
+A message says where, what, and the next step. An outage is never a score and never a silent fallback.
+"""
+
+
+class QinglanError(Exception):
+    """Anything we can explain; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class ConfigError(QinglanError):
+    exit_code = 2
+
+
+class DataError(QinglanError):
+    exit_code = 3
+
+
+class OutageError(QinglanError):
+    exit_code = 4
+
+
+class BudgetError(QinglanError):
+    exit_code = 5
+
+
+class RowError(QinglanError):
+    """One row could not be answered; `reason` is a short word, `raw` what came back instead of an answer."""
+
+    def __init__(self, reason: str, message: str, raw: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.raw = raw

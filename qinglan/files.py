@@ -1,0 +1,72 @@
+"""Files that are whole or not there: written beside their target, then renamed. JSONL is the typed truth.
+
+with replaced(path) as partial, partial.open("wb") as out: ...
+for number, row in read_jsonl(path, Question): ...
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from qinglan.config import explain
+from qinglan.errors import DataError
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+@contextmanager
+def replaced(target: Path) -> Iterator[Path]:
+    """A path to write to that becomes `target` only if the block ends well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_text(*parts: str) -> str:
+    """A digest of several texts that no other list of texts shares."""
+    return hashlib.sha256(orjson.dumps(parts)).hexdigest()
+
+
+def dump_line(row: BaseModel) -> bytes:
+    return orjson.dumps(row.model_dump(mode="json")) + b"\n"
+
+
+def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
+    """Rows with their line numbers, one at a time; a bad line is a DataError that says which and why."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first."
+        ) from None
+    with file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}:{number}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again."
+                ) from None
+            try:
+                yield number, model.model_validate_json(text)
+            except ValidationError as error:
+                raise DataError(f"{path}:{number}: {explain(error)}") from None

@@ -1,0 +1,24 @@
+"""What stages and reward workers know of the gateway: its base URL and these names.
+
+POST /v1/chat/completions     OpenAI's protocol; `model` is a role, "teacher" or "judge"
+POST /api/chat/general_rag    the RAG contract, limited and cached for the whole run
+POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
+GET  /v1/journal/report       calls, hits, money, what may have been billed twice
+GET  /healthz  /readyz  /metrics
+"""
+
+STEP_HEADER = "x-qinglan-step"
+ROW_HEADER = "x-qinglan-row"
+SAMPLE_HEADER = "x-qinglan-sample"
+"""Which of several answers to the same prompt; "0" where one is wanted."""
+
+CALL_HEADER = "x-qinglan-call"
+"""In the answer: the journal's key of the call."""
+
+CACHED_HEADER = "x-qinglan-cached"
+"""In the answer: "1" when it was paid for earlier."""
+
+# error.type in the gateway's OpenAI-shaped error answers, with their status
+BUDGET_EXCEEDED = "budget_exceeded"  # 402: stop, raise the budget or finish with what there is
+OUTAGE = "outage"  # 503: stop, resume later
+ROW_FAILED = "row_failed"  # 422: this row alone; error.message says why, error.param holds what came back

@@ -1,0 +1,84 @@
+"""The RAG service's contract, shared by the service, its clients and the gateway.
+
+POST /api/chat/general_rag    RagRequest -> RagAnswer
+GET  /api/knowledge_bases     -> {"knowledge_bases": [KnowledgeBase]}
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from qinglan.config import Config, Fraction, Name
+
+QueryText = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"\S")]
+
+RAG_PATH = "/api/chat/general_rag"
+KNOWLEDGE_BASES_PATH = "/api/knowledge_bases"
+
+
+class Passage(Config):
+    """One line of a knowledge base."""
+
+    id: str = Field(min_length=1)
+    title: str = ""
+    content: str = Field(min_length=1)
+    metadata: dict[str, Any] = {}
+
+
+class KnowledgeBase(Config):
+    tenant_id: Name
+    kb_name: Name
+    snapshot: str
+    """Digest of the knowledge base's bytes: the name of what answered."""
+
+    passages: int
+
+
+class RagRequest(Config):
+    query: QueryText
+    """What the user typed."""
+
+    rewritten_query: QueryText | None = None
+    """Searched instead of `query`; without it the service asks the deployed rewriter."""
+
+    tenant_id: Name
+    kb_name: Name = "default"
+    top_k: int = Field(default=5, ge=1, le=100)
+    score_threshold: Fraction = 0.5
+    """Hits below it are cut, measured by the score against the query that retrieved them, never by `need`."""
+
+    need: QueryText | None = None
+    """What passages are scored against. It changes reranker_score alone: never order, cut or threshold."""
+
+    user_profile: str = Field(default="", max_length=4000)
+    history_summary: str = Field(default="", max_length=20000)
+    """Context for the deployed rewriter; unused when `rewritten_query` is given."""
+
+
+class Recall(Config):
+    """One passage, as the plan names it."""
+
+    id: str
+    content: str
+    reranker_score: Fraction
+    metadata: dict[str, Any] = {}
+
+
+class RagData(Config):
+    rewritten_query: str
+    """The query that retrieved."""
+
+    recall: tuple[Recall, ...]
+    scored_against: Literal["need", "query"]
+    rewriter: Literal["request", "model", "fallback"]
+    """Who wrote the query: the caller, the deployed rewriter, or nobody because the rewriter failed."""
+
+    rewriter_version: str = ""
+    fallback_reason: str = ""
+    snapshot: str
+
+
+class RagAnswer(Config):
+    code: int = 200
+    msg: str = "success"
+    data: RagData

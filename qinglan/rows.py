@@ -1,0 +1,86 @@
+"""The typed truth of the data line: what a row is after each stage. Every stage adds, none takes away."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from qinglan.config import Config, Fraction, Name
+
+Split = Literal["train", "dev", "test"]
+
+
+class Question(Config):
+    """One row of the spreadsheet."""
+
+    id: str
+    """Unique in the run; the sheet's own id, else made from the row's number."""
+
+    tenant_id: Name
+    conversation_id: str
+    """Turns of one conversation share it; a row without one is a conversation of its own."""
+
+    question: str = Field(min_length=1)
+    user_profile: str = ""
+    history_summary: str = ""
+    need: str = ""
+    """What the user wants to know, standalone. Passages are scored against it; never a rewrite."""
+
+    gold: tuple[str, ...] = ()
+    """Ids of the passages that answer the question, where people labelled them."""
+
+    split: Split | None = None
+    """Given by the sheet, else chosen by the convert stage."""
+
+
+class Rewrite(Question):
+    """A question with the teacher's rewrite."""
+
+    rewritten_query: str = Field(min_length=1)
+    teacher: str
+    """The model that answered."""
+
+    call: str
+    """The journal's key of the paid call."""
+
+
+class Quarantined(Question):
+    """A question that got no usable answer, with what came back instead."""
+
+    stage: str
+    reason: str
+    detail: str
+    raw: str = ""
+
+
+class Hit(Config):
+    id: str
+    reranker_score: Fraction
+
+
+class Retrieval(Config):
+    """What the knowledge base gave for one query, in the order production would show it."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    top1_score: float
+    """The first passage's score, 0 when nothing was found: the plan's top1_score."""
+
+    count: int
+    gold_rank: int | None = None
+    """1 for the first; None when the gold passage is not among the hits, or unknown."""
+
+
+class Validated(Rewrite):
+    """A rewrite with what both queries retrieved, accepted for training or not, and why."""
+
+    need: str = Field(min_length=1)
+    need_source: Literal["sheet", "judge"]
+    scored_against: Literal["need", "query"]
+    snapshot: str
+    """Digest of the knowledge base that answered."""
+
+    plain: Retrieval
+    rewritten: Retrieval
+    accepted: bool
+    reason: str
+    """Why not accepted; empty when it is."""

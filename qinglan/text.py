@@ -1,0 +1,25 @@
+"""How Chinese text is cut, compared and made safe; the index, the reranker and the checks share it."""
+
+import re
+import unicodedata
+
+RUN = re.compile(r"\w+")
+CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+
+
+def bigrams(text: str) -> list[str]:
+    """Character pairs within each run of letters and digits; a lone character stands for itself."""
+    out: list[str] = []
+    for run in RUN.findall(text.lower()):
+        out.extend([run[i : i + 2] for i in range(len(run) - 1)] or [run])
+    return out
+
+
+def normalise(text: str) -> str:
+    """What is left when width, case, punctuation and spaces do not count."""
+    return "".join(RUN.findall(unicodedata.normalize("NFKC", text).lower()))
+
+
+def one_line(text: str) -> str:
+    """The text on one line: a field that cannot open another field of a prompt."""
+    return CONTROL.sub(" ", text).strip()
