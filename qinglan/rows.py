@@ -43,12 +43,20 @@ class Rewrite(Question):
     """The journal's key of the paid call."""
 
 
-class Quarantined(Question):
-    """A question that got no usable answer, with what came back instead."""
+class Quarantined(Config):
+    """A row that got no usable answer: where it stands, why, and what came instead. None is dropped unseen."""
+
+    id: str
+    tenant_id: str
+    where: str
+    """The sheet's file and row, or the stage's input and line."""
 
     stage: str
     reason: str
+    """A short word to count by: empty, formula, refused, truncated ..."""
+
     detail: str
+    question: str = ""
     raw: str = ""
 
 

@@ -1,0 +1,184 @@
+"""From a company's spreadsheet, or JSONL, to typed questions; a row that is none comes with its reason.
+
+What is wrong with the file (a missing column, merged cells, an id twice) is an error; what is wrong with a
+row (no question, a formula, a number) quarantines that row, before anything is paid for it.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from qinglan.config import Config, explain
+from qinglan.errors import DataError
+from qinglan.rows import Quarantined, Question, Split
+from qinglan.tables import Cells, Formula, is_spreadsheet, read_table
+
+QUESTION_LIMIT = 2_000
+HISTORY_LIMIT = 20_000
+NOTHING = {"", "nan", "none", "null", "#n/a", "#ref!", "#value!", "#name?", "#div/0!"}
+"""What exports write for an empty or broken cell."""
+
+
+class Columns(Config):
+    """The sheet's column names; only the first must be there."""
+
+    question: str = "问题"
+    user_profile: str = "用户画像"
+    history_summary: str = "历史摘要"
+    id: str = "编号"
+    conversation_id: str = "对话编号"
+    need: str = "检索需求"
+    gold: str = "标准段落"
+    """Ids of the passages that answer, separated by commas, semicolons or lines."""
+
+    split: str = "划分"
+    """train, dev or test; where it is empty the convert stage chooses by conversation."""
+
+    tenant_id: str = "租户"
+    """For a sheet of several tenants; else the profile's tenant."""
+
+
+class Unfit(Exception):
+    """Why a row is no question: a word to count by, and the detail."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | Quarantined]:
+    """Every row of the file, in order, as a question or as what keeps it from being one."""
+    seen: dict[str, str] = {}
+    for where, cells in _rows(path, columns):
+        number = where.rsplit(" ", 1)[-1]
+        row = _question(where, cells, columns, tenant_id, fallback_id=f"row-{number}")
+        if (first := seen.setdefault(row.id, where)) != where:
+            raise DataError(
+                f"{where}: id {row.id!r} is already used by {first}. Ids must be unique; mend one."
+            )
+        yield row
+    if not seen:
+        raise DataError(f"{path}: no rows below the header. Is it the right file, and the first sheet?")
+
+
+def count_rows(path: Path, columns: Columns) -> int:
+    """How many rows there are to work on, for progress; cheap beside the calls that follow."""
+    return sum(1 for _ in _rows(path, columns))
+
+
+def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. Give the spreadsheet or JSONL of questions.")
+    if is_spreadsheet(path):
+        for number, cells in read_table(path, required=[columns.question]):
+            yield f"{path.name} row {number}", cells
+    else:
+        yield from _jsonl_rows(path, columns)
+
+
+def _jsonl_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
+    """Lines keyed by the sheet's column names, or by the typed field names."""
+    names = {field: getattr(columns, field) for field in Columns.model_fields}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                record = _parse_line(path, number, line)
+                yield f"{path.name} line {number}", {names.get(k, k): _flat(v) for k, v in record.items()}
+
+
+def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). "
+            "Save the file as UTF-8 and try again."
+        ) from None
+    except ValueError as error:
+        raise DataError(
+            f"{path}:{number}: not JSON ({error}). A file of questions is .xlsx or JSONL."
+        ) from None
+    if not isinstance(record, dict):
+        raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
+    return record
+
+
+def _flat(value: Any) -> Any:
+    return ";".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _question(
+    where: str, cells: Cells, columns: Columns, tenant_id: str, fallback_id: str
+) -> Question | Quarantined:
+    row_id = fallback_id
+    try:
+        row_id = _label(cells, columns.id) or fallback_id
+        return Question(
+            id=row_id,
+            tenant_id=_label(cells, columns.tenant_id) or tenant_id,
+            conversation_id=_label(cells, columns.conversation_id) or row_id,
+            question=_asked(cells, columns.question),
+            user_profile=_text(cells, columns.user_profile, HISTORY_LIMIT),
+            history_summary=_text(cells, columns.history_summary, HISTORY_LIMIT),
+            need=_text(cells, columns.need, QUESTION_LIMIT),
+            gold=_list(_text(cells, columns.gold, QUESTION_LIMIT)),
+            split=_split(where, _label(cells, columns.split)),
+        )
+    except Unfit as unfit:
+        reason, detail = unfit.reason, str(unfit)
+    except ValidationError as error:
+        reason, detail = "invalid", explain(error)
+    return Quarantined(
+        id=row_id, tenant_id=tenant_id, where=where, stage="read", reason=reason, detail=detail,
+        question=str(cells.get(columns.question) or ""),
+    )  # fmt: skip
+
+
+def _asked(cells: Cells, column: str) -> str:
+    value = cells.get(column)
+    if isinstance(value, bool | int | float):
+        raise Unfit("not text", f"{column} holds the number {value!r}; a question is text.")
+    text = _text(cells, column, QUESTION_LIMIT)
+    if not text:
+        raise Unfit("empty", f"{column} is empty.")
+    return text
+
+
+def _text(cells: Cells, column: str, limit: int) -> str:
+    value = cells.get(column)
+    if isinstance(value, Formula):
+        raise Unfit("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    text = "" if value is None else str(value).strip()
+    if len(text) > limit:
+        raise Unfit("too long", f"{column} has {len(text)} characters, more than {limit}.")
+    return "" if text.lower() in NOTHING else text
+
+
+def _label(cells: Cells, column: str) -> str:
+    """An id; numbers are welcome, since sheets make 1001 of '1001' and 1001.0 of that."""
+    value = cells.get(column)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return _text(cells, column, 200)
+
+
+def _list(text: str) -> tuple[str, ...]:
+    for mark in ",，；\n":
+        text = text.replace(mark, ";")
+    return tuple(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
+
+
+def _split(where: str, name: str) -> Split | None:
+    if not name:
+        return None
+    if name in get_args(Split):
+        return name  # type: ignore[return-value]
+    raise DataError(
+        f"{where}: split {name!r} is none of {', '.join(get_args(Split))}. Mend it, or leave it empty."
+    )
