@@ -53,9 +53,7 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first."
-        ) from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first.") from None
     with file:
         for number, line in enumerate(file, 1):
             if not line.strip():

@@ -57,9 +57,7 @@ def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Que
         number = where.rsplit(" ", 1)[-1]
         row = _question(where, cells, columns, tenant_id, fallback_id=f"row-{number}")
         if (first := seen.setdefault(row.id, where)) != where:
-            raise DataError(
-                f"{where}: id {row.id!r} is already used by {first}. Ids must be unique; mend one."
-            )
+            raise DataError(f"{where}: id {row.id!r} is already used by {first}. Ids must be unique; mend one.")
         yield row
     if not seen:
         raise DataError(f"{path}: no rows below the header. Is it the right file, and the first sheet?")
@@ -95,13 +93,10 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         record = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). "
-            "Save the file as UTF-8 and try again."
+            f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
         ) from None
     except ValueError as error:
-        raise DataError(
-            f"{path}:{number}: not JSON ({error}). A file of questions is .xlsx or JSONL."
-        ) from None
+        raise DataError(f"{path}:{number}: not JSON ({error}). A file of questions is .xlsx or JSONL.") from None
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record
@@ -111,9 +106,7 @@ def _flat(value: Any) -> Any:
     return ";".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _question(
-    where: str, cells: Cells, columns: Columns, tenant_id: str, fallback_id: str
-) -> Question | Quarantined:
+def _question(where: str, cells: Cells, columns: Columns, tenant_id: str, fallback_id: str) -> Question | Quarantined:
     row_id = fallback_id
     try:
         row_id = _label(cells, columns.id) or fallback_id
@@ -179,6 +172,4 @@ def _split(where: str, name: str) -> Split | None:
         return None
     if name in get_args(Split):
         return name  # type: ignore[return-value]
-    raise DataError(
-        f"{where}: split {name!r} is none of {', '.join(get_args(Split))}. Mend it, or leave it empty."
-    )
+    raise DataError(f"{where}: split {name!r} is none of {', '.join(get_args(Split))}. Mend it, or leave it empty.")

@@ -44,7 +44,7 @@ class Rewrite(Question):
 
 
 class Quarantined(Config):
-    """A row that got no usable answer: where it stands, why, and what came instead. None is dropped unseen."""
+    """A row that got no usable answer: where it stands, why, what came instead. None is dropped unseen."""
 
     id: str
     tenant_id: str

@@ -58,9 +58,7 @@ def _refuse_bomb(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             size = sum(item.file_size for item in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: not a readable .xlsx file ({error}). Save it as .xlsx and try again."
-        ) from None
+        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it as .xlsx and try again.") from None
     if size > UNCOMPRESSED_LIMIT:
         raise DataError(
             f"{path}: unpacks to {size / 2**20:.0f} MB, more than the {UNCOMPRESSED_LIMIT / 2**20:.0f} MB "

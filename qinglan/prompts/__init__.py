@@ -57,8 +57,7 @@ def template(name: str) -> str:
     path = FOLDER / f"{name}.txt"
     if not path.is_file():
         raise ConfigError(
-            f"No prompt for {name!r} in qinglan/prompts. "
-            f"Write {path.name}, or set `system_prompt` in the profile."
+            f"No prompt for {name!r} in qinglan/prompts. Write {path.name}, or set `system_prompt` in the profile."
         )
     return path.read_text(encoding="utf-8").strip()
 

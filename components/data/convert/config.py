@@ -1,0 +1,33 @@
+"""What the convert stage can be told."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from qinglan.config import Config, Fraction
+
+
+class ConvertConfig(Config):
+    """How validated rewrites become training files and a locked test."""
+
+    train: Fraction = 0.8
+    """Share of conversations, not rows: turns of one conversation stay together."""
+
+    dev: Fraction = 0.1
+    """Share of conversations to choose settings on; what train and dev leave is the locked test."""
+
+    seed: int = 42
+    near_duplicate: float = Field(default=0.9, gt=0, le=1)
+    """Jaccard similarity of character trigrams, question with history, above which two rows are one."""
+
+    tenant_ratio: float = Field(default=4.0, ge=1)
+    """The largest tenant has at most this many times the training rows of the smallest."""
+
+    system_prompt: str = ""
+    """The student's system prompt; empty takes the tenant's in qinglan/prompts."""
+
+    @model_validator(mode="after")
+    def _leave_a_test(self) -> Self:
+        if self.train + self.dev > 1:
+            raise ValueError(f"train {self.train} + dev {self.dev} is more than the whole; lower one")
+        return self

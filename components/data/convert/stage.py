@@ -1,0 +1,115 @@
+"""Validated rewrites become SFT chat rows, PPO parquet, and a locked test that training never sees.
+
+SFT learns the accepted rewrites. PPO and the test keep the others too: where the teacher fails, there is
+something to win, and a test without those rows would flatter everyone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.duplicates import asked
+from components.data.convert.fates import Surveyed, decide
+from components.data.convert.parquet import ParquetRows
+from qinglan.errors import DataError
+from qinglan.files import dump_line, read_jsonl, replaced
+from qinglan.progress import progress
+from qinglan.prompts import student_messages
+from qinglan.rows import Split, Validated
+
+
+class ConvertCounts(NamedTuple):
+    rows: int
+    near_duplicates: int
+    left_out_for_balance: int
+    sft_train: int
+    sft_dev: int
+    ppo_train: int
+    ppo_dev: int
+    test: int
+
+
+def convert(validated: Path, sft: Path, ppo: Path, test: Path, config: ConvertConfig) -> ConvertCounts:
+    """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet and the locked test, all from input and seed alone."""
+    fates = decide(survey(validated), config)
+    counts = Counter[str](near_duplicates=0)
+    with ExitStack() as files, progress("convert", len(fates)) as tick:
+        chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
+        prompts = {name: files.enter_context(ParquetRows(ppo / f"{name}.parquet")) for name in ("train", "dev")}
+        locked = files.enter_context(_lines(test))
+        for (_, row), fate in zip(read_jsonl(validated, Validated), fates, strict=True):
+            tick()
+            if fate == "test":
+                locked.write(dump_line(row.model_copy(update={"split": fate})))
+                counts["test"] += 1
+            elif fate == "train" or fate == "dev":
+                prompts[fate].add(ppo_row(row, fate, config))
+                counts[f"ppo_{fate}"] += 1
+                if row.accepted:
+                    chats[fate].write(orjson.dumps(sft_row(row, fate, config)) + b"\n")
+                    counts[f"sft_{fate}"] += 1
+            else:
+                counts[fate] += 1
+        _refuse_nothing_to_learn(validated, len(fates), counts)
+    return ConvertCounts(len(fates), *(counts[name] for name in ConvertCounts._fields[1:]))
+
+
+def sft_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:
+    """One chat: the serving prompt, and the teacher's accepted rewrite as the answer."""
+    answer = {"role": "assistant", "content": row.rewritten_query}
+    return {
+        "messages": [*student_messages(row, config.system_prompt), answer],
+        "metadata": {
+            "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
+            "top1_score": row.rewritten.top1_score, "source": row.teacher, "call": row.call,
+        },
+    }  # fmt: skip
+
+
+def ppo_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:
+    """One prompt in verl's shape; extra_info holds what the reward needs, so that nothing is asked twice."""
+    return {
+        "data_source": f"qinglan/{row.tenant_id}",
+        "prompt": student_messages(row, config.system_prompt),
+        "ability": "query-rewriting",
+        "reward_model": {"style": "rule", "ground_truth": row.need},
+        "extra_info": {
+            "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
+            "question": row.question, "user_profile": row.user_profile,
+            "history_summary": row.history_summary, "need": row.need, "gold": list(row.gold),
+            "snapshot": row.snapshot, "accepted": row.accepted, "teacher": row.teacher, "call": row.call,
+            "teacher_rewrite": row.rewritten_query,
+            "teacher_retrieval": row.rewritten.model_dump(mode="json"),
+            "plain_retrieval": row.plain.model_dump(mode="json"),
+        },
+    }  # fmt: skip
+
+
+def survey(validated: Path) -> list[Surveyed]:
+    """What deciding needs of each row, small enough to hold for all of them."""
+    rows = [
+        Surveyed(number, (row.tenant_id, row.conversation_id), row.split, asked(row))
+        for number, row in read_jsonl(validated, Validated)
+    ]
+    if not rows:
+        raise DataError(f"{validated}: no rows. Look at the quarantine files of the earlier stages for why.")
+    return rows
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[BinaryIO]:
+    with replaced(path) as partial, partial.open("wb") as file:
+        yield file
+
+
+def _refuse_nothing_to_learn(validated: Path, rows: int, counts: Counter[str]) -> None:
+    if not counts["sft_train"]:
+        raise DataError(
+            f"{validated}: of {rows} rows none in the train split is accepted, so there is nothing to "
+            "learn from. Look at `reason` in that file, and at `quality_threshold` in the profile."
+        )

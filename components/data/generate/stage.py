@@ -1,0 +1,94 @@
+"""The teacher rewrites each question. A failed call is a quarantined row, never a copied question.
+
+counts = generate(questions, outputs, GenerateConfig(tenant_id="fivedoctors"), gateway_url)
+"""
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple
+
+from components.data.generate.config import GenerateConfig
+from qinglan.errors import RowError
+from qinglan.files import dump_line, replaced
+from qinglan.lineage.record import digest
+from qinglan.llm.client import Gateway
+from qinglan.ordered import ordered
+from qinglan.progress import progress
+from qinglan.prompts import teacher_messages
+from qinglan.questions import count_rows, read_questions
+from qinglan.rows import Quarantined, Question, Rewrite
+from qinglan.tables import write_table
+
+STEP = "generate"
+TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]
+
+
+class GenerateCounts(NamedTuple):
+    rows: int
+    rewritten: int
+    quarantined: int
+    paid_earlier: int
+    """Answers that the journal already held: they cost nothing this time."""
+
+
+def generate(
+    questions: Path, rewrites: Path, table: Path, quarantine: Path, config: GenerateConfig, gateway_url: str
+) -> GenerateCounts:
+    """Write rewrites as JSONL and as a sheet, and every row without one, with its reason."""
+    return asyncio.run(_generate(questions, rewrites, table, quarantine, config, gateway_url))
+
+
+async def _generate(
+    questions: Path, rewrites: Path, table: Path, quarantine: Path, config: GenerateConfig, gateway_url: str
+) -> GenerateCounts:
+    total = count_rows(questions, config.columns)
+    rows = read_questions(questions, config.columns, config.tenant_id)
+    kept = quarantined = paid_earlier = 0
+    async with Gateway(gateway_url, STEP) as gateway:
+
+        async def rewrite(row: Question | Quarantined) -> tuple[Rewrite | Quarantined, bool]:
+            return (row, False) if isinstance(row, Quarantined) else await _rewrite(gateway, row, config)
+
+        with (
+            replaced(rewrites) as good, replaced(quarantine) as bad, good.open("wb") as kept_file,
+            bad.open("wb") as bad_file, write_table(table, TABLE) as add, progress(STEP, total) as tick,
+        ):  # fmt: skip
+            async for result, cached in ordered(rows, rewrite, config.rows_under_way):
+                if isinstance(result, Quarantined):
+                    quarantined += 1
+                    bad_file.write(dump_line(result))
+                else:
+                    kept, paid_earlier = kept + 1, paid_earlier + cached
+                    kept_file.write(dump_line(result))
+                    add(_cells(result))
+                tick(f"{quarantined} quarantined" if quarantined else "")
+        await gateway.exported(digest(rewrites))
+    return GenerateCounts(kept + quarantined, kept, quarantined, paid_earlier)
+
+
+async def _rewrite(gateway: Gateway, row: Question, config: GenerateConfig) -> tuple[Rewrite | Quarantined, bool]:
+    try:
+        answer = await gateway.ask("teacher", teacher_messages(row, config.system_prompt), row=row.id)
+    except RowError as error:
+        return quarantined_row(row, error), False
+    fields = row.model_dump()
+    rewrite = Rewrite(**fields, rewritten_query=one_query(answer.text), teacher=answer.model, call=answer.call)
+    return rewrite, answer.cached
+
+
+def one_query(text: str) -> str:
+    """The rewrite on one line; models like to add line breaks."""
+    return " ".join(text.split())
+
+
+def quarantined_row(row: Question, error: RowError) -> Quarantined:
+    return Quarantined(
+        id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=error.reason,
+        detail=str(error), question=row.question, raw=error.raw,
+    )  # fmt: skip
+
+
+def _cells(row: Rewrite) -> list[str]:
+    return [
+        row.id, row.conversation_id, row.question, row.user_profile, row.history_summary, row.rewritten_query,
+    ]  # fmt: skip

@@ -1,0 +1,157 @@
+"""The plain question and its rewrite both go through the RAG; a rewrite is accepted, or says why not.
+
+Both are scored against the row's fixed need. A row that the RAG could not answer is an error, not a rejection.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from components.data.validate.config import ValidateConfig
+from qinglan.errors import RowError
+from qinglan.files import dump_line, read_jsonl, replaced
+from qinglan.lineage.record import digest
+from qinglan.llm.client import Gateway
+from qinglan.ordered import ordered
+from qinglan.progress import progress
+from qinglan.prompts import need_messages
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagData, RagRequest
+from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated
+from qinglan.tables import Cell, write_table
+
+STEP = "validate"
+TABLE = [
+    "编号", "问题", "改写", "检索需求", "原问题首位得分", "改写首位得分", "改写召回数",
+    "原问题标准段落名次", "改写标准段落名次", "采纳", "原因",
+]  # fmt: skip
+
+
+class ValidateCounts(NamedTuple):
+    rows: int
+    validated: int
+    accepted: int
+    quarantined: int
+    scored_against_query: int
+    """Answers of a service that does not know `need`: their scores can be gamed, and say little."""
+
+    labelled: int
+    """Rows with gold passages; the two counts below are over these."""
+
+    plain_top1: int
+    rewritten_top1: int
+
+
+def validate(
+    rewrites: Path, validated: Path, table: Path, quarantine: Path, config: ValidateConfig, gateway_url: str
+) -> ValidateCounts:
+    """Write every rewrite with both retrievals and a verdict, as JSONL and as a sheet."""
+    return asyncio.run(_validate(rewrites, validated, table, quarantine, config, gateway_url))
+
+
+async def _validate(
+    rewrites: Path, validated: Path, table: Path, quarantine: Path, config: ValidateConfig, gateway_url: str
+) -> ValidateCounts:
+    total = sum(1 for _ in rewrites.open("rb"))
+    counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
+    async with Gateway(gateway_url, STEP) as gateway, RagClient(gateway_url) as rag:
+
+        async def check(row: Rewrite) -> Validated | Quarantined:
+            return await _check(gateway, rag, row, config)
+
+        rows = (row for _, row in read_jsonl(rewrites, Rewrite))
+        with (
+            replaced(validated) as good, replaced(quarantine) as bad, good.open("wb") as good_file,
+            bad.open("wb") as bad_file, write_table(table, TABLE) as add, progress(STEP, total) as tick,
+        ):  # fmt: skip
+            async for result in ordered(rows, check, config.rows_under_way):
+                counts = counted(counts, result)
+                if isinstance(result, Quarantined):
+                    bad_file.write(dump_line(result))
+                else:
+                    good_file.write(dump_line(result))
+                    add(_cells(result))
+                tick(f"{counts.accepted} accepted")
+        await gateway.exported(digest(validated))
+    return counts
+
+
+async def _check(gateway: Gateway, rag: RagClient, row: Rewrite, config: ValidateConfig) -> Validated | Quarantined:
+    try:
+        need, source = await _need(gateway, row)
+    except RowError as error:
+        return Quarantined(
+            id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=error.reason,
+            detail=str(error), question=row.question, raw=error.raw,
+        )  # fmt: skip
+    plain, rewritten = await asyncio.gather(
+        *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
+    )
+    found = retrieval(row.rewritten_query, rewritten, row.gold)
+    reason = verdict(found, config.quality_threshold)
+    return Validated(
+        **{**row.model_dump(), "need": need},
+        need_source=source,
+        scored_against=rewritten.scored_against,
+        snapshot=rewritten.snapshot,
+        plain=retrieval(row.question, plain, row.gold),
+        rewritten=found,
+        accepted=not reason,
+        reason=reason,
+    )
+
+
+async def _need(gateway: Gateway, row: Rewrite) -> tuple[str, Literal["sheet", "judge"]]:
+    """What the user wants to know: the sheet's word, else the judge's. Never the teacher's, never gold."""
+    if row.need:
+        return row.need, "sheet"
+    answer = await gateway.ask("judge", need_messages(row), row=row.id)
+    return " ".join(answer.text.split()), "judge"
+
+
+async def _retrieve(rag: RagClient, row: Rewrite, query: str, need: str, config: ValidateConfig) -> RagData:
+    request = RagRequest(
+        query=row.question, rewritten_query=query, need=need, tenant_id=row.tenant_id,
+        kb_name=config.kb_name, top_k=config.top_k, score_threshold=config.score_threshold,
+    )  # fmt: skip
+    return (await rag.retrieve(request)).data
+
+
+def retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
+    """What we keep of an answer: ids, scores, and where the first gold passage stands."""
+    hits = tuple(Hit(id=item.id, reranker_score=item.reranker_score) for item in data.recall)
+    ranks = [rank for rank, hit in enumerate(hits, 1) if hit.id in gold]
+    return Retrieval(
+        query=query, hits=hits, top1_score=hits[0].reranker_score if hits else 0.0, count=len(hits),
+        gold_rank=ranks[0] if ranks else None,
+    )  # fmt: skip
+
+
+def verdict(found: Retrieval, threshold: float) -> str:
+    """Why a rewrite is not accepted; empty when it is."""
+    if not found.hits:
+        return "nothing found"
+    return "" if found.top1_score >= threshold else "top-1 score below the threshold"
+
+
+def counted(counts: ValidateCounts, row: Validated | Quarantined) -> ValidateCounts:
+    if isinstance(row, Quarantined):
+        return counts._replace(rows=counts.rows + 1, quarantined=counts.quarantined + 1)
+    gold = bool(row.gold)
+    return ValidateCounts(
+        rows=counts.rows + 1,
+        validated=counts.validated + 1,
+        accepted=counts.accepted + row.accepted,
+        quarantined=counts.quarantined,
+        scored_against_query=counts.scored_against_query + (row.scored_against == "query"),
+        labelled=counts.labelled + gold,
+        plain_top1=counts.plain_top1 + (gold and row.plain.gold_rank == 1),
+        rewritten_top1=counts.rewritten_top1 + (gold and row.rewritten.gold_rank == 1),
+    )
+
+
+def _cells(row: Validated) -> list[Cell]:
+    return [
+        row.id, row.question, row.rewritten_query, row.need, row.plain.top1_score, row.rewritten.top1_score,
+        row.rewritten.count, row.plain.gold_rank, row.rewritten.gold_rank, row.accepted, row.reason,
+    ]  # fmt: skip

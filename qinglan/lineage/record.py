@@ -1,0 +1,94 @@
+"""One record per step: what went in, what came out, by which code, how it ended.
+
+    with recorded("generate", inputs={"questions": questions}, outputs={"rewrites": rewrites}, config) as facts:
+        facts.update(rows=500)
+
+The facts, digests and parents also go into each output's metadata, which survives in every store that KFP has.
+Under `qinglan run` the records land in the run's folder, named by RECORDS_VARIABLE.
+"""
+
+import os
+import subprocess
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+import qinglan
+from qinglan.files import replaced, sha256_file, sha256_text
+
+RECORDS_VARIABLE = "QINGLAN_RECORDS"
+
+
+class Artifact(Protocol):
+    """What we need of a KFP artifact, without KFP."""
+
+    uri: str
+    metadata: dict[str, Any]
+
+    @property
+    def path(self) -> str: ...
+
+
+def digest(path: Path) -> str:
+    """Of a file's bytes, or of a folder's files by name."""
+    if path.is_file():
+        return sha256_file(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return sha256_text(*(f"{file.relative_to(path)} {sha256_file(file)}" for file in files))
+
+
+@cache
+def code_version() -> dict[str, Any]:
+    """Package version and git revision; in an image, the revision it was built from."""
+    revision = os.environ.get("QINGLAN_REVISION", "")
+    return {"version": qinglan.__version__, **({"revision": revision} if revision else _git())}
+
+
+def _git() -> dict[str, Any]:
+    def git(*words: str) -> str:
+        here = Path(__file__).parent
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return {"revision": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {"revision": "unknown"}
+
+
+@contextmanager
+def recorded(
+    stage: str, inputs: Mapping[str, Artifact], outputs: Mapping[str, Artifact], config: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Run a stage between its record's two halves; the record tells of a failure too."""
+    parents = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in inputs.items()}
+    facts: dict[str, Any] = {}
+    record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
+    record |= {"config": dict(config), "code": code_version()}
+    _write(stage, record)
+    try:
+        yield facts
+    except BaseException as error:
+        failure = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+        _write(stage, record | {"status": "failed", "ended": _now(), "failure": failure, "facts": facts})
+        raise
+    made = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in outputs.items()}
+    for name, item in outputs.items():
+        item.metadata.update(facts)
+        item.metadata.update(sha256=made[name]["sha256"], parents=parents, stage=stage, code=record["code"])
+    _write(stage, record | {"status": "done", "ended": _now(), "outputs": made, "facts": facts})
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _write(stage: str, record: Mapping[str, Any]) -> None:
+    if folder := os.environ.get(RECORDS_VARIABLE):
+        with replaced(Path(folder) / f"{stage}.json") as partial:
+            partial.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2))
