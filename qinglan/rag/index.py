@@ -1,0 +1,268 @@
+"""A knowledge base's search index on disk: built once for its bytes, opened read-only, verified as it opens.
+
+folder = build_index(Path("kb.jsonl"), Path("indexes"), "fivedoctors")    # indexes/fivedoctors/default/<digest>
+index = Index.open(folder)
+for number, score in index.search("虾青素 每日服用频次", 5):
+    print(score, index.passage(number).title)
+"""
+
+import math
+import mmap
+import os
+import tempfile
+from array import array
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import orjson
+from pydantic import ValidationError
+
+from qinglan.config import Config, Name
+from qinglan.errors import DataError
+from qinglan.files import dump_line, read_jsonl, sha256_file
+from qinglan.rag.contract import Passage
+from qinglan.text import bigrams
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+PASSAGES = "passages.jsonl"
+OFFSETS = "offsets.u64"
+SEARCH = "search"
+
+QUERY_GRAMS = 128
+"""The rarest pairs of a query that are searched: a pasted page costs no more than a long question."""
+
+CACHED_PASSAGES = 4096
+MOST_TIED = 4096
+WRITER_BYTES = 50_000_000
+
+
+class Hit(NamedTuple):
+    """A passage by its line among the knowledge base's passages, from 0, and its BM25 score."""
+
+    number: int
+    score: float
+
+
+class File(Config):
+    """One file of an index, as it was written."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(Config):
+    """What an index folder holds, and the knowledge base it was built from."""
+
+    format: int
+    tenant_id: Name
+    kb_name: Name
+    snapshot: str
+    passages: int
+    files: dict[str, File]
+
+
+def read_knowledge_base(path: Path) -> Iterator[Passage]:
+    """Passages one at a time; a broken line, an id used twice or an empty file is a DataError that says where."""
+    first_line: dict[str, int] = {}
+    for line, passage in read_jsonl(path, Passage):
+        if passage.id in first_line:
+            raise DataError(
+                f"{path}:{line}: id {passage.id!r} is used in line {first_line[passage.id]} already. "
+                "Give every passage its own id."
+            )
+        first_line[passage.id] = line
+        yield passage
+    if not first_line:
+        raise DataError(f"{path}: holds no passage. Write one JSON object a line: id, title, content, metadata.")
+
+
+def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") -> Path:
+    """The folder of the index of these bytes, built unless it is there; several builders at once are safe."""
+    if not kb.is_file():
+        raise DataError(f"{kb}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
+    snapshot = sha256_file(kb)
+    folder = root / tenant_id / kb_name / snapshot
+    if folder.exists():
+        verify(folder)
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
+        built = Path(scratch) / snapshot
+        passages = _write(kb, built)
+        if sha256_file(kb) != snapshot:
+            raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
+        _seal(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
+                              passages=passages, files={}))  # fmt: skip
+        _publish(built, folder)
+    return folder
+
+
+def verify(folder: Path) -> Manifest:
+    """The manifest of a whole index; a file missing, cut short or altered is a DataError that says how to rebuild."""
+    manifest = _read_manifest(folder)
+    for name, expected in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise _damaged(folder, f"{name} is missing")
+        if path.stat().st_size != expected.bytes:
+            raise _damaged(folder, f"{name} has {path.stat().st_size} bytes instead of {expected.bytes}")
+        if sha256_file(path) != expected.sha256:
+            raise _damaged(folder, f"{name} was altered")
+    return manifest
+
+
+class Index:
+    """One knowledge base, open for reading. Searches from several threads at once are safe."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        import tantivy
+
+        self.folder = folder
+        self.manifest = manifest
+        self.snapshot = manifest.snapshot
+        index = tantivy.Index.open(str(folder / SEARCH))
+        index.config_reader(reload_policy="manual")  # the files never change: no thread has to watch them
+        self._searcher = index.searcher()
+        self._schema = index.schema
+        with (folder / PASSAGES).open("rb") as file:
+            self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._starts = array("Q", (folder / OFFSETS).read_bytes())
+        self._df: dict[str, int] = {}
+        self.passage = lru_cache(CACHED_PASSAGES)(self._passage)
+        self.grams = lru_cache(CACHED_PASSAGES)(self._grams)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open what build_index wrote, after checking every byte of it."""
+        return cls(folder, verify(folder))
+
+    def __len__(self) -> int:
+        return self.manifest.passages
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The k best passages by BM25 over character pairs, best first; equals stand in the order of the file."""
+        grams = self.query_grams(query)
+        if not grams:
+            return []
+        limit = k + 16
+        hits = self._top(grams, limit)
+        while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MOST_TIED:
+            limit = min(limit * 4, MOST_TIED)  # the tie goes on below the cut: see all of it before ordering it
+            hits = self._top(grams, limit)
+        return hits[:k]
+
+    def query_grams(self, query: str) -> list[str]:
+        """The query's pairs that the knowledge base knows, each once, the rarest when there are too many."""
+        known = [gram for gram in dict.fromkeys(bigrams(query)) if self.df(gram)]
+        return sorted(known, key=self.df)[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else known
+
+    def df(self, gram: str) -> int:
+        """How many passages hold the pair."""
+        count = self._df.get(gram)
+        if count is None:
+            count = self._searcher.doc_freq("body", gram)
+            if count:  # what the knowledge base does not hold is endless, and not kept
+                self._df[gram] = count
+        return count
+
+    def idf(self, gram: str) -> float:
+        """BM25's weight of the pair: high when few passages hold it."""
+        df = self.df(gram)
+        return math.log(1 + (len(self) - df + 0.5) / (df + 0.5))
+
+    def _top(self, grams: list[str], limit: int) -> list[Hit]:
+        from tantivy import Occur, Query
+
+        terms = [(Occur.Should, Query.term_query(self._schema, "body", gram, "freq")) for gram in grams]
+        found = self._searcher.search(Query.boolean_query(terms), limit, count=False).hits
+        numbers: list[Any] = self._searcher.fast_field_values("number", [address for _, address in found])
+        # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
+        scores = [round(score, 4) for score, _ in found]
+        return sorted(map(Hit, numbers, scores), key=lambda hit: (-hit.score, hit.number))
+
+    def _passage(self, number: int) -> Passage:
+        line = self._lines[self._starts[number] : self._starts[number + 1]]
+        return Passage.model_validate(orjson.loads(line))
+
+    def _grams(self, number: int) -> frozenset[str]:
+        return frozenset(bigrams(searched_text(self.passage(number))))
+
+
+def searched_text(passage: Passage) -> str:
+    """What of a passage can be found: its title and its content."""
+    return f"{passage.title}\n{passage.content}"
+
+
+def _write(kb: Path, folder: Path) -> int:
+    import tantivy
+
+    search = folder / SEARCH
+    search.mkdir(parents=True)
+    schema = tantivy.SchemaBuilder()
+    schema.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
+    schema.add_unsigned_field("number", fast=True)
+    starts = array("Q", [0])
+    with (
+        (folder / PASSAGES).open("wb") as lines,
+        tantivy.Index(schema.build(), path=str(search)).writer(WRITER_BYTES, num_threads=1) as writer,
+    ):
+        for number, passage in enumerate(read_knowledge_base(kb)):
+            document = tantivy.Document(body=" ".join(bigrams(searched_text(passage))))
+            document.add_unsigned("number", number)
+            writer.add_document(document)
+            starts.append(starts[-1] + lines.write(dump_line(passage)))
+    (folder / OFFSETS).write_bytes(starts.tobytes())
+    return len(starts) - 1
+
+
+def _seal(folder: Path, manifest: Manifest) -> None:
+    """Write down every file's digest, last, so that what has a manifest is whole."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".lock":  # tantivy makes its lock files anew
+            path.chmod(0o644)  # tantivy keeps its own to the builder; the server may be another user
+            files[str(path.relative_to(folder))] = File(bytes=path.stat().st_size, sha256=sha256_file(path))
+            _sync(path)
+    sealed = manifest.model_copy(update={"files": files})
+    (folder / MANIFEST).write_bytes(orjson.dumps(sealed.model_dump(), option=orjson.OPT_INDENT_2))
+    _sync(folder / MANIFEST)
+
+
+def _publish(built: Path, folder: Path) -> None:
+    try:
+        built.rename(folder)
+    except OSError:
+        if not (folder / MANIFEST).is_file():
+            raise
+        # another builder was first, with the same bytes
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise _damaged(folder, f"{MANIFEST} is missing") from None
+    except ValidationError:
+        raise _damaged(folder, f"{MANIFEST} is not one of ours") from None
+    if manifest.format != FORMAT:
+        raise _damaged(folder, f"it has format {manifest.format} and this version reads {FORMAT}")
+    return manifest
+
+
+def _damaged(folder: Path, what: str) -> DataError:
+    return DataError(
+        f"{folder}: this search index cannot be used: {what}. "
+        "Delete the folder and build it again: the RAG service does so when it starts."
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
