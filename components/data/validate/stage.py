@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from components.data.validate.config import ValidateConfig
-from qinglan.errors import RowError
-from qinglan.files import dump_line, read_jsonl, replaced
+from qinglan.errors import DataError, RowError
+from qinglan.files import dump_line, read_jsonl, replaced, sha256_file
 from qinglan.lineage.record import digest
 from qinglan.llm.client import Gateway
 from qinglan.ordered import ordered
@@ -43,21 +43,42 @@ class ValidateCounts(NamedTuple):
 
 
 def validate(
-    rewrites: Path, validated: Path, table: Path, quarantine: Path, config: ValidateConfig, gateway_url: str
+    rewrites: Path,
+    knowledge_base: Path,
+    validated: Path,
+    table: Path,
+    quarantine: Path,
+    config: ValidateConfig,
+    gateway_url: str,
 ) -> ValidateCounts:
     """Write every rewrite with both retrievals and a verdict, as JSONL and as a sheet."""
-    return asyncio.run(_validate(rewrites, validated, table, quarantine, config, gateway_url))
+    snapshots = known_snapshots(knowledge_base)
+    return asyncio.run(_validate(rewrites, snapshots, validated, table, quarantine, config, gateway_url))
+
+
+def known_snapshots(knowledge_base: Path) -> frozenset[str]:
+    """Digests of the run's knowledge base: one file, or a folder with one per tenant."""
+    files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.rglob("*.jsonl"))
+    if not files:
+        raise DataError(f"{knowledge_base}: no knowledge base there. Give the JSONL that the RAG service serves.")
+    return frozenset(sha256_file(file) for file in files)
 
 
 async def _validate(
-    rewrites: Path, validated: Path, table: Path, quarantine: Path, config: ValidateConfig, gateway_url: str
+    rewrites: Path,
+    snapshots: frozenset[str],
+    validated: Path,
+    table: Path,
+    quarantine: Path,
+    config: ValidateConfig,
+    gateway_url: str,
 ) -> ValidateCounts:
     total = sum(1 for _ in rewrites.open("rb"))
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
     async with Gateway(gateway_url, STEP) as gateway, RagClient(gateway_url) as rag:
 
         async def check(row: Rewrite) -> Validated | Quarantined:
-            return await _check(gateway, rag, row, config)
+            return await _check(gateway, rag, row, snapshots, config)
 
         rows = (row for _, row in read_jsonl(rewrites, Rewrite))
         with (
@@ -76,7 +97,9 @@ async def _validate(
     return counts
 
 
-async def _check(gateway: Gateway, rag: RagClient, row: Rewrite, config: ValidateConfig) -> Validated | Quarantined:
+async def _check(
+    gateway: Gateway, rag: RagClient, row: Rewrite, snapshots: frozenset[str], config: ValidateConfig
+) -> Validated | Quarantined:
     try:
         need, source = await _need(gateway, row)
     except RowError as error:
@@ -87,6 +110,7 @@ async def _check(gateway: Gateway, rag: RagClient, row: Rewrite, config: Validat
     plain, rewritten = await asyncio.gather(
         *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
     )
+    _refuse_other_snapshot(row, rewritten.snapshot, snapshots)
     found = retrieval(row.rewritten_query, rewritten, row.gold)
     reason = verdict(found, config.quality_threshold)
     return Validated(
@@ -99,6 +123,15 @@ async def _check(gateway: Gateway, rag: RagClient, row: Rewrite, config: Validat
         accepted=not reason,
         reason=reason,
     )
+
+
+def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str]) -> None:
+    """Scores from another knowledge base than the run's would be traced to the wrong bytes."""
+    if answered and answered not in snapshots:
+        raise DataError(
+            f"row {row.id}: the RAG service answered from knowledge base {answered[:12]}, which is not this run's. "
+            "Serve the run's knowledge base, or give the run the one that is served."
+        )
 
 
 async def _need(gateway: Gateway, row: Rewrite) -> tuple[str, Literal["sheet", "judge"]]:

@@ -1,0 +1,30 @@
+"""The convert stage as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import DATA_IMAGE
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def convert(
+    validated: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    sft: dsl.Output[dsl.Dataset],
+    ppo: dsl.Output[dsl.Dataset],
+    locked_test: dsl.Output[dsl.Dataset],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """Validated rewrites become SFT chat rows, PPO parquet, and a locked test."""
+    from pathlib import Path
+
+    from components.data.convert import stage
+    from components.data.convert.config import ConvertConfig
+    from qinglan.lineage.record import recorded
+
+    outputs = {"sft": sft, "ppo": ppo, "locked_test": locked_test}
+    with recorded("convert", {"validated": validated}, outputs, config) as facts:
+        paths = [Path(artifact.path) for artifact in (validated, *outputs.values())]
+        counts = stage.convert(*paths, ConvertConfig.parse(config, "convert"))
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

@@ -1,0 +1,35 @@
+"""The generate stage as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import DATA_IMAGE
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def generate(
+    questions: dsl.Input[dsl.Dataset],
+    gateway_url: str,
+    config: dict,  # type: ignore[type-arg]
+    rewrites: dsl.Output[dsl.Dataset],
+    rewrites_table: dsl.Output[dsl.Dataset],
+    generate_quarantine: dsl.Output[dsl.Dataset],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """The teacher rewrites each question; a failed call is a quarantined row."""
+    from pathlib import Path
+
+    from components.data.generate import stage
+    from components.data.generate.config import GenerateConfig
+    from qinglan.lineage.record import recorded
+
+    outputs = {
+        "rewrites": rewrites,
+        "rewrites_table": rewrites_table,
+        "generate_quarantine": generate_quarantine,
+    }
+    with recorded("generate", {"questions": questions}, outputs, config) as facts:
+        paths = [Path(artifact.path) for artifact in (questions, *outputs.values())]
+        counts = stage.generate(*paths, GenerateConfig.parse(config, "generate"), gateway_url)
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

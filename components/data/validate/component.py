@@ -1,0 +1,37 @@
+"""The validate stage as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import DATA_IMAGE
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def validate(
+    rewrites: dsl.Input[dsl.Dataset],
+    knowledge_base: dsl.Input[dsl.Dataset],
+    gateway_url: str,
+    config: dict,  # type: ignore[type-arg]
+    validated: dsl.Output[dsl.Dataset],
+    validated_table: dsl.Output[dsl.Dataset],
+    validate_quarantine: dsl.Output[dsl.Dataset],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """The plain question and its rewrite go through the RAG; each row is accepted, or says why not."""
+    from pathlib import Path
+
+    from components.data.validate import stage
+    from components.data.validate.config import ValidateConfig
+    from qinglan.lineage.record import recorded
+
+    inputs = {"rewrites": rewrites, "knowledge_base": knowledge_base}
+    outputs = {
+        "validated": validated,
+        "validated_table": validated_table,
+        "validate_quarantine": validate_quarantine,
+    }
+    with recorded("validate", inputs, outputs, config) as facts:
+        paths = [Path(artifact.path) for artifact in (*inputs.values(), *outputs.values())]
+        counts = stage.validate(*paths, ValidateConfig.parse(config, "validate"), gateway_url)
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

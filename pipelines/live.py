@@ -1,0 +1,89 @@
+"""The steps of a run as they go: a tree on a terminal, a line per change in a log."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipelines.rundir import RunDir
+
+MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
+STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
+
+
+class Live:
+    """Reads the steps' records and the log's last progress lines; call update() now and then."""
+
+    def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
+        self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
+        self._said: dict[str, str] = {}
+        self._screen: Any = None
+
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stdout.isatty():
+            from rich.live import Live as Screen
+
+            self._screen = Screen(refresh_per_second=5)
+            self._screen.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._screen is not None:
+            self._screen.__exit__(kind, error, trace)
+
+    def update(self) -> None:
+        if self._quiet:
+            return
+        states = [step_line(stage, self._run.step_record(stage), self._progress(stage)) for stage in self._stages]
+        if self._screen is not None:
+            self._screen.update(_tree(self._run.root.name, states))
+        else:
+            self._say(states)
+
+    def _progress(self, stage: str) -> str:
+        """The stage's newest progress line, without its label."""
+        label = f"[{stage}] ".encode()
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - 4096))
+                lines = [line for line in file.read().splitlines() if line.startswith(label)]
+        except FileNotFoundError:
+            return ""
+        return lines[-1][len(label) :].decode("utf-8", errors="replace") if lines else ""
+
+    def _say(self, states: list[tuple[str, str, str]]) -> None:
+        for stage, status, text in states:
+            if status != "waiting" and self._said.get(stage) != status:
+                self._said[stage] = status
+                print(f"{MARKS[status]} {stage} {status} {text}".rstrip(), flush=True)
+
+
+def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
+    """A step's name, state, and what to say of it."""
+    if record is None:
+        return stage, "waiting", ""
+    if record["status"] == "running":
+        return stage, "running", progress
+    text = f"{seconds(record):.1f} s"
+    if record["status"] == "done":
+        facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record["facts"].items() if value)
+        text = f"{text}  {facts}"
+    return stage, record["status"], text
+
+
+def seconds(record: dict[str, Any]) -> float:
+    ended, started = (datetime.fromisoformat(record[name]) for name in ("ended", "started"))
+    return (ended - started).total_seconds()
+
+
+def _tree(name: str, states: list[tuple[str, str, str]]) -> Any:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text(name, style="bold"))
+    for stage, status, text in states:
+        tree.add(Text.assemble((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text}"))
+    return tree

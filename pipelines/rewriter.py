@@ -1,0 +1,55 @@
+"""The graph of the rewriter's data line; laptop and cluster run this same function.
+
+questions, knowledge base -> generate -> validate -> convert -> SFT rows, PPO parquet, locked test
+"""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.data.convert.component import convert
+from components.data.generate.component import generate
+from components.data.validate.component import validate
+
+STAGES = {"generate": generate, "validate": validate, "convert": convert}
+
+
+@dsl.pipeline(name="qinglan-rewriter", description="From a spreadsheet of questions to training files.")
+def rewriter(
+    questions_uri: str,
+    knowledge_base_uri: str,
+    gateway_url: str,
+    generate_config: dict,  # type: ignore[type-arg]
+    validate_config: dict,  # type: ignore[type-arg]
+    convert_config: dict,  # type: ignore[type-arg]
+) -> None:
+    questions = _import(questions_uri, "questions")
+    knowledge_base = _import(knowledge_base_uri, "knowledge-base")
+    generated = generate(questions=questions, gateway_url=gateway_url, config=generate_config)
+    checked = validate(
+        rewrites=generated.outputs["rewrites"],
+        knowledge_base=knowledge_base,
+        gateway_url=gateway_url,
+        config=validate_config,
+    )
+    # The gateway's journal, not KFP's cache, remembers paid answers: the cache key knows nothing of the teacher.
+    generated.set_caching_options(False)
+    checked.set_caching_options(False)
+    convert(validated=checked.outputs["validated"], config=convert_config)
+
+
+def _import(uri: Any, name: str) -> Any:
+    task = dsl.importer(artifact_uri=uri, artifact_class=dsl.Dataset, reimport=True)
+    task.set_display_name(name)
+    return task.output
+
+
+def alone(stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any:
+    """A graph of one stage, fed from artifacts that are there already."""
+
+    @dsl.pipeline(name=f"qinglan-{stage}")
+    def graph() -> None:
+        artifacts = {name: _import(uri, name) for name, uri in inputs.items()}
+        STAGES[stage](**artifacts, **parameters)
+
+    return graph

@@ -1,0 +1,188 @@
+"""`qinglan run`: start what the laptop lacks, execute the graph, show it live, and leave a record.
+
+Asking again is free: the run's journal holds every paid answer, so a run that stopped is simply run again.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components.data.convert.fates import split_of
+from pipelines.config import RunConfig, dump_config
+from pipelines.live import Live
+from pipelines.local import Job, write_job
+from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.services import service
+from qinglan import errors
+from qinglan.errors import ConfigError, QinglanError
+from qinglan.lineage.record import code_version
+
+STAGES = ("generate", "validate", "convert")
+NEEDS_GATEWAY = {"generate", "validate"}
+
+
+class StepFailed(QinglanError):
+    """A step ended with an error; its record tells which, and the exit code is that error's."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run_pipeline(config: RunConfig, root: Path, only: str = "", quiet: bool = False) -> dict[str, Any]:
+    """Execute the graph, or one stage of it; the answer is what run.json holds."""
+    run = RunDir(root)
+    stages = (only,) if only else STAGES
+    _check_inputs(config, run, only)
+    _prepare(run, config, stages)
+    started, clock = datetime.now(UTC), time.monotonic()
+    record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
+    try:
+        with ExitStack() as services:
+            gateway_url = _start_services(config, run, stages, services)
+            write_job(run, Job(str(config.questions), str(config.knowledge_base), gateway_url, only))
+            _execute(run, stages, quiet)
+            record["gateway"] = _gateway_report(gateway_url)
+        record["status"] = "done"
+    finally:
+        _link_files(config, run)
+        record["seconds"] = round(time.monotonic() - clock, 3)
+        record["steps"] = {stage: run.step_record(stage) for stage in STAGES}
+        write_json(run.record, record)
+    return record
+
+
+def _check_inputs(config: RunConfig, run: RunDir, only: str) -> None:
+    if only and only not in STAGES:
+        raise ConfigError(f"No stage {only!r}. There are: {', '.join(STAGES)}.")
+    for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
+        if path is None or not path.is_file():
+            raise ConfigError(
+                f"--{name}: {path or 'not given'} is no file. Give yours, "
+                "or make a sample with `qinglan sample TENANT --out DIR`."
+            )
+    before = {"validate": "rewrites", "convert": "validated"}.get(only)
+    if before and not (run.files / NAMES[before]).exists():
+        raise ConfigError(f"{run.root}: no {NAMES[before]} there. Run the stage before {only!r} first.")
+
+
+def _prepare(run: RunDir, config: RunConfig, stages: tuple[str, ...]) -> None:
+    for folder in (run.records, run.logs, run.artifacts):
+        folder.mkdir(parents=True, exist_ok=True)
+    for stage in stages:
+        (run.records / f"{stage}.json").unlink(missing_ok=True)
+    dump_config(config, run.config)
+
+
+def _start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
+    """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
+    if not NEEDS_GATEWAY & set(stages):
+        return ""
+    gateway = config.gateway
+    knowledge_base = f"{config.tenant_id}={config.knowledge_base}"
+    if config.stand_ins.teacher:
+        seconds = str(config.stand_ins.teacher_seconds)
+        arguments = ["--kb", knowledge_base, "--latency", seconds, "--port", "0"]
+        url = stack.enter_context(service("teacher", arguments, run.logs / "teacher.log"))
+        gateway = gateway.model_copy(
+            update={
+                role: getattr(gateway, role).model_copy(update={"base_url": url}) for role in ("teacher", "judge")
+            }
+        )
+    if config.stand_ins.rag:
+        arguments = ["--kb", knowledge_base, "--index-root", str(run.index), "--port", "0"]
+        if reranker := _fit_reranker(config, run):
+            arguments += ["--reranker", f"{config.tenant_id}={reranker}"]
+        url = stack.enter_context(service("rag", arguments, run.logs / "rag.log"))
+        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update={"base_url": url})})
+    settings = run.root / "gateway.json"
+    write_json(settings, gateway.model_dump(mode="json"))
+    arguments = ["--config", str(settings), "--journal", str(run.journal)]
+    arguments += ["--retrieval-cache", str(run.retrievals), "--port", "0"]
+    return stack.enter_context(service("gateway", arguments, run.logs / "gateway.log"))
+
+
+def _fit_reranker(config: RunConfig, run: RunDir) -> Path | None:
+    """Fit the local reranker on training conversations that people labelled, where there are any."""
+    from qinglan.files import dump_line, replaced
+    from qinglan.questions import read_questions
+    from qinglan.rows import Question
+    from serving.rag.fitting import fit_from_rows
+
+    assert config.questions is not None and config.knowledge_base is not None
+    labelled = run.index / "labelled.jsonl"
+    count = 0
+    with replaced(labelled) as partial, partial.open("wb") as file:
+        for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
+            if not isinstance(row, Question) or not row.gold or row.tenant_id != config.tenant_id:
+                continue
+            split = row.split or split_of((row.tenant_id, row.conversation_id), config.convert)
+            if split == "train":
+                file.write(dump_line(row.model_copy(update={"split": split})))
+                count += 1
+    if not count:
+        return None
+    reranker = run.index / "reranker.json"
+    fit_from_rows(labelled, config.knowledge_base, run.index, config.tenant_id, reranker)
+    return reranker
+
+
+def _execute(run: RunDir, stages: tuple[str, ...], quiet: bool) -> None:
+    """Run the child, show its steps, and turn a failure into an error that says what to do."""
+    log = run.logs / "run.log"
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local", str(run.root)],
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
+        )  # fmt: skip
+    try:
+        with Live(run, stages, log, quiet) as live:
+            while child.poll() is None:
+                live.update()
+                time.sleep(0.2)
+            live.update()
+    except BaseException:
+        os.killpg(child.pid, signal.SIGTERM)
+        child.wait()
+        raise
+    if child.returncode:
+        raise _failure(run, stages, log)
+
+
+def _failure(run: RunDir, stages: tuple[str, ...], log: Path) -> StepFailed:
+    resume = "Run the same command again when that is mended: what was paid for is in the journal and costs nothing."
+    for stage in stages:
+        record = run.step_record(stage)
+        if record and record["status"] in ("failed", "running"):
+            failure = record.get("failure") or {"type": "killed", "message": "the step was killed", "traceback": ""}
+            kind = getattr(errors, failure["type"], None)
+            detail = failure["message"] if kind else f"{failure['traceback']}\n{failure['message']}"
+            return StepFailed(f"{stage}: {detail}\nLog: {log}\n{resume}", getattr(kind, "exit_code", 1))
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:])
+    return StepFailed(f"The graph stopped outside of a step. {log} ends:\n{tail}\n{resume}", 1)
+
+
+def _gateway_report(gateway_url: str) -> dict[str, Any]:
+    if not gateway_url:
+        return {}
+    import httpx
+
+    report: dict[str, Any] = httpx.get(f"{gateway_url}/v1/journal/report", timeout=30).json()
+    return report
+
+
+def _link_files(config: RunConfig, run: RunDir) -> None:
+    for name, path in (("questions", config.questions), ("knowledge_base", config.knowledge_base)):
+        if path is not None and path.is_file():
+            run.link(name, path)
+    for stage in STAGES:
+        record = run.step_record(stage)
+        for name, made in (record or {}).get("outputs", {}).items():
+            run.link(name, Path(made["uri"]))

@@ -1,0 +1,99 @@
+"""A run's folder: the paths below are contracts, the same on a laptop and on a cluster's volume.
+
+runs/<run>/
+  config.yaml        the resolved configuration
+  run.json           how the run went
+  journal.sqlite     every paid answer; keep it, and nothing is paid twice
+  retrievals.sqlite  the retrieval cache
+  records/           one JSON per step: inputs, outputs, digests, code, failure
+  logs/              run.log with the steps' output, one file per service
+  index/             search indexes by knowledge base digest
+  artifacts/         what KFP wrote, by run and task
+  files/             the newest of each artifact, by a name with an ending
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.files import replaced
+
+NAMES = {
+    "questions": "questions.xlsx",
+    "knowledge_base": "knowledge_base.jsonl",
+    "rewrites": "rewrites.jsonl",
+    "rewrites_table": "rewrites.xlsx",
+    "generate_quarantine": "generate_quarantine.jsonl",
+    "validated": "validated.jsonl",
+    "validated_table": "validated.xlsx",
+    "validate_quarantine": "validate_quarantine.jsonl",
+    "sft": "sft",
+    "ppo": "ppo",
+    "locked_test": "locked_test.jsonl",
+}
+"""Artifact names of the graph, and what a person calls them."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def record(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.sqlite"
+
+    @property
+    def retrievals(self) -> Path:
+        return self.root / "retrievals.sqlite"
+
+    @property
+    def records(self) -> Path:
+        return self.root / "records"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
+
+    @property
+    def files(self) -> Path:
+        return self.root / "files"
+
+    def step_record(self, stage: str) -> dict[str, Any] | None:
+        """What a step has said of itself, or None when it has not begun."""
+        try:
+            record: dict[str, Any] = orjson.loads((self.records / f"{stage}.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        return record
+
+    def link(self, name: str, target: Path) -> Path:
+        """Show an artifact under the name that a person knows."""
+        link = self.files / NAMES[name]
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.relpath(target.resolve(), link.parent.resolve()))
+        return link
+
+
+def write_json(path: Path, value: Any) -> None:
+    with replaced(path) as partial:
+        partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))

@@ -1,0 +1,69 @@
+"""The programs that a laptop run needs beside it: each a real process on loopback, started, awaited, stopped."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import orjson
+
+from qinglan.errors import OutageError
+
+READY_SECONDS = 120.0
+STOP_SECONDS = 15.0
+
+
+@contextmanager
+def service(name: str, arguments: list[str], log: Path) -> Iterator[str]:
+    """Run `python -m serving.<name>`, yield the URL it announces, and stop it at the end."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"serving.{name}", *arguments],
+            stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield _announced(name, process, log)
+    finally:
+        _stop(process)
+
+
+def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """The URL in the line that a service prints when it listens."""
+    lines: queue.Queue[bytes] = queue.Queue()
+    assert process.stdout is not None
+    threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True).start()
+    try:
+        while line := lines.get(timeout=READY_SECONDS):
+            if line.startswith(b"{"):
+                return str(orjson.loads(line)[name])
+        reason = "ended before it was ready"
+    except queue.Empty:
+        reason = f"was not ready after {READY_SECONDS:.0f} s"
+    tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-12:]
+    raise OutageError(f"The {name} service {reason}. Its log, {log}, ends:\n" + "\n".join(tail))
+
+
+def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
+    """Keep reading for as long as the service lives: a full pipe would stop it."""
+    for line in pipe:
+        lines.put(line)
+    lines.put(b"")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
