@@ -1,1 +1,196 @@
-def main() -> None: ...
+"""The command `qinglan`. Everything heavy is imported inside a command, so that --help answers at once.
+
+Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
+    "4 something we depend on gave no answer; 5 the budget would be passed."
+)
+
+app = typer.Typer(
+    name="qinglan",
+    help="From a spreadsheet of user questions and a knowledge base to a query rewriter with its own proof.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_help=True)
+app.add_typer(serve, name="serve")
+
+Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
+Profile = Annotated[str, typer.Option(help="pipelines/configs/<tenant>/<profile>.yaml")]
+Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
+KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+Port = Annotated[int, typer.Option(help="0 takes a free one and prints it.")]
+Kb = Annotated[list[str], typer.Option("--kb", help="TENANT=FILE or TENANT/NAME=FILE; may be repeated.")]
+
+
+def main() -> None:
+    """Run the command; an error we can explain is a message and its exit code, not a traceback."""
+    try:
+        app()
+    except Exception as error:
+        _explain(error)
+    except KeyboardInterrupt:
+        print("\nStopped. Run the same command again to go on: what was paid for is kept.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _explain(error: Exception) -> NoReturn:
+    from qinglan.errors import QinglanError
+
+    if not isinstance(error, QinglanError):
+        raise error
+    print(f"qinglan: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, default=str))
+
+
+@app.command()
+def sample(
+    tenant: Annotated[str, typer.Argument(help="fivedoctors or chengla")],
+    out: Annotated[Path, typer.Option(help="The folder to write to.")],
+    conversations: Annotated[int, typer.Option(min=8, help="1,600 give 1,000+ dev and test questions.")] = 1600,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Write a seeded sample tenant: a knowledge base and a spreadsheet of questions."""
+    from qinglan.samples import write_sample
+
+    counts = write_sample(tenant, out, conversations, seed)
+    if as_json:
+        _print_json(counts._asdict())
+    else:
+        print(f"{out}: " + ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items()))
+
+
+@app.command()
+def plan(
+    tenant: Tenant,
+    profile: Profile = "demo",
+    questions: Questions = None,
+    knowledge_base: KnowledgeBase = None,
+    as_json: Json = False,
+) -> None:
+    """What a run would call, cost and take, before anything is spent."""
+    from pipelines.config import load_config
+    from pipelines.plan import make_plan, print_plan
+
+    made = make_plan(load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base))
+    _print_json(made.model_dump(mode="json")) if as_json else print_plan(made)
+
+
+@app.command()
+def run(
+    tenant: Tenant,
+    profile: Profile = "demo",
+    questions: Questions = None,
+    knowledge_base: KnowledgeBase = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
+    ] = None,
+    only: Annotated[str, typer.Option(help="Run this stage alone: generate, validate or convert.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the data line here: the same graph as on the cluster, with kfp.local."""
+    from pipelines.config import load_config
+    from pipelines.run import run_pipeline
+    from pipelines.summary import print_summary
+
+    config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
+    root = out or Path("runs") / f"{tenant}-{profile}"
+    if config.pays and not yes and only != "convert":
+        _ask_to_spend(config)
+    record = run_pipeline(config, root, only, quiet=as_json)
+    _print_json(record) if as_json else print_summary(config, root, record)
+
+
+def _ask_to_spend(config: Any) -> None:
+    from pipelines.plan import make_plan, print_plan
+    from qinglan.errors import ConfigError
+
+    print_plan(make_plan(config))
+    if not sys.stdin.isatty():
+        raise ConfigError("This run spends money. Look at the plan above, then add --yes.")
+    if not typer.confirm("Spend this?"):
+        raise typer.Exit(0)
+
+
+@app.command("compile")
+def compile_(
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("pipelines/compiled/rewriter.yaml"),
+) -> None:
+    """Write the pipeline as YAML for Kubeflow; the same bytes every time."""
+    from pipelines.compiling import compile_rewriter
+
+    compile_rewriter(out)
+    print(out)
+
+
+@app.command()
+def demo(
+    conversations: Annotated[int, typer.Option(min=8, help="Sample conversations for each tenant.")] = 1600,
+    out: Annotated[Path, typer.Option(help="Where samples and the run go.")] = Path("runs/demo"),
+) -> None:
+    """The whole thread on this machine: sample both tenants, then run one of them."""
+    from pipelines.demo import run_demo
+
+    run_demo(out, conversations)
+
+
+@serve.command()
+def rag(
+    kb: Kb,
+    index_root: Annotated[Path, typer.Option(help="Where indexes are kept, by digest.")] = Path("runs/index"),
+    host: str = "127.0.0.1",
+    port: Port = 8000,
+    rewriter: Annotated[str, typer.Option(help="URL of the deployed rewriter, for requests that bring none.")] = "",
+    reranker: Annotated[list[str] | None, typer.Option(help="TENANT=FILE of a fitted local reranker.")] = None,
+) -> None:
+    """The RAG service on knowledge bases of this machine."""
+    from serving.rag.server import serve_knowledge_bases
+
+    serve_knowledge_bases(kb, index_root, host, port, rewriter, reranker or [])
+
+
+@serve.command()
+def teacher(
+    kb: Kb,
+    host: str = "127.0.0.1",
+    port: Port = 8100,
+    latency: Annotated[float, typer.Option(help="Seconds an answer takes.")] = 0.0,
+    error_rate: Annotated[float, typer.Option(help="Share of calls that fail.", min=0, max=1)] = 0.0,
+    requests_per_minute: Annotated[int, typer.Option(help="0 sets no limit.")] = 0,
+) -> None:
+    """The stand-in for the paid models, in OpenAI's protocol."""
+    from serving.teacher.server import serve_teacher
+
+    serve_teacher(kb, host, port, latency, error_rate, requests_per_minute)
+
+
+@serve.command()
+def gateway(
+    config: Annotated[Path, typer.Option(help="The gateway's settings, YAML or JSON.")],
+    journal: Annotated[Path, typer.Option(help="Every paid answer; it must outlive a pod.")],
+    retrieval_cache: Annotated[Path, typer.Option(help="Retrievals by knowledge base digest and query.")],
+    host: str = "127.0.0.1",
+    port: Port = 8200,
+) -> None:
+    """The run's one way to the paid API: journal, budget, limits and cache."""
+    from serving.gateway.server import serve_gateway
+
+    serve_gateway(config, journal, retrieval_cache, host, port)

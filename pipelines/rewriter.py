@@ -14,7 +14,13 @@ from components.data.validate.component import validate
 STAGES = {"generate": generate, "validate": validate, "convert": convert}
 
 
-@dsl.pipeline(name="qinglan-rewriter", description="From a spreadsheet of questions to training files.")
+def _import(uri: Any, name: str) -> Any:
+    task = dsl.importer(artifact_uri=uri, artifact_class=dsl.Dataset, reimport=True)
+    task.set_display_name(name)
+    return task.output
+
+
+@dsl.pipeline(name="qinglan-rewriter")
 def rewriter(
     questions_uri: str,
     knowledge_base_uri: str,
@@ -23,6 +29,16 @@ def rewriter(
     validate_config: dict,  # type: ignore[type-arg]
     convert_config: dict,  # type: ignore[type-arg]
 ) -> None:
+    """From a spreadsheet of questions to training files.
+
+    Args:
+        questions_uri: The spreadsheet (.xlsx) or JSONL of questions, in the object store.
+        knowledge_base_uri: The JSONL that the RAG service serves; its digest is checked against the answers.
+        gateway_url: The run's gateway, the only way to the paid models and to the RAG.
+        generate_config: GenerateConfig as JSON; at least {"tenant_id": "..."}.
+        validate_config: ValidateConfig as JSON; {} takes the defaults.
+        convert_config: ConvertConfig as JSON; {} takes the defaults.
+    """
     questions = _import(questions_uri, "questions")
     knowledge_base = _import(knowledge_base_uri, "knowledge-base")
     generated = generate(questions=questions, gateway_url=gateway_url, config=generate_config)
@@ -36,12 +52,6 @@ def rewriter(
     generated.set_caching_options(False)
     checked.set_caching_options(False)
     convert(validated=checked.outputs["validated"], config=convert_config)
-
-
-def _import(uri: Any, name: str) -> Any:
-    task = dsl.importer(artifact_uri=uri, artifact_class=dsl.Dataset, reimport=True)
-    task.set_display_name(name)
-    return task.output
 
 
 def alone(stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any:

@@ -1,0 +1,100 @@
+"""What a run came to: the table at its end, the plan's funnel beside ours, and where the files are."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.config import RunConfig
+from pipelines.live import seconds
+from pipelines.rundir import NAMES, RunDir
+
+
+class FunnelRow(NamedTuple):
+    """A stage of the plan's 1.5: the share of the sheet's rows that it expects to be left, and ours."""
+
+    name: str
+    low: float
+    high: float
+    measured: float | None
+    rows: int | None
+
+
+def funnel(steps: dict[str, Any]) -> list[FunnelRow]:
+    """The plan expects of 500-1000 rows: 480-980, 400-900, 300-700 and 240-560 left."""
+    facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
+    total = facts.get("generate", {}).get("rows")
+    learned = facts.get("convert", {})
+    left = [
+        ("rows in the sheet", 1.0, 1.0, total),
+        ("rewritten by the teacher", 0.96, 0.98, facts.get("generate", {}).get("rewritten")),
+        ("answered by the RAG", 0.80, 0.90, facts.get("validate", {}).get("validated")),
+        ("accepted by the score", 0.60, 0.70, facts.get("validate", {}).get("accepted")),
+        ("SFT training rows", 0.48, 0.56, learned.get("sft_train")),
+    ]
+    return [
+        FunnelRow(name, low, high, rows / total if total and rows is not None else None, rows)
+        for name, low, high, rows in left
+    ]
+
+
+def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_steps_table(record["steps"]))
+    console.print(_funnel_table(funnel(record["steps"])))
+    console.print(_totals_table(config, record))
+    run = RunDir(root)
+    console.print("Files:")
+    for name in NAMES.values():
+        if (run.files / name).exists():
+            console.print(f"  {run.files / name}", highlight=False, soft_wrap=True)
+    console.print(f"  {run.root}: config.yaml, run.json, records/, logs/, journal.sqlite", highlight=False)
+
+
+def _steps_table(steps: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Steps", title_justify="left")
+    for column in ("step", "state", "seconds", "what came of it"):
+        table.add_column(column, justify="right" if column == "seconds" else "left")
+    for stage, step in steps.items():
+        if step:
+            facts = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in step.get("facts", {}).items() if v)
+            ended = f"{seconds(step):.1f}" if "ended" in step else ""
+            table.add_row(stage, step["status"], ended, facts)
+    return table
+
+
+def _funnel_table(rows: list[FunnelRow]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Rows left, of the sheet's (expected: the plan's 1.5)", title_justify="left")
+    for column in ("after", "expected", "measured", "rows"):
+        table.add_column(column, justify="left" if column == "after" else "right")
+    for row in rows:
+        expected = f"{row.low:.0%}" if row.low == row.high else f"{row.low:.0%}-{row.high:.0%}"
+        measured = "" if row.measured is None else f"{row.measured:.1%}"
+        table.add_row(row.name, expected, measured, "" if row.rows is None else f"{row.rows:,}")
+    return table
+
+
+def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="In all", title_justify="left", show_header=False)
+    checked = (record["steps"].get("validate") or {}).get("facts") or {}
+    if labelled := checked.get("labelled"):
+        table.add_row("gold passage first, plain question", f"{checked['plain_top1'] / labelled:.1%}")
+        table.add_row("gold passage first, teacher's rewrite", f"{checked['rewritten_top1'] / labelled:.1%}")
+    money = record.get("gateway") or {}
+    if money:
+        currency = config.gateway.teacher.price.currency
+        word = "cost" if config.pays else "cost, as if paid"
+        table.add_row(word, f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}")
+        table.add_row("paid calls", f"{money['calls']:,}")
+        table.add_row("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})")
+        table.add_row("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}")
+        if rows := money.get("possibly_billed"):
+            table.add_row("possibly billed twice", ", ".join(map(str, rows[:10])))
+    table.add_row("time", f"{record['seconds']:.1f} s")
+    return table
