@@ -1,0 +1,183 @@
+"""The client of any RAG service that keeps the contract: ours, a company's own, or the gateway before them.
+
+async with RagClient("http://127.0.0.1:8000") as rag:
+    answer = await rag.retrieve(RagRequest(query="虾青素一天吃几次", tenant_id="fivedoctors"))
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import orjson
+import stamina
+from pydantic import BaseModel, ValidationError
+
+from qinglan.config import explain
+from qinglan.errors import DataError, OutageError
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagRequest
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+BUSY = {429, 502, 503, 504}
+LONGEST_PAUSE = 30.0
+SHOWN = 200
+
+
+class RagClient:
+    """Retrieves with retries and a limit on how much is under way; every answer is checked before it is believed."""
+
+    def __init__(self, base_url: str, timeout: float = 30.0, concurrency: int = 20, attempts: int = 4) -> None:
+        self._attempts = attempts
+        self._slots = asyncio.Semaphore(concurrency)
+        # Proxies of the environment are for the world outside: they must not stand before a loopback service.
+        self._http = httpx.AsyncClient(
+            base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def retrieve(self, request: RagRequest) -> RagAnswer:
+        """The passages for one query, or an OutageError or DataError that says why there are none."""
+        sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
+        response = await self._send("POST", RAG_PATH, sent)
+        return read_answer(request, response.content, self._where(RAG_PATH))
+
+    async def knowledge_bases(self) -> list[KnowledgeBase]:
+        """What the service serves; empty when it is older than this question."""
+        try:
+            response = await self._send("GET", KNOWLEDGE_BASES_PATH)
+        except _NotFound:
+            return []
+        where = self._where(KNOWLEDGE_BASES_PATH)
+        listed = _json_object(response.content, where).get("knowledge_bases")
+        if not isinstance(listed, list):
+            raise OutageError(f"{where}: the answer has no list 'knowledge_bases': {_shown(response.content)}")
+        return [_read(KnowledgeBase, item, where) for item in listed]
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        content = None if body is None else orjson.dumps(body)
+        try:
+            async for attempt in stamina.retry_context(on=_pause, attempts=self._attempts, timeout=None):
+                with attempt:
+                    async with self._slots:
+                        response = await self._http.request(
+                            method, path, content=content, headers={"content-type": "application/json"}
+                        )
+                    if response.status_code in BUSY:
+                        raise _Busy(response)
+        except _Busy as busy:
+            raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from None
+        except httpx.TransportError as error:
+            said = str(error) or type(error).__name__
+            raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from None
+        return self._accepted(response, path)
+
+    def _accepted(self, response: httpx.Response, path: str) -> httpx.Response:
+        status, where = response.status_code, self._where(path)
+        if status == 200:
+            return response
+        if status == 404:
+            raise _NotFound(f"{where}: {_message(response)}")
+        if 400 <= status < 500:
+            raise DataError(f"{where}: refused with status {status}: {_message(response)}")
+        raise OutageError(f"{where}: status {status}: {_shown(response.content)}")
+
+    def _where(self, path: str) -> str:
+        return f"RAG service {str(self._http.base_url).rstrip('/')}{path}"
+
+    def _tried(self) -> str:
+        return f"Tried {self._attempts} times; see that the service is up, then run again."
+
+
+class _Busy(Exception):
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__(f"status {response.status_code}: {_message(response)}")
+        self.retry_after = response.headers.get("retry-after", "")
+
+
+class _NotFound(DataError):
+    pass
+
+
+def _pause(error: Exception) -> bool | float:
+    """Whether to try again, and after how long where the service says so."""
+    if isinstance(error, _Busy):
+        return min(float(error.retry_after), LONGEST_PAUSE) if error.retry_after.isdigit() else True
+    return isinstance(error, httpx.TransportError)
+
+
+def read_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
+    """The answer in a body of status 200. Fields that an older service does not send get their honest defaults."""
+    body = _json_object(content, where)
+    if body.get("code", 200) != 200:
+        raise OutageError(f"{where}: code {body['code']!r} inside status 200: {body.get('msg', '')!r}")
+    data = body.get("data")
+    if not isinstance(data, dict) or not isinstance(data.get("recall"), list):
+        raise OutageError(f"{where}: the answer has no list data.recall: {_shown(content)}")
+    asked = request.rewritten_query or request.query
+    searched = data.get("rewritten_query") or asked
+    if request.rewritten_query and str(searched).strip() != asked.strip():
+        raise OutageError(
+            f"{where}: searched {str(searched)[:80]!r} instead of {asked[:80]!r}. "
+            "The service does not take rewritten_query yet; add that parameter to it."
+        )
+    recall = [_recall(item, where) for item in data["recall"]]
+    defaults = {"scored_against": "query", "rewriter": "request", "snapshot": ""}
+    known = {"scored_against", "rewriter", "rewriter_version", "fallback_reason", "snapshot"}
+    extras = {name: data[name] for name in known if data.get(name) is not None}
+    fields = {**defaults, **extras, "rewritten_query": searched, "recall": recall}
+    return _read(RagAnswer, {"data": fields}, where)
+
+
+def _recall(item: Any, where: str) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise OutageError(f"{where}: data.recall holds {str(item)[:80]!r} where a passage belongs.")
+    score = item.get("reranker_score")
+    if isinstance(score, int | float) and not 0 <= score <= 1:
+        raise DataError(
+            f"{where}: passage {item.get('id')!r} has reranker_score {score}, outside [0, 1]. "
+            "Calibrate the service's reranker: thresholds and rewards need a probability."
+        )
+    kept = {name: item[name] for name in ("content", "reranker_score") if name in item}
+    return {**kept, "id": str(item.get("id", "")), "metadata": item.get("metadata") or {}}
+
+
+def _read(model: type[Answer], values: Any, where: str) -> Answer:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise OutageError(f"{where}: the answer is not the contract: {explain(error)}") from None
+
+
+def _json_object(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise OutageError(f"{where}: the answer is not JSON: {_shown(content)}") from None
+    if not isinstance(body, dict):
+        raise OutageError(f"{where}: the answer is no JSON object: {_shown(content)}")
+    return body
+
+
+def _message(response: httpx.Response) -> str:
+    """What the service says is wrong, in its envelope or in OpenAI's; else the beginning of the body."""
+    try:
+        body = orjson.loads(response.content)
+        said = body.get("msg") or body["error"]["message"]
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
+        return _shown(response.content)
+    return str(said)
+
+
+def _shown(content: bytes) -> str:
+    return repr(content[:SHOWN].decode("utf-8", "replace"))

@@ -1,0 +1,220 @@
+"""The client: an answer is the contract or an error that says what came instead."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Barrier, Lock, Thread
+from typing import Any
+
+import orjson
+import pytest
+import stamina
+
+from qinglan.errors import DataError, OutageError
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RAG_PATH, KnowledgeBase, RagAnswer, RagRequest
+
+REQUEST = RagRequest(
+    query="一天吃几次", rewritten_query="虾青素 服用频次", tenant_id="fivedoctors", need="虾青素一天吃几次"
+)
+HIT = {"id": "p1", "content": "每日一次", "reranker_score": 0.9}
+OLDER = {"code": 200, "msg": "success", "data": {"rewritten_query": "虾青素 服用频次", "recall": [HIT]}}
+
+Reply = tuple[int, bytes, dict[str, str]]
+
+
+def reply(body: Any, status: int = 200, **headers: str) -> Reply:
+    content = body if isinstance(body, bytes) else orjson.dumps(body)
+    return status, content, {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@contextmanager
+def service(*replies: Reply, before: Callable[[], None] = lambda: None) -> Iterator[tuple[str, list[Any]]]:
+    """A real server that gives these replies in turn, the last one again and again; and what it was sent."""
+    received: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            received.append(orjson.loads(self.rfile.read(int(self.headers["content-length"]))))
+            before()
+            self.answer()
+
+        def do_GET(self) -> None:
+            received.append(self.path)
+            self.answer()
+
+        def answer(self) -> None:
+            status, content, headers = replies[min(len(received), len(replies)) - 1]
+            self.send_response(status)
+            for name, value in {**headers, "content-length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", received
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting() -> Iterator[None]:
+    """Retries happen at once, and as often as in production."""
+    with stamina.set_testing(True, attempts=9, cap=True):
+        yield
+
+
+def ask(url: str, request: RagRequest = REQUEST, **options: Any) -> RagAnswer:
+    async def once() -> RagAnswer:
+        async with RagClient(url, **options) as client:
+            return await client.retrieve(request)
+
+    return asyncio.run(once())
+
+
+def listed(url: str) -> list[KnowledgeBase]:
+    async def once() -> list[KnowledgeBase]:
+        async with RagClient(url) as client:
+            return await client.knowledge_bases()
+
+    return asyncio.run(once())
+
+
+def test_an_older_service_is_understood_and_says_nothing_it_does_not_know() -> None:
+    with service(reply({**OLDER, "took": 3})) as (url, received):
+        data = ask(url).data
+
+    assert received == [{
+        "query": "一天吃几次", "rewritten_query": "虾青素 服用频次", "tenant_id": "fivedoctors", "kb_name": "default",
+        "top_k": 5, "score_threshold": 0.5, "need": "虾青素一天吃几次",
+    }]  # fmt: skip
+    assert [hit.id for hit in data.recall] == ["p1"]
+    assert (data.scored_against, data.rewriter, data.snapshot) == ("query", "request", "")
+
+
+def test_a_newer_service_tells_who_wrote_the_query_and_what_was_scored() -> None:
+    extras = {"scored_against": "need", "rewriter": "model", "rewriter_version": "7", "snapshot": "abc", "later": 1}
+    body = {**OLDER, "data": {**OLDER["data"], **extras}}  # type: ignore[dict-item]
+
+    with service(reply(body)) as (url, _):
+        data = ask(url).data
+
+    assert (data.scored_against, data.rewriter, data.rewriter_version, data.snapshot) == ("need", "model", "7", "abc")
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_busy_service_is_asked_again(status: int) -> None:
+    with service(reply({"msg": "busy"}, status, retry_after="1"), reply(OLDER)) as (url, received):
+        assert ask(url).data.recall
+
+    assert len(received) == 2
+
+
+def test_a_service_that_stays_busy_is_an_outage_after_the_attempts() -> None:
+    with service(reply({"msg": "overloaded"}, 503)) as (url, received), pytest.raises(OutageError) as raised:
+        ask(url, attempts=3)
+
+    assert "status 503: overloaded. Tried 3 times" in str(raised.value)
+    assert len(received) == 3
+
+
+def test_nobody_listening_is_an_outage() -> None:
+    with service(reply(OLDER)) as (url, _):
+        pass
+
+    with pytest.raises(OutageError, match="no answer"):
+        ask(url, attempts=2)
+
+
+def test_a_service_that_hangs_is_an_outage() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(OutageError, match="ReadTimeout"):
+        ask(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.1, attempts=2)
+
+
+def test_a_refusal_is_not_retried_and_carries_the_services_own_words() -> None:
+    with (
+        service(reply({"code": 422, "msg": "top_k: too many", "data": None}, 422)) as (url, received),
+        pytest.raises(DataError) as raised,
+    ):
+        ask(url)
+
+    assert "top_k: too many" in str(raised.value)
+    assert len(received) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (reply(b"<html>login</html>"), "not JSON: '<html>login"),
+        (reply([1]), "no JSON object"),
+        (reply({"code": 500, "msg": "boom"}), "code 500 inside status 200: 'boom'"),
+        (reply({"code": 200, "data": {}}), "no list data.recall"),
+        (reply({"code": 200, "data": {"recall": None}}), "no list data.recall"),
+        (reply({"code": 200, "data": {"recall": ["x"]}}), "'x' where a passage belongs"),
+        (reply({"code": 200, "data": {"recall": [{"id": "p1", "content": "x"}]}}), "reranker_score: Field required"),
+        (reply({**OLDER, "data": {"rewritten_query": "别的", "recall": [HIT]}}), "does not take rewritten_query"),
+        (reply(b"Internal Server Error", 500), "status 500: 'Internal"),
+        (reply(b"", 302, location="http://elsewhere.invalid/"), "status 302"),
+    ],
+)
+def test_what_is_not_the_contract_is_an_outage_that_names_it(sent: Reply, said: str) -> None:
+    with service(sent) as (url, _), pytest.raises(OutageError, match=said):
+        ask(url)
+
+
+@pytest.mark.parametrize("score", [-0.01, 1.2, 17])
+def test_a_score_that_is_no_probability_asks_for_calibration(score: float) -> None:
+    body = {**OLDER, "data": {"recall": [{**HIT, "reranker_score": score}]}}
+
+    with service(reply(body)) as (url, _), pytest.raises(DataError, match="Calibrate"):
+        ask(url)
+
+
+def test_as_many_requests_are_under_way_as_allowed_and_no_more() -> None:
+    three, lock, under_way = Barrier(3, timeout=10), Lock(), [0]
+
+    def meet() -> None:
+        with lock:
+            under_way.append(under_way[-1] + 1)
+        three.wait()
+        with lock:
+            under_way.append(under_way[-1] - 1)
+
+    async def many(url: str) -> None:
+        async with RagClient(url, concurrency=3) as client:
+            await asyncio.gather(*(client.retrieve(REQUEST) for _ in range(12)))
+
+    with service(reply(OLDER), before=meet) as (url, received):
+        asyncio.run(many(url))
+
+    assert len(received) == 12
+    assert max(under_way) == 3
+
+
+def test_knowledge_bases_are_listed_and_an_older_service_lists_none() -> None:
+    kb = {"tenant_id": "fivedoctors", "kb_name": "default", "snapshot": "abc", "passages": 3}
+
+    with service(reply({"knowledge_bases": [kb]})) as (url, _):
+        assert listed(url) == [KnowledgeBase(**kb)]
+    with service(reply({"detail": "Not Found"}, 404)) as (url, _):
+        assert listed(url) == []
+
+
+@pytest.mark.parametrize("call", [ask, listed])
+def test_a_wrong_address_is_never_an_empty_answer(call: Callable[[str], Any]) -> None:
+    with service(reply(b"<html>hello</html>")) as (url, _), pytest.raises(OutageError, match="not JSON"):
+        call(url)
+
+
+def test_the_path_is_the_plans() -> None:
+    assert RAG_PATH == "/api/chat/general_rag"
