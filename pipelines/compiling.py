@@ -1,5 +1,6 @@
 """Compile the graph to the YAML that Kubeflow runs."""
 
+import sys
 from pathlib import Path
 
 from qinglan.files import replaced
@@ -21,3 +22,7 @@ def compile_rewriter(out: Path) -> None:
             yaml.replace(partial)
         finally:
             yaml.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    compile_rewriter(Path(sys.argv[1]))

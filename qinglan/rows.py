@@ -70,7 +70,7 @@ class Retrieval(Config):
 
     query: str
     hits: tuple[Hit, ...]
-    top1_score: float
+    top1_score: Fraction
     """The first passage's score, 0 when nothing was found: the plan's top1_score."""
 
     count: int

@@ -28,9 +28,10 @@ RECORDS_VARIABLE = "QINGLAN_RECORDS"
 class Artifact(Protocol):
     """What we need of a KFP artifact, without KFP."""
 
-    uri: str
     metadata: dict[str, Any]
 
+    @property
+    def uri(self) -> str: ...
     @property
     def path(self) -> str: ...
 

@@ -1,0 +1,220 @@
+"""Conversations stay together, the test stays locked, and the same input gives the same bytes."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.duplicates import Seen, bands, similarity
+from components.data.convert.fates import Surveyed, decide, left_out_for_balance, split_of
+from components.data.convert.stage import convert
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import dump_line
+from qinglan.prompts import student_messages
+from qinglan.rows import Hit, Retrieval, Validated
+
+CONFIG = ConvertConfig()
+TOPICS = ["虾青素", "鱼油", "益生菌", "叶黄素", "褪黑素", "姜黄素", "蔓越莓", "燕窝", "氨糖", "烟酰胺"]
+ASKS = ["一天吃几次", "饭前吃还是饭后吃", "孕妇能用吗", "要放冰箱吗", "能放多久", "多少钱一盒"]
+
+
+def row(n: int, **changes: Any) -> Validated:
+    found = Retrieval(query="q", hits=(Hit(id="k1", reranker_score=0.9),), top1_score=0.9, count=1, gold_rank=1)
+    values: dict[str, Any] = {
+        "id": f"r{n}",
+        "tenant_id": "fivedoctors",
+        "conversation_id": f"c{n}",
+        "question": f"{ASKS[n % len(ASKS)]}{n * 7919}",
+        "history_summary": f"用户咨询{TOPICS[n % len(TOPICS)]}{n * 104729}",
+        "need": "虾青素一天吃几次",
+        "rewritten_query": "虾青素 每日服用频次",
+        "teacher": "standin",
+        "call": f"call-{n}",
+        "need_source": "judge",
+        "scored_against": "need",
+        "snapshot": "d" * 64,
+        "plain": found,
+        "rewritten": found,
+        "accepted": True,
+        "reason": "",
+    }
+    return Validated(**{**values, **changes})
+
+
+def write(path: Path, rows: Iterable[Validated]) -> Path:
+    path.write_bytes(b"".join(map(dump_line, rows)))
+    return path
+
+
+def run(tmp_path: Path, rows: Iterable[Validated], config: ConvertConfig = CONFIG, out: str = "out") -> Any:
+    folder = tmp_path / out
+    counts = convert(
+        write(tmp_path / "in.jsonl", rows), folder / "sft", folder / "ppo", folder / "test.jsonl", config
+    )
+    return folder, counts
+
+
+def read(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_row_is_somewhere(tmp_path: Path) -> None:
+    rows = [row(n, accepted=n % 3 > 0, reason="" if n % 3 else "below") for n in range(200)]
+
+    folder, counts = run(tmp_path, rows)
+
+    assert counts.rows == 200
+    assert (
+        counts.ppo_train + counts.ppo_dev + counts.test + counts.near_duplicates + counts.left_out_for_balance == 200
+    )
+    assert counts.ppo_train > counts.sft_train > 80
+    assert len(read(folder / "sft/train.jsonl")) == counts.sft_train
+    assert len(pandas.read_parquet(folder / "ppo/train.parquet")) == counts.ppo_train
+    assert len(read(folder / "test.jsonl")) == counts.test
+
+
+def test_turns_of_one_conversation_share_a_split(tmp_path: Path) -> None:
+    folder, _ = run(tmp_path, [row(n, conversation_id=f"c{n % 40}") for n in range(200)])
+
+    homes: dict[str, set[str]] = {}
+    for name in ("train", "dev"):
+        for info in pandas.read_parquet(folder / f"ppo/{name}.parquet")["extra_info"]:
+            homes.setdefault(info["conversation_id"], set()).add(name)
+    for locked in read(folder / "test.jsonl"):
+        homes.setdefault(locked["conversation_id"], set()).add("test")
+
+    assert len(homes) == 40
+    assert {len(splits) for splits in homes.values()} == {1}
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    rows = [row(n) for n in range(60)]
+    one, _ = run(tmp_path, rows, out="one")
+    two, _ = run(tmp_path, rows, out="two")
+
+    files = [p.relative_to(one) for p in sorted(one.rglob("*")) if p.is_file()]
+
+    assert len(files) == 5
+    assert all((one / f).read_bytes() == (two / f).read_bytes() for f in files)
+
+
+def test_rejected_rows_are_not_learned_but_competed_for(tmp_path: Path) -> None:
+    rows = [row(n, split="train", accepted=n > 0, reason="" if n else "nothing found") for n in range(3)]
+
+    folder, counts = run(tmp_path, rows)
+
+    assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r1", "r2"]
+    assert counts.ppo_train == 3
+
+
+def test_an_sft_row_is_the_serving_prompt_and_the_teachers_answer(tmp_path: Path) -> None:
+    given_row = row(1, split="train")
+    folder, _ = run(tmp_path, [given_row])
+
+    [chat] = read(folder / "sft/train.jsonl")
+
+    assert chat["messages"] == [
+        *student_messages(given_row),
+        {"role": "assistant", "content": "虾青素 每日服用频次"},
+    ]
+
+
+def test_a_ppo_row_asks_for_nothing_again(tmp_path: Path) -> None:
+    given_row = row(1, split="train", gold=("k1",))
+    folder, _ = run(tmp_path, [given_row])
+
+    line = pandas.read_parquet(folder / "ppo/train.parquet").iloc[0]
+    extra = line["extra_info"]
+
+    assert [dict(m) for m in line["prompt"]] == student_messages(given_row)
+    assert line["reward_model"]["ground_truth"] == given_row.need
+    assert extra["teacher_rewrite"] == given_row.rewritten_query
+    assert extra["teacher_retrieval"]["hits"][0] == {"id": "k1", "reranker_score": 0.9}
+    assert extra["plain_retrieval"]["top1_score"] == 0.9
+    assert list(extra["gold"]) == ["k1"]
+
+
+def test_a_split_without_rows_is_an_empty_file_of_the_same_shape(tmp_path: Path) -> None:
+    folder, _ = run(tmp_path, [row(n, split="train") for n in range(3)])
+
+    train, dev = (pandas.read_parquet(folder / f"ppo/{name}.parquet") for name in ("train", "dev"))
+
+    assert len(dev) == 0
+    assert list(dev.columns) == list(train.columns)
+
+
+def test_a_row_that_the_test_holds_already_is_not_learned(tmp_path: Path) -> None:
+    locked = row(1, split="test", question="那虾青素软胶囊一天要吃几次啊", history_summary="用户咨询虾青素软胶囊")
+    alike = row(2, split="train", question="那虾青素软胶囊一天要吃几次啊？", history_summary="用户咨询虾青素软胶囊。")
+    other = row(3, split="train", question="那虾青素软胶囊一天要吃几次啊", history_summary="用户咨询深海鱼油咀嚼片")
+
+    folder, counts = run(tmp_path, [alike, locked, other])
+
+    assert (counts.near_duplicates, counts.test) == (1, 1)
+    assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
+
+
+def test_the_answer_for_a_conversation_never_depends_on_the_others() -> None:
+    alone = split_of(("fivedoctors", "c7"), CONFIG)
+    rows = [Surveyed(n, ("fivedoctors", f"c{n}"), None, f"文本{n * 7919}") for n in range(50)]
+
+    assert decide(rows, CONFIG)[7] == alone
+
+
+def test_the_shares_are_those_asked_for() -> None:
+    splits = [split_of(("t", f"c{n}"), ConvertConfig(train=0.7, dev=0.2)) for n in range(4000)]
+
+    assert abs(splits.count("train") / 4000 - 0.7) < 0.03
+    assert abs(splits.count("test") / 4000 - 0.1) < 0.02
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30).map(str)), min_size=1, max_size=200))
+def test_no_tenant_outweighs_the_smallest(training: list[tuple[str, str]]) -> None:
+    out = left_out_for_balance(training, ratio=2.0, seed=1)
+    kept = [conversation for conversation in training if conversation not in out]
+
+    rows = {tenant: sum(c[0] == tenant for c in training) for tenant, _ in training}
+    left = {tenant: sum(c[0] == tenant for c in kept) for tenant in rows}
+
+    assert all(left[tenant] <= 2 * min(rows.values()) for tenant in rows)
+    assert all(left[tenant] == rows[tenant] for tenant in rows if rows[tenant] == min(rows.values()))
+
+
+@given(st.text(st.sampled_from("一二三四五六七八九十"), min_size=20, max_size=60), st.integers(0, 19))
+def test_a_text_with_one_sign_changed_is_found_when_it_is_alike_enough(text: str, at: int) -> None:
+    seen = Seen(threshold=0.9)
+    seen.add(text)
+    changed = text[:at] + "变" + text[at + 1 :]
+
+    assert seen.has(text)
+    assert seen.has(changed) == (similarity(text, changed) >= 0.9)
+
+
+def test_texts_without_anything_in_common_share_no_band() -> None:
+    assert not set(bands("虾青素一天吃几次")) & set(bands("注会英语开课时间"))
+
+
+def test_a_conversation_in_two_splits_is_an_error(tmp_path: Path) -> None:
+    rows = [row(1, conversation_id="c", split="train"), row(2, conversation_id="c", split="test")]
+
+    with pytest.raises(DataError, match="row 2: conversation 'c' is in 'train' and in 'test'"):
+        run(tmp_path, rows)
+
+
+def test_nothing_to_learn_is_an_error_that_says_where_to_look(tmp_path: Path) -> None:
+    rows = [row(n, split="train", accepted=False, reason="nothing found") for n in range(4)]
+
+    with pytest.raises(DataError, match=r"of 4 rows none in the train split is accepted.*quality_threshold"):
+        run(tmp_path, rows)
+    assert not (tmp_path / "out/sft/train.jsonl").exists()
+
+
+def test_shares_above_the_whole_are_refused() -> None:
+    with pytest.raises(ConfigError, match="more than the whole"):
+        ConvertConfig.parse({"train": 0.9, "dev": 0.2}, "profile")

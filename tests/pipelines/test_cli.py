@@ -1,0 +1,72 @@
+"""The command answers at once, and explains what it cannot do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"torch", "kfp", "kserve", "pandas", "openai", "fastapi", "sklearn", "pydantic", "numpy"}
+
+
+def qinglan(*words: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    code = "from pipelines.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom pipelines.cli import app\n"
+        "result = CliRunner().invoke(app, ['--help'])\n"
+        f"print(result.exit_code, sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert run.stdout.strip() == "0 []"
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    text = qinglan("--help").stdout
+
+    assert [
+        word for word in ("sample", "serve", "plan", "run", "compile", "demo", "Exit codes") if word not in text
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["plan", "acme"], 2, "No profile 'demo' for tenant 'acme'. There are: chengla/demo"),
+        (["plan", "fivedoctors", "--profile", "none"], 2, "No profile 'none'"),
+        (["plan", "fivedoctors"], 2, "--questions: not given"),
+        (["run", "fivedoctors", "--questions", "none.xlsx"], 2, "--questions: none.xlsx is no file"),
+        (["run", "../etc"], 2, "No profile"),
+        (["sample", "acme", "--out", "x"], 2, "acme"),
+        (["fly"], 2, "No such command"),
+    ],
+)
+def test_what_cannot_be_done_is_explained(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    run = qinglan(*words, cwd=tmp_path)
+
+    assert (run.returncode, "Traceback" in run.stderr) == (code, False)
+    assert said in run.stderr
+
+
+def test_a_stage_that_does_not_exist_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "q.xlsx").touch()
+    run = qinglan("run", "fivedoctors", "--questions", "q.xlsx", "--only", "fly", cwd=tmp_path)
+
+    assert run.returncode == 2
+    assert "No stage 'fly'. There are: generate, validate, convert." in run.stderr
+
+
+def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "怎么吃"}\n', encoding="utf-8")
+    words = ["run", "fivedoctors", "--profile", "gpt", "--questions", "q.jsonl", "--knowledge-base", "q.jsonl"]
+
+    run = qinglan(*words, cwd=tmp_path)
+
+    assert run.returncode == 2
+    assert "add --yes" in run.stderr
+    assert "Before anything is spent" in run.stdout
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,81 @@
+"""Every profile in the repository can be read, and holds nothing but differences."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.config import CONFIGS, RunConfig, dump_config, load_config
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+
+PROFILES = sorted(CONFIGS.glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_profile_loads_and_says_nothing_that_is_the_default(path: Path) -> None:
+    config = load_config(path.parent.name, path.stem)
+
+    assert config.tenant_id == config.generate.tenant_id == path.parent.name
+    assert idle_settings(load_yaml(path), config) == []
+
+
+def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[str]:
+    """Settings of a file that repeat their default."""
+    found = []
+    fields = {field.alias or name: (name, field) for name, field in type(model).model_fields.items()}
+    for key, value in given.items():
+        name, field = fields[key]
+        if isinstance(value, dict):
+            found += idle_settings(value, getattr(model, name), f"{where}{key}.")
+        elif not field.is_required() and getattr(model, name) == field.default:
+            found.append(where + key)
+    return found
+
+
+def test_there_is_a_profile_for_both_tenants() -> None:
+    assert {p.parent.name for p in PROFILES} == {"fivedoctors", "chengla"}
+
+
+def test_the_resolved_configuration_reads_back_as_itself(tmp_path: Path) -> None:
+    config = load_config("fivedoctors", "demo", questions=Path("q.xlsx"))
+    dump_config(config, tmp_path / "config.yaml")
+
+    assert RunConfig.parse(load_yaml(tmp_path / "config.yaml"), "config.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"validate": {"quality_treshold": 0.4}}, "validate.quality_treshold: Extra inputs"),
+        ({"validate": {"quality_threshold": 1.5}}, "less than or equal to 1 .given: '1.5'"),
+        ({"validate": {"top_k": 0}}, "validate.top_k"),
+        ({"gateway": {"budget": 0}}, "gateway.budget"),
+        ({"tenant_id": "Five Doctors"}, "tenant_id"),
+    ],
+)
+def test_a_wrong_setting_is_named(values: dict[str, Any], said: str) -> None:
+    base = {"tenant_id": "fivedoctors", **load_yaml(CONFIGS / "fivedoctors/demo.yaml")}
+
+    with pytest.raises(ConfigError, match=said):
+        RunConfig.parse({**base, **values}, "profile")
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    silent = []
+    pending: list[Any] = [RunConfig]
+    while pending:
+        model = pending.pop()
+        for name, field in model.model_fields.items():
+            if hasattr(field.annotation, "model_fields"):
+                pending.append(field.annotation)
+            elif not field.description and name not in SELF_EVIDENT:
+                silent.append(f"{model.__name__}.{name}")
+    assert silent == []
+
+
+SELF_EVIDENT = {
+    "tenant_id", "seed", "kb_name", "model", "input", "cached_input", "output", "user_profile",
+    "history_summary", "id", "conversation_id", "question", "need", "currency", "requests_per_minute",
+    "tokens_per_minute", "timeout_seconds", "attempts", "max_output_tokens", "base_url",
+}  # fmt: skip

@@ -1,0 +1,55 @@
+"""Slow calls run together, end in order, and stop together."""
+
+import asyncio
+
+import pytest
+
+from qinglan.ordered import ordered
+
+
+async def collect(delays: list[float], window: int) -> tuple[list[int], int]:
+    at_once = most = 0
+
+    async def work(numbered: tuple[int, float]) -> int:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(numbered[1])
+        at_once -= 1
+        return numbered[0]
+
+    results = [result async for result in ordered(enumerate(delays), work, window)]
+    return results, most
+
+
+def test_results_keep_the_order_of_the_input() -> None:
+    results, most = asyncio.run(collect([0.03, 0.0, 0.02, 0.01, 0.0], window=3))
+
+    assert results == [0, 1, 2, 3, 4]
+    assert most == 3
+
+
+def test_nothing_in_gives_nothing_out() -> None:
+    assert asyncio.run(collect([], window=3)) == ([], 0)
+
+
+def test_the_first_failure_ends_all_at_once() -> None:
+    cancelled = []
+
+    async def work(number: int) -> int:
+        if number == 1:
+            raise ValueError("no answer")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+        return number
+
+    async def run() -> None:
+        async for _ in ordered(range(4), work, 4):
+            raise AssertionError("no result can come before the failure")
+
+    with pytest.raises(ValueError, match="no answer"):
+        asyncio.run(asyncio.wait_for(run(), 5))
+    assert sorted(cancelled) == [0, 2, 3]

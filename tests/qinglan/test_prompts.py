@@ -1,0 +1,66 @@
+"""One renderer; what users wrote stays data."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.errors import ConfigError
+from qinglan.prompts import judge_messages, need_messages, student_messages, teacher_messages, template
+from qinglan.rows import Question
+
+
+def row(question: str = "那它一天吃几次?", history: str = "咨询虾青素", tenant: str = "fivedoctors") -> Question:
+    return Question(
+        id="a", tenant_id=tenant, conversation_id="c", question=question, user_profile="宝妈", history_summary=history
+    )
+
+
+def test_the_teachers_prompt_is_the_plans() -> None:
+    system, user = teacher_messages(row())
+
+    assert user["content"] == (
+        "原始查询: 那它一天吃几次?\n用户画像: 宝妈\n历史摘要: 咨询虾青素\n\n"
+        "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
+    )
+    assert system["content"].startswith("你是保健品领域的专业Query改写专家。")
+
+
+@pytest.mark.parametrize(
+    ("tenant", "points"),
+    [
+        ("fivedoctors", ["核心产品关键词（胶原蛋白肽、虾青素等）", "查询意图（功效、用法、禁忌、适用人群等）",
+                         "补充专业术语", "保持简洁", "完整保留用户原始意图"]),
+        ("chengla", ["课程类型和科目", "学习阶段和需求", "关键知识点", "教育领域专业性"]),
+    ],
+)  # fmt: skip
+def test_the_system_prompts_cover_each_point_of_the_plan(tenant: str, points: list[str]) -> None:
+    assert [point for point in points if point not in template(f"teacher.{tenant}")] == []
+
+
+def test_the_students_prompt_is_the_plans_short_one() -> None:
+    system, user = student_messages(row(history=""))
+
+    assert system["content"] == "你是保健品领域的Query改写专家"
+    assert user["content"] == "原始查询: 那它一天吃几次?\n用户画像: 宝妈\n\n请改写。"
+
+
+@given(st.text(max_size=60).filter(str.strip))
+def test_no_text_opens_another_line_of_the_prompt(text: str) -> None:
+    for messages in (teacher_messages(row(text, text)), student_messages(row(text, text)), need_messages(row(text))):
+        fields = messages[1]["content"].rsplit("\n\n", 1)[0]
+        assert [line.split(":")[0] for line in fields.split("\n")] == ["原始查询", "用户画像", "历史摘要"]
+
+
+@given(st.text(max_size=60))
+def test_the_judge_gets_strings_that_nothing_inside_can_close(text: str) -> None:
+    content = judge_messages(row(history=text), rewrite=text)[1]["content"]
+
+    assert json.loads(content)["改写"] == json.loads(content)["历史摘要"] == text
+
+
+def test_a_tenant_without_a_prompt_is_told_where_to_write_one() -> None:
+    with pytest.raises(ConfigError, match=r"teacher\.acme\.txt"):
+        teacher_messages(row(tenant="acme"))
+    assert teacher_messages(row(tenant="acme"), system="你是改写专家")[0]["content"] == "你是改写专家"

@@ -1,0 +1,131 @@
+"""Any sheet becomes typed questions; what is none says why, before it costs anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openpyxl import Workbook
+
+from qinglan.errors import DataError
+from qinglan.questions import Columns, count_rows, read_questions
+from qinglan.rows import Quarantined, Question
+
+HEADER = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "标准段落", "划分"]
+
+
+def sheet(tmp_path: Path, *rows: list[Any], header: list[str] = HEADER) -> Path:
+    book = Workbook()
+    page = book.active
+    assert page is not None
+    for row in (header, *rows):
+        page.append(row)
+    path = tmp_path / "questions.xlsx"
+    book.save(path)
+    return path
+
+
+def read(path: Path) -> list[Question | Quarantined]:
+    return list(read_questions(path, Columns(), "fivedoctors"))
+
+
+def test_a_full_row_becomes_a_question(tmp_path: Path) -> None:
+    path = sheet(tmp_path, ["a1", "c1", "那它一天吃几次？", "宝妈", "咨询虾青素", "kb-1；kb-2", "train"])
+
+    assert read(path) == [
+        Question(
+            id="a1", tenant_id="fivedoctors", conversation_id="c1", question="那它一天吃几次？",
+            user_profile="宝妈", history_summary="咨询虾青素", gold=("kb-1", "kb-2"), split="train",
+        )
+    ]  # fmt: skip
+
+
+def test_only_the_question_column_is_needed(tmp_path: Path) -> None:
+    [row] = read(sheet(tmp_path, ["怎么吃"], header=["问题"]))
+
+    assert isinstance(row, Question)
+    assert (row.id, row.conversation_id, row.history_summary) == ("row-2", "row-2", "")
+
+
+def test_numbers_as_ids_are_welcome(tmp_path: Path) -> None:
+    [row] = read(sheet(tmp_path, [1001.0, 7, "怎么吃", None, None, None, None]))
+
+    assert isinstance(row, Question)
+    assert (row.id, row.conversation_id) == ("1001", "7")
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (42, "not text"), (True, "not text"),
+     ("=A1", "formula"), ("长" * 2001, "too long")],
+)  # fmt: skip
+def test_a_row_without_a_question_is_quarantined_with_its_reason(tmp_path: Path, cell: object, reason: str) -> None:
+    bad, good = read(sheet(tmp_path, ["a", "c", cell, "x"], ["b", "c", "怎么吃", "x"]))
+
+    assert isinstance(bad, Quarantined) and isinstance(good, Question)
+    assert (bad.reason, bad.where) == (reason, "questions.xlsx row 2")
+
+
+def test_a_formula_beside_the_question_quarantines_the_row_too(tmp_path: Path) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", None, "=B2"]))
+
+    assert isinstance(row, Quarantined)
+    assert row.reason == "formula"
+
+
+def test_nan_in_an_optional_cell_is_nothing(tmp_path: Path) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "NaN", "nan"]))
+
+    assert isinstance(row, Question)
+    assert (row.user_profile, row.history_summary) == ("", "")
+
+
+def test_an_id_twice_is_an_error_that_names_both_rows(tmp_path: Path) -> None:
+    path = sheet(tmp_path, ["a", "c", "怎么吃"], ["b", "c", "几次"], ["a", "d", "多少"])
+
+    with pytest.raises(DataError, match=r"row 4: id 'a' is already used by questions.xlsx row 2"):
+        read(path)
+
+
+def test_an_unknown_split_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="split 'valid' is none of train, dev, test"):
+        read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", "valid"]))
+
+
+def test_a_sheet_without_rows_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no rows below the header"):
+        read(sheet(tmp_path))
+
+
+def test_jsonl_is_read_by_the_sheets_names_and_by_ours(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    theirs = {"编号": "a", "问题": "怎么吃", "标准段落": "k1"}
+    ours = {"id": "b", "question": "怎么吃", "gold": ["k1"]}
+    path.write_text("\n".join(json.dumps(r, ensure_ascii=False) for r in (theirs, ours)), encoding="utf-8")
+
+    first, second = read(path)
+
+    assert first.model_dump(exclude={"id", "conversation_id"}) == second.model_dump(exclude={"id", "conversation_id"})
+    assert count_rows(path, Columns()) == 2
+
+
+def test_jsonl_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes('{"question": "怎么吃"}\n'.encode("gbk"))
+
+    with pytest.raises(DataError, match=r"q\.jsonl:1: byte .* not UTF-8 .*GBK"):
+        read(path)
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题,画像"])
+def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(line, encoding="utf-8")
+
+    with pytest.raises(DataError, match=r"q\.jsonl:1:"):
+        read(path)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        read(tmp_path / "none.xlsx")

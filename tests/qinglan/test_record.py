@@ -1,0 +1,69 @@
+"""A step's record says what went in, what came out and how it ended; the artifacts carry it too."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan.lineage.record import RECORDS_VARIABLE, digest, recorded
+
+
+@dataclass
+class File:
+    """What KFP hands a component, as far as a record looks at it."""
+
+    path: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def uri(self) -> str:
+        return self.path
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(RECORDS_VARIABLE, str(tmp_path / "records"))
+    return tmp_path / "records"
+
+
+def test_a_done_step_names_its_inputs_outputs_and_code(tmp_path: Path, records: Path) -> None:
+    (tmp_path / "in").write_text("问题")
+    source, made = File(str(tmp_path / "in")), File(str(tmp_path / "out"))
+
+    with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}) as facts:
+        Path(made.path).write_text("改写")
+        facts["rows"] = 1
+
+    record = json.loads((records / "generate.json").read_text())
+    assert (record["status"], record["facts"], record["config"]) == ("done", {"rows": 1}, {"seed": 1})
+    assert record["inputs"]["questions"]["sha256"] == digest(tmp_path / "in")
+    assert record["outputs"]["rewrites"]["sha256"] == digest(tmp_path / "out")
+    assert made.metadata["parents"] == record["inputs"]
+    assert (made.metadata["rows"], made.metadata["sha256"]) == (1, digest(tmp_path / "out"))
+    assert record["code"]["version"]
+
+
+def test_a_failed_step_keeps_its_error(tmp_path: Path, records: Path) -> None:
+    (tmp_path / "in").write_text("问题")
+
+    with (
+        pytest.raises(ValueError, match="no answer"),
+        recorded("generate", {"q": File(str(tmp_path / "in"))}, {}, {}),
+    ):
+        raise ValueError("no answer")
+
+    record = json.loads((records / "generate.json").read_text())
+    assert record["status"] == "failed"
+    assert record["failure"]["type"] == "ValueError"
+    assert "no answer" in record["failure"]["traceback"]
+
+
+def test_a_folders_digest_is_of_its_files_and_their_names(tmp_path: Path) -> None:
+    for folder, name, text in (("a", "x", "1"), ("b", "x", "1"), ("c", "y", "1"), ("d", "x", "2")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    assert len({digest(tmp_path / folder) for folder in "acd"}) == 3

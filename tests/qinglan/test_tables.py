@@ -1,0 +1,106 @@
+"""Spreadsheets come in as data, and go out so that no cell runs as a formula."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from openpyxl import Workbook, load_workbook
+
+from qinglan.errors import DataError
+from qinglan.tables import Formula, read_table, safe_cell, write_table
+
+
+def sheet(path: Path, rows: list[list[object]], merge: str = "") -> Path:
+    book = Workbook()
+    page = book.active
+    assert page is not None
+    for row in rows:
+        page.append(row)
+    if merge:
+        page.merge_cells(merge)
+    book.save(path)
+    return path
+
+
+def test_rows_come_by_column_name_with_their_numbers(tmp_path: Path) -> None:
+    path = sheet(tmp_path / "q.xlsx", [["问题", "画像"], ["怎么吃", None], [None, None], ["几次", "宝妈"]])
+
+    assert list(read_table(path)) == [
+        (2, {"问题": "怎么吃", "画像": None}),
+        (4, {"问题": "几次", "画像": "宝妈"}),
+    ]
+
+
+def test_a_formula_is_told_from_text_that_looks_like_one(tmp_path: Path) -> None:
+    path = sheet(tmp_path / "q.xlsx", [["问题"], ["=1+1"]])
+    book = load_workbook(path)
+    book.active["A3"] = "=HYPERLINK('x')"  # type: ignore[index]
+    book.active["A4"].value = "-不是公式"  # type: ignore[index]
+    book.save(path)
+
+    values = [cells["问题"] for _, cells in read_table(path)]
+
+    assert [isinstance(value, Formula) for value in values] == [True, True, False]
+
+
+def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
+    path = sheet(tmp_path / "q.xlsx", [["提问", "画像"], ["怎么吃", ""]])
+
+    with pytest.raises(DataError, match=r"no column '问题'.*'提问', '画像'.*Rename"):
+        list(read_table(path, required=["问题"]))
+
+
+def test_a_column_named_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'问题' appears twice"):
+        list(read_table(sheet(tmp_path / "q.xlsx", [["问题", "问题"], ["a", "b"]])))
+
+
+def test_merged_cells_are_refused_by_name(tmp_path: Path) -> None:
+    path = sheet(tmp_path / "q.xlsx", [["问题"], ["怎么吃"], [None]], merge="A2:A3")
+
+    with pytest.raises(DataError, match=r"A2:A3 are merged.*取消合并"):
+        list(read_table(path))
+
+
+def test_a_bomb_of_300_mb_is_refused_unread(tmp_path: Path) -> None:
+    path = sheet(tmp_path / "q.xlsx", [["问题"], ["怎么吃"]])
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("xl/bomb.xml", "w") as member:
+        for _ in range(300):
+            member.write(b" " * 2**20)
+    assert path.stat().st_size < 1_000_000
+
+    with pytest.raises(DataError, match="unpacks to 300 MB"):
+        list(read_table(path))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"not a zip"])
+def test_what_is_no_spreadsheet_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "q.xlsx"
+    path.write_bytes(content)
+
+    with pytest.raises(DataError, match=r"not a readable \.xlsx"):
+        list(read_table(path))
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\t=1", "=cmd|' /C calc'!A0"])
+def test_text_that_a_spreadsheet_would_run_is_written_as_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "out.xlsx"
+    with write_table(path, ["改写"]) as add:
+        add([text])
+
+    cell = load_workbook(path).active["A2"]  # type: ignore[index]
+
+    assert cell.data_type == "s"
+    assert str(cell.value).startswith("'")
+
+
+def test_numbers_and_plain_text_are_written_as_they_are() -> None:
+    assert [safe_cell(value) for value in (-1, 0.5, None, True, "虾青素")] == [-1, 0.5, None, True, "虾青素"]
+
+
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), write_table(tmp_path / "out.xlsx", ["a"]) as add:
+        add(["b"])
+        raise RuntimeError
+
+    assert list(tmp_path.iterdir()) == []
