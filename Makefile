@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test test-fast check lock golden docs clean bench
+.PHONY: help demo test test-fast check lock golden docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -48,7 +48,10 @@ lock: $(READY) ## resolve requirements.in again
 	@$(UV) pip compile requirements.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements.lock
 
 golden: $(READY) ## write the compiled pipelines again
-	@$(BIN)/qinglan compile --all
+	@$(BIN)/qinglan compile
+
+docs: $(READY) ## write the settings tables of the stages' READMEs again
+	@$(BIN)/python -m pipelines.docs
 
 clean: ## remove the environment and every run
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -11,7 +11,7 @@ from benchmarks.slow_rag import answer
 COMPLETION = {
     "id": "c", "object": "chat.completion", "created": 0, "model": "standin",
     "choices": [
-        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "虾青素软胶囊 每日服用频次"}}
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "虾青素 每日服用频次"}}
     ],
     "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
 }  # fmt: skip

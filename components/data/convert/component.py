@@ -23,8 +23,13 @@ def convert(
 
     outputs = {"sft": sft, "ppo": ppo, "locked_test": locked_test}
     with recorded("convert", {"validated": validated}, outputs, config) as facts:
-        paths = [Path(artifact.path) for artifact in (validated, *outputs.values())]
-        counts = stage.convert(*paths, ConvertConfig.parse(config, "convert"))
+        counts = stage.convert(
+            Path(validated.path),
+            Path(sft.path),
+            Path(ppo.path),
+            Path(locked_test.path),
+            ConvertConfig.parse(config, "convert"),
+        )
         facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

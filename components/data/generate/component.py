@@ -28,8 +28,14 @@ def generate(
         "generate_quarantine": generate_quarantine,
     }
     with recorded("generate", {"questions": questions}, outputs, config) as facts:
-        paths = [Path(artifact.path) for artifact in (questions, *outputs.values())]
-        counts = stage.generate(*paths, GenerateConfig.parse(config, "generate"), gateway_url)
+        counts = stage.generate(
+            Path(questions.path),
+            Path(rewrites.path),
+            Path(rewrites_table.path),
+            Path(generate_quarantine.path),
+            GenerateConfig.parse(config, "generate"),
+            gateway_url,
+        )
         facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -30,8 +30,15 @@ def validate(
         "validate_quarantine": validate_quarantine,
     }
     with recorded("validate", inputs, outputs, config) as facts:
-        paths = [Path(artifact.path) for artifact in (*inputs.values(), *outputs.values())]
-        counts = stage.validate(*paths, ValidateConfig.parse(config, "validate"), gateway_url)
+        counts = stage.validate(
+            Path(rewrites.path),
+            Path(knowledge_base.path),
+            Path(validated.path),
+            Path(validated_table.path),
+            Path(validate_quarantine.path),
+            ValidateConfig.parse(config, "validate"),
+            gateway_url,
+        )
         facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

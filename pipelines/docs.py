@@ -1,0 +1,48 @@
+"""Write the settings tables of the stages' READMEs from their configurations: `make docs`."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from components.data.convert.config import ConvertConfig
+from components.data.generate.config import GenerateConfig
+from components.data.validate.config import ValidateConfig
+
+ROOT = Path(__file__).parent.parent
+READMES: dict[Path, type[BaseModel]] = {
+    ROOT / "components/data/generate/README.md": GenerateConfig,
+    ROOT / "components/data/validate/README.md": ValidateConfig,
+    ROOT / "components/data/convert/README.md": ConvertConfig,
+}
+BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)
+
+
+def with_settings(text: str, model: type[BaseModel]) -> str:
+    """The README's text with its table as the configuration is now."""
+    return BETWEEN.sub(lambda found: found[1] + settings_table(model) + found[2], text)
+
+
+def settings_table(model: type[BaseModel], prefix: str = "") -> str:
+    header = "" if prefix else "| setting | default | what it does |\n|---|---|---|\n"
+    return header + "".join(_rows(f"{prefix}{name}", field) for name, field in model.model_fields.items())
+
+
+def _rows(name: str, field: Any) -> str:
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        return settings_table(field.annotation, f"{name}.")
+    default = "required" if field.default is PydanticUndefined else f"`{_json(field.default)}`"
+    return f"| `{name}` | {default} | {' '.join((field.description or '').split())} |\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+if __name__ == "__main__":
+    for path, model in READMES.items():
+        path.write_text(with_settings(path.read_text(encoding="utf-8"), model), encoding="utf-8")
+        print(path.relative_to(ROOT))
