@@ -14,14 +14,15 @@ UV := $(BIN)/python -m uv
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements.uv.lock
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 	  || { echo "Qinglan needs Python 3.11; $(PYTHON) is another. Install it, or call: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@echo "[1/3] a virtual environment in $(VENV)"
 	@"$(PYTHON)" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.uv.lock
 	@echo "[2/3] the locked packages (about half a minute)"
-	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock --compile-bytecode
+	@set -o pipefail; $(UV) pip install --python $(BIN)/python --require-hashes --no-build-isolation \
+	  --compile-bytecode -r requirements.lock 2>&1 | grep -v '^ [-+~]'
 	@echo "[3/3] the command: $(BIN)/qinglan"
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
