@@ -9,6 +9,8 @@ GET  /healthz  /readyz  /metrics
 
 STEP_HEADER = "x-qinglan-step"
 ROW_HEADER = "x-qinglan-row"
+"""Both percent-encoded UTF-8: a row's id may be Chinese, a header may not."""
+
 SAMPLE_HEADER = "x-qinglan-sample"
 """Which of several answers to the same prompt; "0" where one is wanted."""
 
@@ -22,3 +24,6 @@ CACHED_HEADER = "x-qinglan-cached"
 BUDGET_EXCEEDED = "budget_exceeded"  # 402: stop, raise the budget or finish with what there is
 OUTAGE = "outage"  # 503: stop, resume later
 ROW_FAILED = "row_failed"  # 422: this row alone; error.message says why, error.param holds what came back
+
+# error.code of an outage that passes by itself: the gateway is being restarted
+STOPPING = "stopping"

@@ -1,0 +1,212 @@
+"""What stages and reward workers use to ask a paid model: they know the gateway's base URL and nothing else.
+
+async with Gateway("http://127.0.0.1:8200", step="generate") as gateway:
+    answer = await gateway.ask("teacher", messages, row="17")
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar, cast
+from urllib.parse import quote
+
+import httpx2
+import openai
+import orjson
+import stamina
+
+from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
+from qinglan.llm.config import Role
+from qinglan.llm.contract import (
+    BUDGET_EXCEEDED,
+    CACHED_HEADER,
+    CALL_HEADER,
+    ROW_FAILED,
+    ROW_HEADER,
+    SAMPLE_HEADER,
+    STEP_HEADER,
+    STOPPING,
+)
+from qinglan.llm.prices import Usage, read_usage
+from qinglan.prompts import Message
+
+UNDER_WAY = 128
+"""Asks on the wire at once. The gateway's limits decide how many are paid at once; the others wait there."""
+
+GATEWAY_BACK_SECONDS = 30.0
+"""How long a gateway may take to come back. Asking again is safe: the journal knows what was paid."""
+
+
+class Answer(NamedTuple):
+    text: str
+    model: str
+    call: str
+    """The journal's key of the paid call."""
+
+    cached: bool
+    """Whether it was paid for earlier."""
+
+    usage: Usage
+
+
+class _Stopping(Exception):
+    """The gateway is being stopped and took no more calls: as good as unreachable."""
+
+
+GONE = (openai.APIConnectionError, httpx2.TransportError, _Stopping)
+Response = TypeVar("Response")
+
+
+class Gateway:
+    """One client for all of a stage's asks; keep it open, thousands may wait in it."""
+
+    def __init__(self, base_url: str, step: str, back_within: float = GATEWAY_BACK_SECONDS) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._step = step
+        self._back_within = back_within
+        self._slots = asyncio.Semaphore(UNDER_WAY)
+        # An ask waits for its turn at the gateway for as long as that takes; only connecting has a limit.
+        # Proxies and redirects are for the world outside: the gateway is not there.
+        self._http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=5.0),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=UNDER_WAY),
+            trust_env=False,
+            follow_redirects=False,
+        )
+        self._openai = openai.AsyncOpenAI(
+            base_url=f"{self._base_url}/v1", api_key="none", max_retries=0, timeout=None, http_client=self._http
+        )
+        logging.getLogger("stamina").setLevel(logging.ERROR)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._openai.close()
+
+    async def ask(
+        self,
+        role: Role,
+        messages: list[Message],
+        row: str,
+        sample: int = 0,
+        response_format: dict[str, Any] | None = None,
+    ) -> Answer:
+        """The model's text; a RowError when it gave none that can be used, which is never an answer.
+
+        BudgetError and OutageError mean that no row would be answered now.
+        """
+        headers = {STEP_HEADER: quote(self._step), ROW_HEADER: quote(row), SAMPLE_HEADER: str(sample)}
+        shape = {} if response_format is None else {"response_format": response_format}
+
+        async def send() -> Any:
+            async with self._slots:
+                return await self._openai.chat.completions.with_raw_response.create(
+                    model=role, messages=cast(Any, messages), extra_headers=headers, **cast(Any, shape)
+                )
+
+        response = await self._until_back(send)
+        completion = orjson.loads(response.http_response.content)
+        text = usable_text(completion, response_format is not None)
+        return Answer(
+            text=text,
+            model=str(completion.get("model", role)),
+            call=response.headers[CALL_HEADER],
+            cached=response.headers.get(CACHED_HEADER) == "1",
+            usage=read_usage(completion) or Usage(),
+        )
+
+    async def exported(self, artifact: str) -> None:
+        """Tell the journal that this step's answers are in the artifact with that digest."""
+        await self._plain("POST", "/v1/journal/exported", {"step": self._step, "artifact": artifact})
+
+    async def report(self) -> dict[str, Any]:
+        """Calls, hits, tokens and money so far, and the rows that may have been billed twice."""
+        return await self._plain("GET", "/v1/journal/report")
+
+    async def _plain(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        async def send() -> httpx2.Response:
+            response = await self._http.request(method, f"{self._base_url}{path}", json=body, timeout=60)
+            if response.status_code != 200:
+                raise read_error(f"Gateway {self._base_url}", response.status_code, response.content)
+            return response
+
+        return cast(dict[str, Any], orjson.loads((await self._until_back(send)).content))
+
+    async def _until_back(self, send: Callable[[], Awaitable[Response]]) -> Response:
+        """Send, and send again while the gateway restarts; away for too long, it is an outage."""
+        try:
+            async for attempt in stamina.retry_context(
+                on=GONE, attempts=None, timeout=self._back_within, wait_initial=0.2, wait_max=3.0, wait_jitter=0.3
+            ):
+                with attempt:
+                    try:
+                        return await send()
+                    except openai.APIStatusError as error:
+                        raise read_error(f"Gateway {self._base_url}", error.status_code, error.body) from None
+        except GONE as error:
+            raise OutageError(
+                f"Gateway {self._base_url}: no answer for {self._back_within:.0f} s ({error.__cause__ or error}). "
+                "Start it again on the same journal; then run again, what was paid for costs nothing."
+            ) from None
+        raise AssertionError("a retry loop ends with an answer or an error")
+
+
+def read_error(where: str, status: int, body: object) -> Exception:
+    """The gateway's error answer as the error that it stands for."""
+    fields = _error_fields(body)
+    message, kind = str(fields.get("message", "")), fields.get("type")
+    if kind == ROW_FAILED:
+        return RowError(str(fields.get("code") or "failed"), message, str(fields.get("param") or ""))
+    if kind == BUDGET_EXCEEDED:
+        return BudgetError(message)
+    if fields.get("code") == STOPPING:
+        return _Stopping(message)
+    if status >= 500:
+        return OutageError(message or f"{where}: status {status}. See the gateway's log.")
+    if 400 <= status < 500:
+        return ConfigError(f"{where}: {message}")
+    return QinglanError(f"{where}: unexpected status {status}: {message}")
+
+
+def _error_fields(body: Any) -> dict[str, Any]:
+    """What is inside an OpenAI-shaped error, which the openai package has already unwrapped."""
+    if isinstance(body, bytes):
+        try:
+            body = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            body = body[:200].decode("utf-8", "replace")
+    if not isinstance(body, dict):
+        return {"message": str(body)}
+    inside = body.get("error")
+    return inside if isinstance(inside, dict) else body
+
+
+def usable_text(completion: dict[str, Any], structured: bool) -> str:
+    """The text of a completion; a RowError that says why there is none to use."""
+    raw = orjson.dumps(completion).decode()
+    try:
+        choice = completion["choices"][0]
+        message, finish = choice["message"], choice.get("finish_reason")
+        refusal, text = message.get("refusal"), message.get("content") or ""
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise RowError("malformed", "The completion has no message.", raw) from None
+    if refusal or finish == "content_filter":
+        raise RowError("refused", f"The model refused: {refusal or 'content filter'}", raw)
+    if finish == "length":
+        raise RowError("truncated", "The answer was cut at the model's max_output_tokens; raise it.", raw)
+    if not isinstance(text, str) or not text.strip():
+        raise RowError("empty", "The model answered with nothing.", raw)
+    if structured and not _is_json_object(text):
+        raise RowError("malformed", "The answer is not the JSON object that was asked for.", raw)
+    return text
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False

@@ -1,0 +1,64 @@
+"""What a call costs, what it may cost at worst, and what it will probably cost. Pure functions."""
+
+from typing import Any, NamedTuple
+
+from qinglan.llm.config import Price
+
+MILLION = 1_000_000
+TOKENS_PER_WIDE_CHARACTER = 0.8
+"""Chinese takes 0.7 to 1 token a character in the vocabularies of today's models."""
+
+CHARACTERS_PER_TOKEN = 4
+"""Of ASCII text, as everyone estimates it."""
+
+
+class Usage(NamedTuple):
+    """Tokens of one answer, as the service counted them."""
+
+    input: int = 0
+    cached: int = 0
+    """Of the input, what the service had in its own cache."""
+
+    output: int = 0
+    """Reasoning included: it is billed as output."""
+
+    reasoning: int = 0
+
+
+def cost(price: Price, input: int, output: int, cached: int = 0) -> float:
+    """Money for so many tokens; `cached` is the part of the input that is billed at the cached price."""
+    return ((input - cached) * price.input + cached * price.cached_input + output * price.output) / MILLION
+
+
+def worst_cost(price: Price, request: bytes, max_output: int) -> float:
+    """What a call can cost at most: no tokenizer makes more tokens of a text than it has UTF-8 bytes."""
+    dearest = max(price.input, price.cached_input)
+    return (len(request) * dearest + max_output * price.output) / MILLION
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text takes: .8 for a Chinese character, a quarter for an ASCII one. Not a bound."""
+    narrow = sum(character.isascii() for character in text)
+    return round(narrow / CHARACTERS_PER_TOKEN + (len(text) - narrow) * TOKENS_PER_WIDE_CHARACTER)
+
+
+def read_usage(completion: dict[str, Any]) -> Usage | None:
+    """The usage that a completion reports, or None when it reports none that adds up."""
+    usage = completion.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get("prompt_tokens_details") or {}
+    spent = usage.get("completion_tokens_details") or {}
+    numbers = Usage(
+        _count(usage, "prompt_tokens"),
+        _count(details, "cached_tokens"),
+        _count(usage, "completion_tokens"),
+        _count(spent, "reasoning_tokens"),
+    )
+    adds_up = min(numbers) >= 0 and numbers.cached <= numbers.input and numbers.input > 0
+    return numbers if adds_up else None
+
+
+def _count(values: Any, name: str) -> int:
+    value = values.get(name, 0) if isinstance(values, dict) else 0
+    return value if isinstance(value, int) else -1 if value is not None else 0
