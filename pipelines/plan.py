@@ -28,6 +28,7 @@ class PlanStep(Config):
 
     step: str
     what: str
+    model: str
     calls: int
     input_tokens: int
     output_tokens: int
@@ -103,7 +104,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
 def _paid_step(config: RunConfig, step: str, what: str, tokens: Tokens, model: PaidModel) -> PlanStep:
     output = tokens.calls * ANSWER_TOKENS[what]
     return PlanStep(
-        step=step, what=f"{what}s by {model.model}", calls=tokens.calls, input_tokens=tokens.input,
+        step=step, what=f"{what}s", model=model.model, calls=tokens.calls, input_tokens=tokens.input,
         output_tokens=output, cost=cost(model.price, input=tokens.input, output=output),
         seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
     )  # fmt: skip
@@ -112,7 +113,7 @@ def _paid_step(config: RunConfig, step: str, what: str, tokens: Tokens, model: P
 def _retrievals(config: RunConfig, calls: int) -> PlanStep:
     at_once = config.gateway.rag.concurrency
     return PlanStep(
-        step="validate", what="retrievals", calls=calls, input_tokens=0, output_tokens=0, cost=0.0,
+        step="validate", what="retrievals", model="", calls=calls, input_tokens=0, output_tokens=0, cost=0.0,
         seconds=calls * RETRIEVAL_SECONDS / at_once,
     )  # fmt: skip
 
@@ -149,6 +150,7 @@ def print_plan(plan: Plan) -> None:
     console = Console()
     console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")
     console.print(_calls_table(plan))
+    console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     console.print(_original_table(plan))
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)
@@ -162,14 +164,15 @@ def _calls_table(plan: Plan) -> Any:
     table = Table(title="Before anything is spent", title_justify="left", show_footer=True)
     table.add_column("step", footer="in all")
     table.add_column("what")
+    table.add_column("model", no_wrap=True)
     table.add_column("calls", justify="right", footer=f"{sum(s.calls for s in plan.steps):,}")
     table.add_column("tokens in", justify="right", footer=f"{sum(s.input_tokens for s in plan.steps):,}")
     table.add_column("tokens out", justify="right", footer=f"{sum(s.output_tokens for s in plan.steps):,}")
-    table.add_column(f"cost, {plan.currency}", justify="right", footer=f"{plan.cost:.2f} (cap {plan.budget:g})")
+    table.add_column(f"cost, {plan.currency}", justify="right", footer=f"{plan.cost:.2f}")
     table.add_column("about", justify="right", footer=_time(plan.seconds))
     for step in plan.steps:
         table.add_row(
-            step.step, step.what, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
+            step.step, step.what, step.model, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
             f"{step.cost:.2f}", _time(step.seconds),
         )  # fmt: skip
     return table

@@ -1,0 +1,73 @@
+"""A plan counts the sheet's rows, prices them, and warns before money is spent."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from pipelines.config import load_config
+from pipelines.plan import make_plan
+from pipelines.summary import funnel
+
+TODAY = date(2026, 11, 21)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    rows = [{"question": f"那它一天吃几次{n}", "need": "虾青素一天吃几次" if n < 4 else ""} for n in range(10)]
+    path = tmp_path / "q.jsonl"
+    text = [json.dumps(row, ensure_ascii=False) for row in [*rows, {"question": ""}, {"question": 7}]]
+    path.write_text("\n".join(text), encoding="utf-8")
+    return path
+
+
+def test_a_plan_counts_calls_and_leaves_out_what_is_no_question(questions: Path) -> None:
+    plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
+
+    assert (plan.rows, plan.unfit) == (10, 2)
+    assert [(step.what, step.calls) for step in plan.steps] == [("rewrites", 10), ("needs", 6), ("retrievals", 20)]
+
+
+def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
+    plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
+    rewrites = plan.steps[0]
+
+    assert rewrites.cost == pytest.approx((rewrites.input_tokens * 1.25 + rewrites.output_tokens * 10) / 1e6)
+    assert plan.cost == pytest.approx(sum(step.cost for step in plan.steps))
+
+
+def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None:
+    config = load_config("fivedoctors", "gpt", questions=questions)
+    poor = config.model_copy(update={"gateway": config.gateway.model_copy(update={"budget": 0.001})})
+
+    warnings = " ".join(make_plan(poor, TODAY).warnings)
+
+    assert "ends this run early" in warnings
+    assert "The teacher's price was read 471 days ago (2025-08-07)" in warnings
+    assert make_plan(config, date(2025, 8, 8)).warnings == ()
+
+
+def test_a_run_on_stand_ins_pays_nothing(questions: Path) -> None:
+    assert make_plan(load_config("fivedoctors", "demo", questions=questions)).pays is False
+    assert make_plan(load_config("fivedoctors", "gpt", questions=questions)).pays is True
+
+
+def test_the_plans_own_budget_stands_beside_ours(questions: Path) -> None:
+    lines = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY).original
+
+    assert [line.theirs for line in lines[:3]] == ["$5", "$30", "$35-50"]
+    assert float(lines[0].ours) + float(lines[1].ours) == pytest.approx(float(lines[2].ours), abs=0.011)
+
+
+def test_the_funnel_measures_shares_of_the_sheet() -> None:
+    steps = {
+        "generate": {"facts": {"rows": 500, "rewritten": 490}},
+        "validate": {"facts": {"validated": 490, "accepted": 300}},
+        "convert": {"facts": {"sft_train": 240}},
+    }
+
+    assert [(row.rows, row.measured) for row in funnel(steps)] == [
+        (500, 1.0), (490, 0.98), (490, 0.98), (300, 0.6), (240, 0.48)
+    ]  # fmt: skip
+    assert [row.measured for row in funnel({"generate": None})] == [None] * 5
