@@ -1,0 +1,136 @@
+"""The HTTP face of the RAG service: the contract, its refusals, and what an operator asks."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse
+
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagData, RagRequest
+from serving.rag.engine import Engine
+from serving.rag.metrics import Metrics
+from serving.rag.retrieve import retrieve
+from serving.rag.rewriter import Rewriter, RewriterFailed
+
+LARGEST_BODY = 512 * 1024
+"""No request that the contract allows is larger; the rest of a larger one is not read."""
+
+Engines = Mapping[tuple[str, str], Engine]
+"""By tenant and knowledge base."""
+
+
+class Searched(NamedTuple):
+    """The query that retrieves, and who wrote it."""
+
+    query: str
+    rewriter: str
+    version: str = ""
+    fallback_reason: str = ""
+
+
+def create_app(engines: Engines, rewriter: Rewriter | None = None) -> FastAPI:
+    """The service over open engines."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if rewriter:
+            await rewriter.aclose()
+
+    app = FastAPI(title="Qinglan RAG", lifespan=lifespan, max_body_size=LARGEST_BODY)
+
+    @app.post(RAG_PATH, response_model=RagAnswer)
+    async def general_rag(request: RagRequest) -> Response:
+        started = time.perf_counter()
+        engine = find_engine(engines, request)
+        searched = await choose_query(request, rewriter)
+        recall = await retrieve(engine, searched.query, request.top_k, request.score_threshold, request.need)
+        answer = RagAnswer(
+            data=RagData(
+                rewritten_query=searched.query, recall=recall, scored_against="need" if request.need else "query",
+                rewriter=searched.rewriter, rewriter_version=searched.version,
+                fallback_reason=searched.fallback_reason, snapshot=engine.knowledge_base.snapshot,
+            )
+        )  # fmt: skip
+        if searched.fallback_reason:
+            metrics.fell_back(request.tenant_id, searched.fallback_reason)
+        seconds = time.perf_counter() - started
+        metrics.answered(request.tenant_id, searched.version or searched.rewriter, seconds, len(recall))
+        return Response(answer.model_dump_json(), media_type="application/json")
+
+    @app.get(KNOWLEDGE_BASES_PATH)
+    async def knowledge_bases() -> dict[str, Any]:
+        return {"knowledge_bases": [engine.knowledge_base.model_dump() for engine in engines.values()]}
+
+    _add_probes(app, engines, metrics)
+    _add_refusals(app, metrics)
+    return app
+
+
+def find_engine(engines: Engines, request: RagRequest) -> Engine:
+    """The tenant's own engine; the refusal names nothing of what other tenants have."""
+    engine = engines.get((request.tenant_id, request.kb_name))
+    if engine:
+        return engine
+    known = any(tenant == request.tenant_id for tenant, _ in engines)
+    field, value = ("kb_name", request.kb_name) if known else ("tenant_id", request.tenant_id)
+    raise HTTPException(404, f"{field}: nothing is served under {value!r}")
+
+
+async def choose_query(request: RagRequest, rewriter: Rewriter | None) -> Searched:
+    """The caller's rewrite, else the deployed rewriter's, else the plain query with the reason."""
+    if request.rewritten_query is not None:
+        return Searched(request.rewritten_query, "request")
+    if rewriter is None:
+        return Searched(request.query, "fallback", fallback_reason="no rewriter configured")
+    try:
+        rewritten = await rewriter.rewrite(request)
+    except RewriterFailed as failure:
+        return Searched(request.query, "fallback", fallback_reason=str(failure))
+    return Searched(rewritten.query, "model", rewritten.version)
+
+
+def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
+    @app.get("/healthz")
+    async def healthz() -> dict[str, Any]:
+        uncalibrated = sorted({tenant for (tenant, _), engine in engines.items() if not engine.calibrated})
+        return {"status": "ok", "uncalibrated_tenants": uncalibrated}
+
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        return JSONResponse({"open": len(engines)}, 200 if engines else 503)
+
+    @app.get("/metrics")
+    async def prometheus() -> PlainTextResponse:
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
+    """Every refusal in the plan's envelope, naming the field."""
+
+    def refusal(status: int, message: str) -> JSONResponse:
+        metrics.refused(status)
+        return JSONResponse({"code": status, "msg": message, "data": None}, status)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return refusal(422, describe(error))
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        return refusal(error.status_code, str(error.detail))
+
+
+def describe(error: RequestValidationError) -> str:
+    """Each wrong field with what is wrong with it; the text itself is not sent back."""
+    lines = []
+    for item in error.errors():
+        broken = item["type"] == "json_invalid"
+        field = "body" if broken else ".".join(str(part) for part in item["loc"][1:]) or "body"
+        lines.append(f"{field}: {item['msg']}" + (f" at character {item['loc'][1]}" if broken else ""))
+    return "; ".join(lines)

@@ -1,0 +1,67 @@
+"""What one RAG service serves, and where."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field
+
+from qinglan.config import Config, Name, Positive, parse_as
+from qinglan.errors import ConfigError
+
+
+class Source(Config):
+    """One knowledge base of one tenant."""
+
+    tenant_id: Name
+    kb_name: Name = "default"
+    path: Path
+    """JSONL, a passage a line: id, title, content, metadata."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """`tenant=path` or `tenant/kb=path`."""
+        name, equals, path = text.partition("=")
+        tenant, slash, kb = name.partition("/")
+        if not equals or not path:
+            raise ConfigError(f"--kb {text}: write tenant=PATH or tenant/kb=PATH.")
+        values = {"tenant_id": tenant, "path": path, **({"kb_name": kb} if slash else {})}
+        return parse_as(cls, values, f"--kb {text}")
+
+
+class RewriterConfig(Config):
+    """The deployed rewriter, asked when a request brings no rewritten query."""
+
+    kind: Literal["kserve", "openai"] = "kserve"
+    """`kserve`: the V1 protocol, model `rewriter`. `openai`: chat completions, with the student's prompt."""
+
+    url: str = Field(pattern=r"^https?://")
+    """Without a path for kserve; for openai up to and with /v1."""
+
+    model: str = "rewriter"
+    deadline_seconds: float = Field(default=1.0, gt=0)
+    """After it the plain query is searched: the user waits for the answer, not for the rewrite."""
+
+    max_tokens: Positive = 64
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """`URL`, `kserve=URL` or `openai=URL`."""
+        kind, equals, url = text.partition("=")
+        named = equals and not kind.startswith("http")
+        return parse_as(cls, {"kind": kind, "url": url} if named else {"url": text}, f"--rewriter {text}")
+
+
+class RagConfig(Config):
+    """One RAG service."""
+
+    knowledge_bases: tuple[Source, ...] = Field(min_length=1)
+    index_root: Path
+    """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    """0 takes a free one."""
+
+    rewriter: RewriterConfig | None = None
+    rerankers: dict[Name, Path] = {}
+    """A tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""

@@ -1,0 +1,144 @@
+"""Fits a tenant's reranker on training conversations that people labelled.
+
+fit_from_rows(Path("labelled.jsonl"), Path("kb.jsonl"), Path("indexes"), "fivedoctors", Path("reranker.json"))
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files import read_jsonl, replaced, sha256_file, sha256_text
+from qinglan.rag.index import Index, build_index
+from qinglan.rows import Question
+from serving.rag.reranker import DEFAULT, LexicalReranker, Report, Reranker, Signs, Weights
+
+CANDIDATES = 20
+HELD_OUT = 0.2
+FEWEST_CONVERSATIONS = 20
+BINS = 10
+
+log = logging.getLogger("serving.rag")
+
+
+class Example(NamedTuple):
+    """A text that people searched, or could, and the passages that answer it."""
+
+    conversation: str
+    text: str
+    gold: frozenset[str]
+
+
+class Pair(NamedTuple):
+    """One retrieved passage of an example."""
+
+    signs: Signs
+    answers: bool
+    first: bool
+
+
+def fit_from_rows(
+    rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path, kb_name: str = "default"
+) -> Reranker:
+    """Fit on a JSONL of labelled questions and write the reranker; rows of another split than train are refused."""
+    index = Index.open(build_index(knowledge_base, root, tenant_id, kb_name))
+    reranker = fit(examples(rows, index, tenant_id), index, sha256_file(rows))
+    with replaced(out) as partial:
+        partial.write_bytes(orjson.dumps(reranker.model_dump(), option=orjson.OPT_INDENT_2) + b"\n")
+    return reranker
+
+
+def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
+    """Two texts of each labelled row: the bare question, and the need (else the history and the question)."""
+    known = {index.passage(number).id for number in range(len(index))}
+    for line, row in read_jsonl(rows, Question):
+        if row.split != "train" or row.tenant_id != tenant_id:
+            raise DataError(
+                f"{rows}:{line}: row {row.id!r} is of split {row.split} and tenant {row.tenant_id}. "
+                f"The reranker learns from training rows of {tenant_id} alone; leave the others out."
+            )
+        if strangers := set(row.gold) - known:
+            raise DataError(
+                f"{rows}:{line}: gold passage {min(strangers)!r} is not in the knowledge base. "
+                "Give the knowledge base that the labels were made for."
+            )
+        if row.gold:
+            gold = frozenset(row.gold)
+            yield Example(row.conversation_id, row.question, gold)
+            yield Example(row.conversation_id, row.need or f"{row.history_summary} {row.question}", gold)
+
+
+def fit(labelled: Iterable[Example], index: Index, labels: str) -> Reranker:
+    """Fit on four conversations of five and report on the fifth; with too few labels, the uncalibrated default."""
+    fitted: dict[str, list[Pair]] = {}
+    held_out: dict[str, list[Pair]] = {}
+    scorer = LexicalReranker(index, DEFAULT)
+    for example in labelled:
+        part = held_out if _held_out(example.conversation) else fitted
+        part.setdefault(example.conversation, []).extend(_pairs(scorer, example))
+    pairs = [pair for found in fitted.values() for pair in found]
+    if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
+        log.warning("labels in %d conversations are too few to calibrate scores with", len(fitted))
+        return DEFAULT
+    model = _regress(pairs)
+    report = Report(
+        tenant_id=index.manifest.tenant_id, snapshot=index.snapshot, labels=labels,
+        fitted_conversations=len(fitted), held_out_conversations=len(held_out),
+        **_measure(model, [pair for found in held_out.values() for pair in found]),
+    )  # fmt: skip
+    return model.model_copy(update={"report": report})
+
+
+def _held_out(conversation: str) -> bool:
+    return int(sha256_text("reranker", conversation)[:8], 16) / 2**32 < HELD_OUT
+
+
+def _pairs(scorer: LexicalReranker, example: Example) -> list[Pair]:
+    numbers = [hit.number for hit in scorer.index.search(example.text, CANDIDATES)]
+    answers = [scorer.index.passage(number).id in example.gold for number in numbers]
+    signs = scorer.signs(example.text, numbers)
+    return [Pair(*found, first=rank == 0) for rank, found in enumerate(zip(signs, answers, strict=True))]
+
+
+def _regress(pairs: Sequence[Pair]) -> Reranker:
+    """Logistic regression on standardised signs, its weights brought back to the signs' own scale."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    signs = np.array([pair.signs for pair in pairs])
+    mean, deviation = signs.mean(axis=0), signs.std(axis=0) + 1e-9
+    model = LogisticRegression(max_iter=1000).fit((signs - mean) / deviation, [pair.answers for pair in pairs])
+    weights = model.coef_[0] / deviation
+    bias = model.intercept_[0] - float(weights @ mean)
+    named = {name: round(float(weight), 4) for name, weight in zip(Signs._fields, weights, strict=True)}
+    return Reranker(bias=round(float(bias), 4), weights=Weights(**named))
+
+
+def _measure(model: Reranker, pairs: Sequence[Pair]) -> dict[str, float | int | None]:
+    from sklearn.metrics import roc_auc_score
+
+    scores = [model.score(pair.signs) for pair in pairs]
+    answers = [pair.answers for pair in pairs]
+    firsts = [number for number, pair in enumerate(pairs) if pair.first]
+    return {
+        "held_out_pairs": len(pairs),
+        "auc": round(float(roc_auc_score(answers, scores)), 4) if len(set(answers)) == 2 else None,
+        "calibration_error": calibration_error(scores, answers),
+        "top1_calibration_error": calibration_error(
+            [scores[number] for number in firsts], [answers[number] for number in firsts]
+        ),
+    }
+
+
+def calibration_error(scores: Sequence[float], answers: Sequence[bool]) -> float | None:
+    """Expected calibration error: what a score says against how often it is right; None of nothing."""
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for score, answer in zip(scores, answers, strict=True):
+        bins.setdefault(min(int(score * BINS), BINS - 1), []).append((score, answer))
+    if not bins:
+        return None
+    gaps = (abs(sum(score - answer for score, answer in held)) for held in bins.values())
+    return round(sum(gaps) / len(scores), 4)

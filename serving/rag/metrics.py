@@ -1,0 +1,50 @@
+"""What the service counts. Labels come from what is configured, never from what a caller types."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+MOST_VERSIONS = 20
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+UNKNOWN = "unknown"
+
+
+class Metrics:
+    """One service's counters, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._versions: set[str] = set()
+        labels = ["tenant", "rewriter"]
+        self._requests = Counter(
+            "qinglan_rag_requests", "Requests answered.", [*labels, "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "qinglan_rag_seconds", "Time to answer.", labels, buckets=SECONDS, registry=self.registry
+        )
+        self._empty = Counter("qinglan_rag_zero_hits", "Answers without a passage.", labels, registry=self.registry)
+        self._fallbacks = Counter(
+            "qinglan_rag_fallbacks", "Plain queries searched.", ["tenant", "reason"], registry=self.registry
+        )
+
+    def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
+        """`rewriter` is the deployed version, or `request` or `fallback`; past some versions it is `other`."""
+        label = self._bounded(rewriter)
+        self._requests.labels(tenant, label, "200").inc()
+        self._seconds.labels(tenant, label).observe(seconds)
+        if not hits:
+            self._empty.labels(tenant, label).inc()
+
+    def fell_back(self, tenant: str, reason: str) -> None:
+        self._fallbacks.labels(tenant, reason).inc()
+
+    def refused(self, status: int) -> None:
+        """A refusal has no tenant: the name in it may be anything."""
+        self._requests.labels(UNKNOWN, UNKNOWN, str(status)).inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def _bounded(self, version: str) -> str:
+        if version not in self._versions and len(self._versions) >= MOST_VERSIONS:
+            return "other"
+        self._versions.add(version)
+        return version

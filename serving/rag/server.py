@@ -1,0 +1,77 @@
+"""Opens the indexes, says where it listens, serves until it is told to stop, and finishes what is under way."""
+
+import logging
+import socket
+import sys
+from pathlib import Path
+
+import orjson
+import uvicorn
+
+from qinglan.errors import ConfigError
+from qinglan.prompts import template
+from qinglan.rag.index import Index, build_index
+from serving.rag.app import Engines, create_app
+from serving.rag.config import RagConfig, Source
+from serving.rag.engine import TantivyEngine
+from serving.rag.reranker import DEFAULT, read_reranker
+from serving.rag.rewriter import Rewriter
+
+DRAIN_SECONDS = 10
+
+log = logging.getLogger("serving.rag")
+
+
+def serve(config: RagConfig) -> None:
+    """Serve until SIGTERM; one line of JSON on stdout says the address once connections are taken."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a call, with the address in it
+    engines = open_engines(config)
+    app = create_app(engines, open_rewriter(config))
+    listening = _listen(config.host, config.port)
+    print(orjson.dumps({"rag": f"http://{config.host}:{listening.getsockname()[1]}"}).decode(), flush=True)
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
+    )
+    server.run(sockets=[listening])
+
+
+def open_engines(config: RagConfig) -> Engines:
+    """An engine for each knowledge base, its index built where it is not there yet."""
+    strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
+    if strangers:
+        raise ConfigError(f"reranker: tenant {min(strangers)!r} has no knowledge base here. Add it, or leave it out.")
+    engines: dict[tuple[str, str], TantivyEngine] = {}
+    for source in config.knowledge_bases:
+        key = (source.tenant_id, source.kb_name)
+        if key in engines:
+            raise ConfigError(f"--kb {source.tenant_id}/{source.kb_name}: given twice. Name each once.")
+        engines[key] = _open(source, config.index_root, config.rerankers.get(source.tenant_id))
+    return engines
+
+
+def open_rewriter(config: RagConfig) -> Rewriter | None:
+    """The configured rewriter, after a look that every tenant has the prompt it needs."""
+    if config.rewriter is None:
+        return None
+    if config.rewriter.kind == "openai":
+        for source in config.knowledge_bases:
+            template(f"student.{source.tenant_id}")
+    return Rewriter(config.rewriter)
+
+
+def _open(source: Source, root: Path, reranker: Path | None) -> TantivyEngine:
+    index = Index.open(build_index(source.path, root, source.tenant_id, source.kb_name))
+    engine = TantivyEngine(index, read_reranker(reranker) if reranker else DEFAULT)
+    name = f"{source.tenant_id}/{source.kb_name}"
+    log.info("%s: %d passages, snapshot %s", name, len(index), index.snapshot[:12])
+    if not engine.calibrated:
+        log.warning("%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name)
+    return engine
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"{host}:{port}: cannot listen there ({error.strerror}). Choose another port.") from None
