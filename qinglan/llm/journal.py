@@ -1,0 +1,198 @@
+"""The journal of paid calls: what was asked, what was sent, what came back, what it cost. Also the cache.
+
+Before a request leaves, its attempt stands on disk with the money it may cost; the answer and its usage are
+committed together. So a process killed at any point loses nothing: an attempt without an outcome counts as
+possibly billed, an answer is never asked for again.
+
+calls      one per thing asked: its key is the digest of the request and the sample
+attempts   one per request that left: sent -> answered | rejected | lost
+entries    one per row of a step that wanted the answer, with the artifact that it went into
+"""
+
+import asyncio
+import fcntl
+import sqlite3
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import orjson
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.llm.commits import GroupWriter, Statement, open_database
+from qinglan.llm.prices import Usage
+
+VERSION = 1
+APPLICATION = 0x51494E47  # "QING": tells a journal from any other SQLite file
+
+SCHEMA = """
+CREATE TABLE calls (
+  key TEXT PRIMARY KEY, model TEXT NOT NULL, sample INTEGER NOT NULL, request BLOB NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('sent', 'answered', 'failed')),
+  response BLOB, reason TEXT NOT NULL DEFAULT '',
+  input INTEGER NOT NULL DEFAULT 0, cached INTEGER NOT NULL DEFAULT 0,
+  output INTEGER NOT NULL DEFAULT 0, reasoning INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE attempts (
+  id INTEGER PRIMARY KEY, call TEXT NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
+  sent_at REAL NOT NULL, reserved REAL NOT NULL,
+  outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
+  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL
+);
+CREATE TABLE entries (
+  step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
+  hits INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 1, artifact TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (step, row, role, call)
+) WITHOUT ROWID;
+"""
+
+RECOVER = """
+UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came' WHERE outcome = 'sent'
+"""
+ENTER = """
+INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
+"""
+
+
+class Call(NamedTuple):
+    """What is asked of a paid model: the same call is paid for once, whoever asks."""
+
+    key: str
+    model: str
+    sample: int
+    request: bytes
+
+
+class Entry(NamedTuple):
+    """Who asks."""
+
+    step: str
+    row: str
+    role: str
+
+
+def make_call(request: dict[str, Any], sample: int) -> Call:
+    """The call of a request as it goes to the model: model, messages, parameters and response format."""
+    body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
+    return Call(sha256(body + b"\n%d" % sample).hexdigest(), str(request["model"]), sample, body)
+
+
+class Journal:
+    """The one writer of a journal file; a second one, in this process or another, is refused."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(path)
+        try:
+            database = open_database(path, "FULL")
+            _prepare(database, path)
+        except BaseException:
+            self._lock.close()
+            raise
+        self.path = path
+        self._next_attempt: int = database.execute("SELECT coalesce(max(id), 0) + 1 FROM attempts").fetchone()[0]
+        self._reader = sqlite3.connect(path, isolation_level=None)
+        self._writer = GroupWriter(database, str(path))
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        self._lock.close()
+
+    def spent(self) -> float:
+        """All money of all attempts; one without an answer counts at its worst."""
+        return float(self._reader.execute("SELECT coalesce(sum(cost), 0) FROM attempts").fetchone()[0])
+
+    def answer(self, key: str) -> bytes | None:
+        """The answer as it was received, if there is one."""
+        found = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
+        row = found.fetchone()
+        return bytes(row[0]) if row else None
+
+    async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
+        """Committed before the request leaves; names the attempt."""
+        number, self._next_attempt = self._next_attempt, self._next_attempt + 1
+        await self._writer.write(
+            (
+                "INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent') "
+                "ON CONFLICT DO UPDATE SET state = 'sent'",
+                call,
+            ),
+            (ENTER, (*entry, call.key, 0)),
+            (
+                "INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, 'sent', ?)",
+                (number, call.key, *entry, time.time(), reserved, reserved),
+            ),
+        )
+        return number
+
+    async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
+        """The answer, its usage and its cost, in one transaction."""
+        await self._writer.write(
+            (
+                "UPDATE calls SET state = 'answered', response = ?, reason = '', "
+                "input = ?, cached = ?, output = ?, reasoning = ? WHERE key = ?",
+                (response, *usage, key),
+            ),
+            _outcome(attempt, "answered", "", cost),
+        )
+
+    async def unanswered(self, attempt: int, outcome: Literal["rejected", "lost"], detail: str, cost: float) -> None:
+        """The attempt's end without an answer: rejected costs nothing, lost may have been billed."""
+        await self._writer.write(_outcome(attempt, outcome, detail, cost))
+
+    async def failed(self, key: str, reason: str, raw: str) -> None:
+        """The call is given up for now; asked again, it is tried again."""
+        await self._writer.write(
+            ("UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ?", (reason, raw.encode(), key))
+        )
+
+    def hit(self, key: str, entry: Entry) -> None:
+        """The entry got an answer that was paid for already. Nothing is lost if this is: nobody waits for it."""
+        self._writer.write((ENTER, (*entry, key, 1)))
+
+    def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
+        """What the step asked for since its last export is in that artifact now; told twice, it counts once."""
+        return self._writer.write(
+            ("UPDATE entries SET artifact = ?, waiting = 0 WHERE step = ? AND waiting = 1", (artifact, step))
+        )
+
+
+def _outcome(attempt: int, outcome: str, detail: str, cost: float) -> Statement:
+    return ("UPDATE attempts SET outcome = ?, detail = ?, cost = ? WHERE id = ?", (outcome, detail, cost, attempt))
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """Held until closed or killed. On a file beside the journal: SQLite has its own locks on the journal."""
+    lock = path.with_name(f"{path.name}.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(
+            f"{path}: another gateway owns this journal. A run has one gateway: use its address, or stop it first."
+        ) from None
+    return lock
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file; settle what an earlier owner left under way."""
+    application, version = (
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    if application == APPLICATION and version == VERSION:
+        database.execute(RECOVER)
+        return
+    if application == APPLICATION:
+        raise DataError(
+            f"{path}: a journal of version {version}; this release writes version {VERSION}. "
+            "Use the release that wrote it, or give a new path."
+        )
+    if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise DataError(f"{path}: a database, but no journal. Give another path.")
+    database.executescript(
+        f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+    )

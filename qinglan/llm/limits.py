@@ -1,0 +1,105 @@
+"""How fast a run may ask: calls at once, requests and tokens a minute, and the pauses that the service wants.
+
+Also the breaker, which stops a run that gets no answers any more.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+
+from aiolimiter import AsyncLimiter
+
+from qinglan.errors import OutageError
+from qinglan.llm.config import Limits
+
+BURST_SECONDS = 1.0
+TOKEN_BURST_SECONDS = 10.0
+PROBE_SECONDS = 30.0
+
+
+class Pace:
+    """Shared by all calls of a run."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._requests = rate_limiter(limits.requests_per_minute, BURST_SECONDS)
+        self._tokens = rate_limiter(limits.tokens_per_minute, TOKEN_BURST_SECONDS)
+        self._not_before = 0.0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """One of the calls at once; kept between the tries of a call."""
+        async with self._slots:
+            yield
+
+    async def turn(self, tokens: int) -> None:
+        """Wait until a request of about so many tokens may leave."""
+        await self._requests.acquire()
+        await self._tokens.acquire(min(tokens, self._tokens.max_rate))
+        while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
+            # A little apart, so that those who waited do not all come back in the same instant.
+            await asyncio.sleep(wait * random.uniform(1.0, 1.1))
+
+    def pause(self, seconds: float) -> None:
+        """Nobody sends for so long: the service asked for it."""
+        self._not_before = max(self._not_before, time.monotonic() + seconds)
+
+
+def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
+    """So many a minute, evenly: no more at once than fall into the burst, and at least one."""
+    burst = max(1.0, per_minute * burst_seconds / 60)
+    return AsyncLimiter(burst, burst * 60 / per_minute)
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that an answer's Retry-After asks for: a number, or a date against `now`; None without one."""
+    given = headers.get("retry-after-ms") or headers.get("retry-after")
+    if not given:
+        return None
+    try:
+        seconds = float(given) / (1000 if headers.get("retry-after-ms") else 1)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - now
+        except ValueError:
+            return None
+    return max(0.0, seconds) if seconds < float("inf") else None
+
+
+class Breaker:
+    """Opens when nothing is answered any more; then one call in a while may try whether it is over."""
+
+    def __init__(self, outage_after: int, probe_every: float = PROBE_SECONDS) -> None:
+        self._outage_after = outage_after
+        self._probe_every = probe_every
+        self._failures = 0
+        self._why = ""
+        self._next_probe = 0.0
+
+    def check(self) -> None:
+        """Raise while there is an outage, unless this call is the one that tries."""
+        if not self._why:
+            return
+        if (now := time.monotonic()) < self._next_probe:
+            raise OutageError(self._why)
+        self._next_probe = now + self._probe_every
+
+    def answered(self) -> None:
+        self._failures, self._why = 0, ""
+
+    def failed(self, why: str) -> None:
+        """A call failed for good."""
+        self._failures += 1
+        if self._failures >= self._outage_after:
+            self.trip(
+                f"The last {self._failures} calls all failed; the newest: {why} "
+                "See what the service says, then run again: what was paid for is in the journal."
+            )
+
+    def trip(self, why: str) -> None:
+        """An outage that one answer proves."""
+        self._why = why
+        self._next_probe = time.monotonic() + self._probe_every

@@ -1,0 +1,103 @@
+"""What a journal says, read beside the gateway or long after it: a report, a digest, an export.
+
+report = read_report(Path("runs/demo/journal.sqlite"))
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files import replaced
+from qinglan.llm.journal import APPLICATION, VERSION
+
+CALLS = """
+SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(sum(state = 'failed'), 0) failed,
+  coalesce(sum(input), 0) input_tokens, coalesce(sum(cached), 0) cached_tokens,
+  coalesce(sum(output), 0) output_tokens, coalesce(sum(reasoning), 0) reasoning_tokens FROM calls
+"""
+ATTEMPTS = "SELECT count(*) attempts, coalesce(sum(cost), 0) cost FROM attempts"
+BY_STEP = """
+SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hits, sum(cost) cost FROM (
+  SELECT step, role, count(*) attempts, sum(outcome = 'answered') answered, 0 hits, sum(cost) cost
+    FROM attempts GROUP BY step, role
+  UNION ALL SELECT step, role, 0, 0, sum(hits), 0 FROM entries GROUP BY step, role
+) GROUP BY step, role ORDER BY step, role
+"""
+POSSIBLY_BILLED = """
+SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, row
+"""
+ANSWERED = """
+SELECT key, model, sample, request, response, input, cached, output, reasoning,
+  (SELECT sum(cost) FROM attempts WHERE call = key) cost
+FROM calls WHERE state = 'answered' ORDER BY key
+"""
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
+    with _reading(path) as database:
+        report: dict[str, Any] = {**_one(database, CALLS), **_one(database, ATTEMPTS)}
+        by_step = [dict(row) for row in database.execute(BY_STEP)]
+        hits = sum(row["hits"] for row in by_step)
+        lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
+        exports = [dict(row) for row in database.execute(
+            "SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact"
+        )]  # fmt: skip
+    asked = hits + report["answered"]
+    return {
+        **report,
+        "hits": hits,
+        "hit_rate": hits / asked if asked else 0.0,
+        "possibly_billed": lost,
+        "by_step": by_step,
+        "exports": exports,
+        "digest": journal_digest(path),
+    }
+
+
+def journal_digest(path: Path) -> str:
+    """The name of the journal's answers: of each call's key and answer, whatever the order they came in."""
+    digest = sha256()
+    with _reading(path) as database:
+        for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
+            digest.update(row["key"].encode() + sha256(row["response"]).digest())
+    return digest.hexdigest()
+
+
+def export_journal(path: Path, target: Path) -> int:
+    """Write each answered call once, in the order of the keys, as JSONL; the answer is how many."""
+    count = 0
+    with _reading(path) as database, replaced(target) as partial, partial.open("wb") as file:
+        for count, row in enumerate(database.execute(ANSWERED), 1):  # noqa: B007
+            request, response = orjson.Fragment(row["request"]), orjson.Fragment(row["response"])
+            file.write(orjson.dumps({**dict(row), "request": request, "response": response}) + b"\n")
+    return count
+
+
+def _one(database: sqlite3.Connection, query: str) -> dict[str, Any]:
+    return dict(database.execute(query).fetchone())
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The journal as it stands now: one consistent view, and no lock on its writer."""
+    if not path.is_file():
+        raise DataError(f"{path}: no journal there. A run writes it; see that the path is right.")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.row_factory = sqlite3.Row
+        try:
+            database.execute("PRAGMA query_only=1")
+            names = ("application_id", "user_version")
+            found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"{path}: cannot be read ({error}).") from None
+        if found != (APPLICATION, VERSION):
+            raise DataError(f"{path}: no journal of version {VERSION}. Read it with the release that wrote it.")
+        database.execute("BEGIN")
+        yield database

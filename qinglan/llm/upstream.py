@@ -1,0 +1,164 @@
+"""One paid model, asked once: an answer as it was received, or what kept it from coming. Retries are the caller's.
+
+Unanswered
+├── Limited    429: nobody sends for a while, then again
+├── Passing    5xx, no answer in time, a body that is none: again, then the row fails
+├── Refused    400: this row's request will never do
+└── Closed     a key, quota, address or model that will do for no row
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import httpx2
+import openai
+import orjson
+
+from qinglan.errors import ConfigError
+from qinglan.llm.config import PaidModel
+from qinglan.llm.hosts import check_host, is_local
+from qinglan.llm.limits import retry_after
+from qinglan.llm.prices import Usage, read_usage
+
+RAW_SHOWN = 2000
+MESSAGE_SHOWN = 300
+OVERLOADED = {408, 409, 425}
+UNFIT = {400, 413, 422}
+
+
+class Completion(NamedTuple):
+    """A completion with a message in it; whether that can be used is for the asker to judge."""
+
+    raw: bytes
+    usage: Usage | None
+
+
+class Unanswered(Exception):
+    """`maybe_billed` says whether the service may have charged for it; `raw` what came instead of an answer."""
+
+    def __init__(self, reason: str, message: str, raw: str = "", maybe_billed: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.raw = raw
+        self.maybe_billed = maybe_billed
+
+
+class Limited(Unanswered):
+    def __init__(self, message: str, raw: str, wait: float | None) -> None:
+        super().__init__("rate limit", message, raw)
+        self.wait = wait
+
+
+class Passing(Unanswered):
+    pass
+
+
+class Refused(Unanswered):
+    pass
+
+
+class Closed(Unanswered):
+    pass
+
+
+class Upstream:
+    """The official client of one model. It follows no redirects, trusts no proxy, and shows its key to nobody."""
+
+    def __init__(self, model: PaidModel, role: str, timeout: float) -> None:
+        check_host(model.base_url, f"{role}.base_url")
+        self.model = model
+        self._timeout = timeout
+        self._key = read_key(model, role)
+        self._where = f"{role} {model.model} at {model.base_url}"
+        http = httpx2.AsyncClient(
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+        )
+        self._client = openai.AsyncOpenAI(
+            base_url=model.base_url, api_key=self._key, max_retries=0, timeout=timeout, http_client=http
+        )
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def complete(self, request: Mapping[str, Any]) -> Completion:
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._client.chat.completions.with_raw_response.create(**request)
+        except openai.APIStatusError as error:
+            body = self._clean(error.response.text)
+            raise classify(error.status_code, error.response.headers, body, self._where) from None
+        except (openai.APIConnectionError, TimeoutError) as error:
+            raise self._lost(error) from None
+        return read_completion(self._clean(answer.http_response.text), self._where)
+
+    def _lost(self, error: Exception) -> Passing:
+        cause = error.__cause__ or error
+        never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+        timed_out = isinstance(cause, TimeoutError | httpx2.TimeoutException)
+        said = f"no answer in {self._timeout:g} s" if timed_out else self._clean(f"{type(cause).__name__}: {cause}")
+        return Passing("timeout" if timed_out else "connection", f"{self._where}: {said}.", "", not never_sent)
+
+    def _clean(self, text: str) -> str:
+        """A service that repeats the key must not bring it into our files."""
+        return text.replace(self._key, "[key]") if len(self._key) >= 8 else text
+
+
+def read_key(model: PaidModel, role: str) -> str:
+    """The key from the environment; a service on this machine needs none."""
+    key = os.environ.get(model.api_key_env, "").strip()
+    if key:
+        return key
+    if is_local(model.base_url):
+        return "none"
+    raise ConfigError(
+        f"{role}: no key for {model.base_url}. Set the environment variable {model.api_key_env}; nothing was sent."
+    )
+
+
+def read_completion(body: str, where: str) -> Completion:
+    """A body of status 200, if it is a completion. If not, it may have been billed all the same."""
+    try:
+        completion = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise Passing("unreadable", f"{where}: the answer is not JSON.", body[:RAW_SHOWN], True) from None
+    choices = completion.get("choices") if isinstance(completion, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+        raise Passing("no choices", f"{where}: the answer holds no message.", body[:RAW_SHOWN], True)
+    return Completion(body.encode(), read_usage(completion))
+
+
+def classify(status: int, headers: Mapping[str, str], body: str, where: str) -> Unanswered:
+    """What an error status means for this row and for the others."""
+    code, said = _error_of(body)
+    told, raw = f"{where}: status {status}: {said}", body[:RAW_SHOWN]
+    if code == "insufficient_quota" or status == 402:
+        return Closed("quota", f"{told} The account has no credit left: top it up, then run again.", raw)
+    if status == 429:
+        return Limited(told, raw, retry_after(headers, time.time()))
+    if status in (401, 403):
+        return Closed("key", f"{told} The key is not accepted: set another, then run again.", raw)
+    if status in UNFIT:
+        return Refused("rejected", told, raw)
+    if status >= 500 or status in OVERLOADED:
+        return Passing(f"status {status}", told, raw)
+    return Closed("address", f"{told} See that base_url and model are right; redirects are not followed.", raw)
+
+
+def _error_of(body: str) -> tuple[str, str]:
+    """The error's code and what it says, whatever shape it has."""
+    try:
+        error = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return "", repr(body[:MESSAGE_SHOWN])
+    inside = error.get("error", error) if isinstance(error, dict) else error
+    if not isinstance(inside, dict):
+        return "", str(inside)[:MESSAGE_SHOWN]
+    code = inside.get("code") or inside.get("type")
+    return str(code), str(inside.get("message", ""))[:MESSAGE_SHOWN]
