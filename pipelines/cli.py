@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -31,8 +32,6 @@ Profile = Annotated[str, typer.Option(help="pipelines/configs/<tenant>/<profile>
 Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
 KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
-Port = Annotated[int, typer.Option(help="0 takes a free one and prints it.")]
-Kb = Annotated[list[str], typer.Option("--kb", help="TENANT=FILE or TENANT/NAME=FILE; may be repeated.")]
 
 
 def main() -> None:
@@ -152,45 +151,34 @@ def demo(
     run_demo(out, conversations)
 
 
-@serve.command()
-def rag(
-    kb: Kb,
-    index_root: Annotated[Path, typer.Option(help="Where indexes are kept, by digest.")] = Path("runs/index"),
-    host: str = "127.0.0.1",
-    port: Port = 8000,
-    rewriter: Annotated[str, typer.Option(help="URL of the deployed rewriter, for requests that bring none.")] = "",
-    reranker: Annotated[list[str] | None, typer.Option(help="TENANT=FILE of a fitted local reranker.")] = None,
-) -> None:
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""A server's own `python -m serving.NAME` reads its flags, --help among them."""
+
+
+@serve.command(context_settings=PASSED_ON)
+def rag(context: typer.Context) -> None:
     """The RAG service on knowledge bases of this machine."""
-    from serving.rag.server import serve_knowledge_bases
+    from serving.rag.__main__ import main as serve_rag
 
-    serve_knowledge_bases(kb, index_root, host, port, rewriter, reranker or [])
+    _serve("rag", context, serve_rag)
 
 
-@serve.command()
-def teacher(
-    kb: Kb,
-    host: str = "127.0.0.1",
-    port: Port = 8100,
-    latency: Annotated[float, typer.Option(help="Seconds an answer takes.")] = 0.0,
-    error_rate: Annotated[float, typer.Option(help="Share of calls that fail.", min=0, max=1)] = 0.0,
-    requests_per_minute: Annotated[int, typer.Option(help="0 sets no limit.")] = 0,
-) -> None:
+@serve.command(context_settings=PASSED_ON)
+def teacher(context: typer.Context) -> None:
     """The stand-in for the paid models, in OpenAI's protocol."""
-    from serving.teacher.server import serve_teacher
+    from serving.teacher.__main__ import main as serve_teacher
 
-    serve_teacher(kb, host, port, latency, error_rate, requests_per_minute)
+    _serve("teacher", context, serve_teacher)
 
 
-@serve.command()
-def gateway(
-    config: Annotated[Path, typer.Option(help="The gateway's settings, YAML or JSON.")],
-    journal: Annotated[Path, typer.Option(help="Every paid answer; it must outlive a pod.")],
-    retrieval_cache: Annotated[Path, typer.Option(help="Retrievals by knowledge base digest and query.")],
-    host: str = "127.0.0.1",
-    port: Port = 8200,
-) -> None:
+@serve.command(context_settings=PASSED_ON)
+def gateway(context: typer.Context) -> None:
     """The run's one way to the paid API: journal, budget, limits and cache."""
-    from serving.gateway.server import serve_gateway
+    from serving.gateway.__main__ import main as serve_gateway
 
-    serve_gateway(config, journal, retrieval_cache, host, port)
+    _serve("gateway", context, serve_gateway)
+
+
+def _serve(name: str, context: typer.Context, run_server: Callable[[], None]) -> None:
+    sys.argv = [f"qinglan serve {name}", *context.args]
+    run_server()
