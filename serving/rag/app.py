@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagData, RagRequest
 from serving.rag.engine import Engine
+from serving.rag.limit import BodyLimit
 from serving.rag.metrics import Metrics
 from serving.rag.retrieve import retrieve
 from serving.rag.rewriter import Rewriter, RewriterFailed
@@ -42,7 +43,8 @@ def create_app(engines: Engines, rewriter: Rewriter | None = None) -> FastAPI:
         if rewriter:
             await rewriter.aclose()
 
-    app = FastAPI(title="Qinglan RAG", lifespan=lifespan, max_body_size=LARGEST_BODY)
+    app = FastAPI(title="Qinglan RAG", lifespan=lifespan)
+    app.add_middleware(BodyLimit, largest=LARGEST_BODY)
 
     @app.post(RAG_PATH, response_model=RagAnswer)
     async def general_rag(request: RagRequest) -> Response:

@@ -65,3 +65,11 @@ class RagConfig(Config):
     rewriter: RewriterConfig | None = None
     rerankers: dict[Name, Path] = {}
     """A tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
+
+
+def read_reranker_option(text: str) -> tuple[str, str]:
+    """`tenant=path`."""
+    tenant, equals, path = text.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--reranker {text}: write TENANT=PATH.")
+    return tenant, path

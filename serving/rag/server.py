@@ -3,6 +3,7 @@
 import logging
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -12,7 +13,7 @@ from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
 from serving.rag.app import Engines, create_app
-from serving.rag.config import RagConfig, Source
+from serving.rag.config import RagConfig, RewriterConfig, Source, read_reranker_option
 from serving.rag.engine import TantivyEngine
 from serving.rag.reranker import DEFAULT, read_reranker
 from serving.rag.rewriter import Rewriter
@@ -20,6 +21,21 @@ from serving.rag.rewriter import Rewriter
 DRAIN_SECONDS = 10
 
 log = logging.getLogger("serving.rag")
+
+
+def serve_knowledge_bases(
+    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str]
+) -> None:
+    """Serve what a command line names: TENANT[/KB]=PATH, a rewriter's URL or nothing, TENANT=PATH of rerankers."""
+    values = {
+        "knowledge_bases": [Source.read(text) for text in kb],
+        "index_root": index_root,
+        "host": host,
+        "port": port,
+        "rewriter": RewriterConfig.read(rewriter) if rewriter else None,
+        "rerankers": dict(read_reranker_option(text) for text in reranker),
+    }
+    serve(RagConfig.parse(values, "RAG service"))
 
 
 def serve(config: RagConfig) -> None:
