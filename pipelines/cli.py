@@ -28,7 +28,7 @@ serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_h
 app.add_typer(serve, name="serve")
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
-Profile = Annotated[str, typer.Option(help="pipelines/configs/<tenant>/<profile>.yaml")]
+Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
 Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
 KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
@@ -111,7 +111,7 @@ def run(
     from pipelines.summary import print_summary
 
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
-    root = out or Path("runs") / f"{tenant}-{profile}"
+    root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
     if config.pays and not yes and only != "convert":
         _ask_to_spend(config)
     record = run_pipeline(config, root, only, quiet=as_json)

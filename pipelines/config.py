@@ -63,8 +63,8 @@ class RunConfig(Config):
 
 
 def profile_path(tenant: str, profile: str) -> Path:
-    """The file of a profile; an unknown one is an error that lists those there are."""
-    path = CONFIGS / tenant / f"{profile}.yaml"
+    """The file of a profile, by name or by path; an unknown one is an error that lists those there are."""
+    path = Path(profile) if profile.endswith(".yaml") else CONFIGS / tenant / f"{profile}.yaml"
     if not path.is_file():
         known = ", ".join(f"{p.parent.name}/{p.stem}" for p in sorted(CONFIGS.glob("*/*.yaml")))
         raise ConfigError(f"No profile {profile!r} for tenant {tenant!r}. There are: {known}.")
@@ -75,7 +75,7 @@ def load_config(tenant: str, profile: str, **given: Any) -> RunConfig:
     """A profile, with what the command line gave on top."""
     path = profile_path(tenant, profile)
     values = {"tenant_id": tenant, **load_yaml(path), **{k: v for k, v in given.items() if v is not None}}
-    return RunConfig.parse(values, str(path.relative_to(CONFIGS.parent.parent)))
+    return RunConfig.parse(values, str(path))
 
 
 def dump_config(config: RunConfig, path: Path) -> None:
