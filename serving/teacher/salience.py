@@ -1,0 +1,86 @@
+"""What a text is about, by a knowledge base's own statistics: which of its headings' phrases the text holds.
+
+phrases = Phrases(["虾青素软胶囊 每日服用频次", "虾青素软胶囊 退换货政策", ...])
+phrases.best("用户正在了解虾青素软胶囊，已解答退换货政策")     # Found("虾青素软胶囊", ...)
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple
+
+from qinglan.text import RUN
+
+SHORTEST, LONGEST = 2, 12
+RECENCY = 0.2
+"""How much more the end of a history weighs than its beginning: what was said last is what is meant."""
+
+READ = 2_000
+"""Characters of a history that are read, its last ones."""
+
+SAMPLED = 200
+"""Headings that are enough to tell what is typical."""
+
+
+class Found(NamedTuple):
+    phrase: str
+    weight: float
+    """How telling the phrase is by itself."""
+
+
+class Phrases:
+    """Every phrase of a knowledge base's headings, with the number of headings that hold it."""
+
+    def __init__(self, headings: Sequence[str]) -> None:
+        self._headings = headings
+        self._counts: Counter[str] = Counter()
+        for heading in headings:
+            self._counts.update(_pieces(heading.lower()))
+
+    @cached_property
+    def typical(self) -> float:
+        """The weight of what a heading of this knowledge base is usually about."""
+        some = self._headings[:: max(1, len(self._headings) // SAMPLED)]
+        return median([found.weight for heading in some if (found := self.best(heading))] or [0.0])
+
+    def weight(self, phrase: str) -> float:
+        """High when few headings hold it; two characters may meet by chance, many hardly."""
+        count = self._counts.get(phrase.lower(), 0)
+        return math.log(len(self._headings) / count) * (1 - 1 / len(phrase)) if count else 0.0
+
+    def find(self, text: str, headings: int = 2) -> list[tuple[int, str]]:
+        """The longest phrases that so many headings share, and where they stand, from left to right."""
+        lowered, at, found = text.lower(), 0, []
+        while at < len(text):
+            size = next(
+                (k for k in range(LONGEST, SHORTEST - 1, -1)
+                 if at + k <= len(text) and self._counts.get(lowered[at : at + k], 0) >= headings),
+                0,
+            )  # fmt: skip
+            if size:
+                found.append((at, text[at : at + size]))
+            at += size or 1
+        return found
+
+    def names(self, text: str) -> list[Found]:
+        """What the text speaks of, most telling first: weight x mentions x recency."""
+        text = text[-READ:]
+        found = self.find(text) or [(at, p) for at, p in self.find(text, headings=1) if len(p) > SHORTEST]
+        score: dict[str, float] = defaultdict(float)
+        for at, phrase in found:
+            score[phrase] += self.weight(phrase) * (1 + RECENCY * at / len(text))
+        return [Found(phrase, self.weight(phrase)) for phrase in sorted(score, key=score.__getitem__, reverse=True)]
+
+    def best(self, text: str) -> Found | None:
+        return next(iter(self.names(text)), None)
+
+
+def _pieces(heading: str) -> set[str]:
+    return {
+        run[at : at + size]
+        for run in RUN.findall(heading)
+        for size in range(SHORTEST, LONGEST + 1)
+        for at in range(len(run) - size + 1)
+    }
