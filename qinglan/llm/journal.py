@@ -55,6 +55,9 @@ INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
 """
 
+Outcome = Literal["rejected", "lost"]
+"""How an attempt ends without an answer: rejected costs nothing, lost may have been billed."""
+
 
 class Call(NamedTuple):
     """What is asked of a paid model: the same call is paid for once, whoever asks."""
@@ -140,8 +143,7 @@ class Journal:
             _outcome(attempt, "answered", "", cost),
         )
 
-    async def unanswered(self, attempt: int, outcome: Literal["rejected", "lost"], detail: str, cost: float) -> None:
-        """The attempt's end without an answer: rejected costs nothing, lost may have been billed."""
+    async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
         await self._writer.write(_outcome(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:

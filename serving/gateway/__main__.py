@@ -1,0 +1,30 @@
+"""python -m serving.gateway --config gateway.yaml --journal journal.sqlite --retrieval-cache retrievals.sqlite"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from qinglan.config import load_yaml
+from qinglan.errors import QinglanError
+from qinglan.llm.config import GatewayConfig
+from serving.gateway.server import serve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m serving.gateway", description="A run's way to the paid API.")
+    parser.add_argument("--config", required=True, type=Path, help="the gateway's settings, YAML or JSON")
+    parser.add_argument("--journal", required=True, type=Path)
+    parser.add_argument("--retrieval-cache", required=True, type=Path)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8200, help="0 takes a free one")
+    given = parser.parse_args()
+    try:
+        config = GatewayConfig.parse(load_yaml(given.config), str(given.config))
+        serve(config, given.journal, given.retrieval_cache, given.host, given.port)
+    except QinglanError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

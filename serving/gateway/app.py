@@ -1,0 +1,167 @@
+"""The gateway's face: OpenAI's protocol for paid models, the RAG contract for retrievals, the journal's report."""
+
+import asyncio
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from starlette.responses import PlainTextResponse
+
+from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
+from qinglan.llm.contract import (
+    BUDGET_EXCEEDED,
+    CACHED_HEADER,
+    CALL_HEADER,
+    OUTAGE,
+    ROW_FAILED,
+    ROW_HEADER,
+    SAMPLE_HEADER,
+    STEP_HEADER,
+    STOPPING,
+)
+from qinglan.llm.journal import Entry, Journal
+from qinglan.llm.records import read_report
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
+from serving.gateway.metrics import Metrics
+from serving.gateway.paid import Ask, PaidCalls, Stopping
+from serving.gateway.retrieval import Reply, Retrievals
+
+LARGEST_BODY = 2 * 1024 * 1024
+ROLES = ("teacher", "judge")
+FIELDS = {"model", "messages", "response_format", "stream"}
+JSON = "application/json"
+INVALID = "invalid_request_error"
+
+
+def create_app(paid: PaidCalls, retrievals: Retrievals, journal: Journal, metrics: Metrics) -> FastAPI:
+    """The gateway over what its run owns. Plain Starlette routes where every retrieval passes."""
+    app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
+
+    async def completions(request: Request) -> Response:
+        try:
+            served = await paid.answer(read_ask(await request.body(), request.headers))
+        except QinglanError as error:
+            return error_response(error)
+        headers = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
+        return Response(served.raw, media_type=JSON, headers=headers)
+
+    async def rag(request: Request) -> Response:
+        return await _forwarded(retrievals.retrieve(await request.body()))
+
+    async def knowledge_bases(_: Request) -> Response:
+        return await _forwarded(retrievals.knowledge_bases())
+
+    app.add_route("/v1/chat/completions", completions, ["POST"])
+    app.add_route(RAG_PATH, rag, ["POST"])
+    app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
+    _add_journal(app, journal, metrics)
+    _add_probes(app, metrics)
+    return app
+
+
+def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics) -> None:
+    @app.post("/v1/journal/exported")
+    async def exported(request: Request) -> Response:
+        try:
+            told = _object(await request.body())
+            step, artifact = (_text(told, name) for name in ("step", "artifact"))
+            answers = await journal.exported(step, artifact)
+        except QinglanError as error:
+            return error_response(error)
+        return _json({"step": step, "artifact": artifact, "answers": answers})
+
+    @app.get("/v1/journal/report")
+    async def report() -> Response:
+        return _json({**await asyncio.to_thread(read_report, journal.path), **metrics.retrievals()})
+
+
+def _add_probes(app: FastAPI, metrics: Metrics) -> None:
+    @app.get("/healthz")
+    @app.get("/readyz")
+    async def ready() -> dict[str, str]:
+        """The journal is open for as long as this process lives."""
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def prometheus() -> PlainTextResponse:
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _forwarded(reply: Any) -> Response:
+    try:
+        status, body = await reply
+    except OutageError as error:
+        status, body = Reply(503, orjson.dumps({"code": 503, "msg": str(error), "data": None}))
+    return Response(body, status, media_type=JSON)
+
+
+def read_ask(body: bytes, headers: Any) -> Ask:
+    """Who asks what; a DataError that names what is missing or not for here."""
+    asked = _object(body)
+    if asked.get("stream"):
+        raise DataError("stream: a journaled answer comes whole. Ask without `stream`.")
+    if strangers := asked.keys() - FIELDS:
+        raise DataError(
+            f"{', '.join(sorted(strangers))}: parameters are set per model in the run's profile, not here."
+        )
+    if (role := asked.get("model")) not in ROLES:
+        raise DataError(f"model: {str(role)[:80]!r} is no role of this gateway. Ask for one of {', '.join(ROLES)}.")
+    shape = asked.get("response_format")
+    if not (shape is None or isinstance(shape, dict)):
+        raise DataError("response_format: an object, or nothing.")
+    entry = Entry(_header(headers, STEP_HEADER), _header(headers, ROW_HEADER), str(role))
+    sample = headers.get(SAMPLE_HEADER, "0")
+    if not (sample.isascii() and sample.isdigit() and len(sample) < 10):
+        raise DataError(f"{SAMPLE_HEADER}: {sample[:20]!r} is no whole number.")
+    return Ask(entry, int(sample), _messages(asked), shape)
+
+
+def error_response(error: QinglanError) -> Response:
+    """OpenAI's shape of an error, with the types of the contract."""
+    status, kind, code, param = 500, "error", None, None
+    if isinstance(error, RowError):
+        status, kind, code, param = 422, ROW_FAILED, error.reason, error.raw
+    elif isinstance(error, BudgetError):
+        status, kind = 402, BUDGET_EXCEEDED
+    elif isinstance(error, OutageError):
+        status, kind, code = 503, OUTAGE, STOPPING if isinstance(error, Stopping) else None
+    elif isinstance(error, DataError | ConfigError):
+        status, kind = 400, INVALID
+    return _json({"error": {"type": kind, "message": str(error), "code": code, "param": param}}, status)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type=JSON)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"body: not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise DataError("body: a JSON object belongs here.")
+    return value
+
+
+def _text(values: dict[str, Any], name: str) -> str:
+    value = values.get(name)
+    if not isinstance(value, str) or not value:
+        raise DataError(f"{name}: a text belongs here.")
+    return value
+
+
+def _header(headers: Any, name: str) -> str:
+    value = unquote(headers.get(name, ""))
+    if not value:
+        raise DataError(f"{name}: this header is missing. The journal keeps who asked; see qinglan/llm/contract.py.")
+    return value
+
+
+def _messages(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    messages = asked.get("messages")
+    good = isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages)
+    if not good:
+        raise DataError("messages: a list of messages with `role` and `content` belongs here.")
+    return list(messages or [])

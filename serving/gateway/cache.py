@@ -1,0 +1,45 @@
+"""Retrievals on disk, by a digest of the knowledge base and the request. Losing it costs time, not money."""
+
+import sqlite3
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.llm.commits import GroupWriter, open_database
+
+VERSION = 1
+APPLICATION = 0x51495243  # "QIRC"
+
+
+class RetrievalCache:
+    """Read on the event loop, written in groups by a thread."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        database = open_database(path, "NORMAL")
+        _prepare(database, path)
+        self._reader = sqlite3.connect(path, isolation_level=None)
+        self._writer = GroupWriter(database, str(path))
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    def get(self, key: bytes) -> bytes | None:
+        found = self._reader.execute("SELECT answer FROM retrievals WHERE key = ?", (key,)).fetchone()
+        return found[0] if found else None
+
+    async def put(self, key: bytes, answer: bytes) -> None:
+        """Once this returns, get() finds it."""
+        await self._writer.write(("INSERT OR REPLACE INTO retrievals (key, answer) VALUES (?, ?)", (key, answer)))
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if found == (APPLICATION, VERSION):
+        return
+    if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise DataError(f"{path}: not a retrieval cache of this release. Delete it, or give another path.")
+    database.executescript(
+        "BEGIN IMMEDIATE; CREATE TABLE retrievals (key BLOB PRIMARY KEY, answer BLOB NOT NULL); "
+        f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+    )

@@ -1,0 +1,49 @@
+"""What the gateway counts, for Prometheus and for its report."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from qinglan.llm.budget import Budget
+
+
+class Metrics:
+    """One gateway's numbers, in a registry of their own."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._registry = CollectorRegistry()
+        self._calls = Counter(
+            "qinglan_calls", "Asks, by how they ended.", ["role", "outcome"], registry=self._registry
+        )
+        self._attempts = Counter("qinglan_attempts", "Paid requests sent.", ["role"], registry=self._registry)
+        self._retrievals = Counter("qinglan_retrievals", "Retrievals.", ["outcome"], registry=self._registry)
+        self.under_way = Gauge(
+            "qinglan_calls_under_way", "Paid requests without an answer yet.", registry=self._registry
+        )
+        spent = Gauge("qinglan_money_spent", "In the currency of the prices.", registry=self._registry)
+        spent.set_function(lambda: budget.spent)
+        reserved = Gauge("qinglan_money_reserved", "For paid requests under way.", registry=self._registry)
+        reserved.set_function(lambda: budget.reserved)
+        self._retrieved = {"hit": 0, "miss": 0, "failed": 0}
+
+    def call(self, role: str, outcome: str) -> None:
+        self._calls.labels(role, outcome).inc()
+
+    def attempt(self, role: str) -> None:
+        self._attempts.labels(role).inc()
+
+    def retrieval(self, outcome: str) -> None:
+        """`hit`, `miss` or `failed`."""
+        self._retrievals.labels(outcome).inc()
+        self._retrieved[outcome] += 1
+
+    def retrievals(self) -> dict[str, float]:
+        """Since this gateway started."""
+        hits, misses = self._retrieved["hit"], self._retrieved["miss"]
+        asked = hits + misses
+        return {
+            "retrieval_hits": hits,
+            "retrieval_misses": misses,
+            "retrieval_hit_rate": hits / asked if asked else 0.0,
+        }
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,244 @@
+"""A paid call from the ask to the answer: looked up, flown once, reserved, paced, sent, committed.
+
+answer() is the whole story; each try of a call passes _attempt() once.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+import stamina
+
+from qinglan.errors import BudgetError, OutageError, RowError
+from qinglan.llm.budget import Budget
+from qinglan.llm.config import GatewayConfig, PaidModel
+from qinglan.llm.journal import Call, Entry, Journal, Outcome, make_call
+from qinglan.llm.limits import Breaker, Pace
+from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
+from qinglan.llm.upstream import Closed, Limited, Passing, Unanswered, Upstream
+from serving.gateway.metrics import Metrics
+
+DEFAULT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""After a 429 that does not say how long."""
+
+STOPPED = "The gateway is being stopped. Start it again on the same journal: what was paid for costs nothing."
+
+
+class Stopping(OutageError):
+    """This gateway is being stopped; another may come on the same journal."""
+
+
+OUTCOMES: dict[type[BaseException], str] = {RowError: "failed", BudgetError: "budget"}
+
+
+class Ask(NamedTuple):
+    entry: Entry
+    sample: int
+    messages: list[dict[str, Any]]
+    response_format: dict[str, Any] | None
+
+
+class Served(NamedTuple):
+    """An answer as it was received."""
+
+    raw: bytes
+    call: str
+    cached: bool
+
+
+class Flight(NamedTuple):
+    """One call on its way, for the entry that asked first."""
+
+    call: Call
+    entry: Entry
+    upstream: Upstream
+    request: dict[str, Any]
+    worst: float
+    tokens: int
+
+
+class PaidCalls:
+    """All paid calls of a run."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        journal: Journal,
+        budget: Budget,
+        upstreams: Mapping[str, Upstream],
+        metrics: Metrics,
+    ) -> None:
+        self._limits = config.limits
+        self._journal, self._budget, self._upstreams, self._metrics = journal, budget, upstreams, metrics
+        self._pace = Pace(config.limits)
+        self._breaker = Breaker(config.limits.outage_after)
+        self._flights: dict[str, asyncio.Task[bytes]] = {}
+        self._interruptible: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    async def answer(self, ask: Ask) -> Served:
+        """The journal's answer, that of an equal call under way, or a paid one."""
+        flight = self._plan(ask)
+        key = flight.call.key
+        if (kept := self._journal.answer(key)) is not None:
+            return self._hit(flight, kept)
+        if (under_way := self._flights.get(key)) is not None:
+            return self._hit(flight, await _landed(under_way))
+        raw = await _landed(self._start(flight))
+        self._metrics.call(ask.entry.role, "answered")
+        return Served(raw, key, cached=False)
+
+    def stop(self) -> None:
+        """Send nothing more. Who waits is told so; what was sent is still awaited and journaled."""
+        self._stopping = True
+        for task in self._interruptible:
+            task.cancel()
+
+    async def drain(self) -> None:
+        await asyncio.gather(*self._flights.values(), return_exceptions=True)
+
+    def _plan(self, ask: Ask) -> Flight:
+        upstream = self._upstreams[ask.entry.role]
+        request = build_request(upstream.model, ask.messages, ask.response_format)
+        call = make_call(request, ask.sample)
+        most = upstream.model.max_output_tokens
+        worst = worst_cost(upstream.model.price, call.request, most)
+        return Flight(call, ask.entry, upstream, request, worst, estimate_tokens(call.request.decode()) + most)
+
+    def _hit(self, flight: Flight, raw: bytes) -> Served:
+        self._journal.hit(flight.call.key, flight.entry)
+        self._metrics.call(flight.entry.role, "hit")
+        return Served(raw, flight.call.key, cached=True)
+
+    def _start(self, flight: Flight) -> "asyncio.Task[bytes]":
+        """A task of its own: an asker who hangs up does not waste what is being paid for."""
+        if self._stopping:
+            raise Stopping(STOPPED)
+        task = asyncio.create_task(self._pay(flight))
+        key = flight.call.key
+        self._flights[key] = task
+        self._interruptible.add(task)
+
+        def landed(done: "asyncio.Task[bytes]") -> None:
+            self._flights.pop(key, None)
+            self._interruptible.discard(done)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self._metrics.call(flight.entry.role, OUTCOMES.get(type(error), "outage"))
+
+        task.add_done_callback(landed)
+        return task
+
+    async def _pay(self, flight: Flight) -> bytes:
+        async with self._pace.slot():
+            try:
+                raw = await self._tried(flight)
+            except Closed as closed:
+                self._breaker.trip(str(closed))
+                raise OutageError(str(closed)) from None
+            except Unanswered as failure:
+                await self._journal.failed(flight.call.key, failure.reason, failure.raw)
+                self._breaker.failed(str(failure))
+                raise RowError(failure.reason, str(failure), failure.raw) from None
+        self._breaker.answered()
+        return raw
+
+    async def _tried(self, flight: Flight) -> bytes:
+        """What may pass is tried again, a few times."""
+        async for attempt in stamina.retry_context(
+            on=Passing, attempts=self._limits.attempts, timeout=None, wait_initial=0.25, wait_max=20, wait_jitter=0.25
+        ):
+            with attempt:
+                return await self._when_let(flight)
+        raise AssertionError("a retry loop ends with an answer or an error")
+
+    async def _when_let(self, flight: Flight) -> bytes:
+        """A rate limit is nobody's failure: everyone pauses, then this call goes again."""
+        waited = 0.0
+        for pause in chain(DEFAULT_PAUSES, repeat(DEFAULT_PAUSES[-1])):
+            try:
+                return await self._attempt(flight)
+            except Limited as limited:
+                wait = pause if limited.wait is None else limited.wait
+                waited += wait
+                if waited > self._limits.longest_wait_seconds:
+                    raise Closed(
+                        "rate limit",
+                        f"{limited} It wants {waited:.0f} s of waiting; run again later, or lower limits.",
+                    ) from None
+                self._pace.pause(wait)
+        raise AssertionError("pauses never end")
+
+    async def _attempt(self, flight: Flight) -> bytes:
+        await self._pace.turn(flight.tokens)
+        self._breaker.check()
+        await self._budget.reserve(flight.worst)
+        charged = 0.0
+        try:
+            with self._uninterrupted():
+                number = await self._journal.sent(flight.call, flight.entry, flight.worst)
+                charged = flight.worst
+                raw, charged = await self._send(flight, number)
+                return raw
+        except Unanswered as failure:
+            charged = flight.worst if failure.maybe_billed else 0.0
+            if self._stopping:
+                raise Stopping(STOPPED) from None
+            raise
+        finally:
+            self._budget.settle(flight.worst, charged)
+
+    async def _send(self, flight: Flight, number: int) -> tuple[bytes, float]:
+        """Send what the journal knows to be sent; the answer is committed with its cost before anyone sees it."""
+        self._metrics.attempt(flight.entry.role)
+        try:
+            with self._metrics.under_way.track_inprogress():
+                completion = await flight.upstream.complete(flight.request)
+        except Unanswered as failure:
+            charged = flight.worst if failure.maybe_billed else 0.0
+            outcome: Outcome = "lost" if failure.maybe_billed else "rejected"
+            await self._journal.unanswered(number, outcome, f"{failure} {failure.raw}".strip(), charged)
+            raise
+        usage = completion.usage
+        charged = _cost(flight.upstream.model, usage) if usage else flight.worst
+        await self._journal.answered(number, flight.call.key, completion.raw, usage or Usage(), charged)
+        return completion.raw, charged
+
+    @contextmanager
+    def _uninterrupted(self) -> Iterator[None]:
+        """From before the request leaves until its outcome stands in the journal, a stop waits."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._interruptible.discard(task)
+        try:
+            yield
+        finally:
+            self._interruptible.add(task)
+
+
+def build_request(
+    model: PaidModel, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What the model is sent: only parameters that it accepts."""
+    request: dict[str, Any] = {"model": model.model, "messages": messages}
+    request[model.max_tokens_parameter] = model.max_output_tokens
+    if model.temperature is not None:
+        request["temperature"] = model.temperature
+    if response_format is not None:
+        request["response_format"] = response_format
+    return request
+
+
+def _cost(model: PaidModel, usage: Usage) -> float:
+    return cost(model.price, usage.input, usage.output, usage.cached)
+
+
+async def _landed(flight: "asyncio.Task[bytes]") -> bytes:
+    """The flight's result; whoever waits may hang up, the flight goes on."""
+    try:
+        return await asyncio.shield(flight)
+    except asyncio.CancelledError:
+        if flight.cancelled():
+            raise Stopping(STOPPED) from None
+        raise

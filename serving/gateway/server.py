@@ -1,0 +1,69 @@
+"""Opens what a run owns, serves it, and closes it with everything that was paid for on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+from fastapi import FastAPI
+
+from qinglan.errors import ConfigError
+from qinglan.llm.budget import Budget
+from qinglan.llm.config import GatewayConfig
+from qinglan.llm.journal import Journal
+from qinglan.llm.upstream import Upstream
+from serving.gateway.app import ROLES, create_app
+from serving.gateway.cache import RetrievalCache
+from serving.gateway.metrics import Metrics
+from serving.gateway.paid import PaidCalls
+from serving.gateway.retrieval import Retrievals
+from serving.listening import listen, log_to_stderr, serve_app
+
+
+class Opened(NamedTuple):
+    app: FastAPI
+    paid: PaidCalls
+
+
+def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
+    """Serve until SIGTERM; calls that were sent by then are awaited and journaled."""
+    log_to_stderr()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config, journal, retrieval_cache, host, port))
+
+
+async def _serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
+    async with opened(config, journal, retrieval_cache) as (app, paid):
+        await serve_app("gateway", app, listen(host, port), stopping=paid.stop)
+
+
+@asynccontextmanager
+async def opened(config: GatewayConfig, journal_path: Path, cache_path: Path) -> AsyncIterator[Opened]:
+    """Everything that one gateway owns; what is wrong with it is said before anything is spent."""
+    check_currency(config)
+    async with AsyncExitStack() as stack:
+        upstreams = {role: Upstream(getattr(config, role), role, config.limits.timeout_seconds) for role in ROLES}
+        for upstream in upstreams.values():
+            stack.push_async_callback(upstream.aclose)
+        journal = Journal(journal_path)
+        stack.callback(journal.close)
+        budget = Budget(config.budget, journal.spent())
+        metrics = Metrics(budget)
+        cache = RetrievalCache(cache_path)
+        stack.callback(cache.close)
+        retrievals = Retrievals(config.rag, cache, metrics)
+        stack.push_async_callback(retrievals.aclose)
+        paid = PaidCalls(config, journal, budget, upstreams, metrics)
+        stack.push_async_callback(paid.drain)
+        yield Opened(create_app(paid, retrievals, journal, metrics), paid)
+
+
+def check_currency(config: GatewayConfig) -> None:
+    """One budget is counted in one currency."""
+    teacher, judge = config.teacher.price.currency, config.judge.price.currency
+    if teacher != judge:
+        raise ConfigError(
+            f"prices: teacher in {teacher}, judge in {judge}. One budget needs one currency: convert one."
+        )

@@ -1,0 +1,40 @@
+"""How the stand-in behaves: as fast, as busy and as unreliable as it is told to be."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from qinglan.config import Config, Fraction, Name
+
+
+class Behaviour(Config):
+    """What a paid service does to its callers."""
+
+    latency: float = Field(default=0.0, ge=0)
+    """Seconds that an answer takes."""
+
+    jitter: float = Field(default=0.0, ge=0)
+    """Up to so many seconds more."""
+
+    error_rate: Fraction = 0.0
+    """Share of calls that get no answer: 429, 500, HTML, no choices, broken JSON, or silence."""
+
+    silence: float = Field(default=30.0, ge=0)
+    """Seconds until a call that gets nothing is hung up on."""
+
+    requests_per_minute: int = Field(default=0, ge=0)
+    """Above it: 429 with Retry-After. 0 sets no limit."""
+
+    seed: int = 0
+
+
+class TeacherConfig(Config):
+    """One stand-in server."""
+
+    knowledge_bases: dict[Name, Path] = Field(min_length=1)
+    """By tenant; the tenant's name is the model's."""
+
+    behaviour: Behaviour = Behaviour()
+    host: str = "127.0.0.1"
+    port: int = Field(default=8100, ge=0, le=65535)
+    """0 takes a free one."""
