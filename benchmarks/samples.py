@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.prompts import need_messages, teacher_messages
+from qinglan.prompts import Message, need_messages, teacher_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Question
 from qinglan.samples import TENANTS, write_sample
@@ -67,14 +67,18 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
     cases = list(dev_cases(out, tenant))
     brain = ExtractiveBrain({tenant: reader})
     started = time.perf_counter()
-    rewrites = [str(brain.answer(tenant, list(map(dict, teacher_messages(case.question))), None)) for case in cases]
+    rewrites = [_ask(brain, tenant, teacher_messages(case.question)) for case in cases]
     rewriting = time.perf_counter() - started
-    needs = [str(brain.answer(tenant, list(map(dict, need_messages(case.question))), None)) for case in cases]
+    needs = [_ask(brain, tenant, need_messages(case.question)) for case in cases]
     right = sum(case.slice["item"] in need for case, need in zip(cases, needs, strict=True))
     return Measured(
         CONVERSATIONS / writing, loading, 1000 * rewriting / len(cases), right / len(cases),
         _by_slice(reader, cases, rewrites),
     )  # fmt: skip
+
+
+def _ask(brain: ExtractiveBrain, tenant: str, messages: list[Message]) -> str:
+    return str(brain.answer(tenant, [{"role": said["role"], "content": said["content"]} for said in messages], None))
 
 
 def dev_cases(out: Path, tenant: str) -> Iterator[Case]:

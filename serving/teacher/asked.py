@@ -39,7 +39,7 @@ def _chat(said: str) -> Asked | None:
         name, mark, text = line.partition(": ")
         if mark and name in FIELDS:
             found.setdefault(name, text)
-    if "原始查询" not in found:
+    if not found.get("原始查询", "").strip():
         return None
     kind: Kind = "need" if closing.strip() == NEED_ASKS else "rewrite"
     return Asked(kind, *(found.get(name, "") for name in FIELDS))
