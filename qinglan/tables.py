@@ -121,7 +121,11 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
     sheet = book.create_sheet("数据")
     sheet.freeze_panes = "A2"
     sheet.append(list(columns))
-    yield lambda row: sheet.append([safe_cell(value) for value in row])
+    try:
+        yield lambda row: sheet.append([safe_cell(value) for value in row])
+    except BaseException:
+        sheet.close()
+        raise
     with replaced(path) as partial:
         book.save(partial)
 
