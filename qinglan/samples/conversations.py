@@ -5,7 +5,7 @@ Each conversation has its own random numbers, so asking for more of them changes
 
 import random
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from qinglan.rows import Split
 from qinglan.samples.world import KNOBS, Draw
@@ -14,8 +14,6 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
 """Half train, a quarter dev, a quarter test, in turns: any beginning of the file holds all of them."""
 
 TURNS = (2, 3, 4)
-
-Kind = Literal["elliptic", "self_contained"]
 
 
 class Turn(NamedTuple):
