@@ -31,7 +31,7 @@ from qinglan.llm.contract import (
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.prompts import Message
 
-UNDER_WAY = 128
+UNDER_WAY = 64
 """Asks on the wire at once. The gateway's limits decide how many are paid at once; the others wait there."""
 
 GATEWAY_BACK_SECONDS = 30.0
@@ -100,16 +100,19 @@ class Gateway:
         BudgetError and OutageError mean that no row would be answered now.
         """
         headers = {STEP_HEADER: quote(self._step), ROW_HEADER: quote(row), SAMPLE_HEADER: str(sample)}
-        shape = {} if response_format is None else {"response_format": response_format}
+        body: dict[str, Any] = {"model": role, "messages": messages}
+        if response_format is not None:
+            body["response_format"] = response_format
 
-        async def send() -> Any:
+        async def send() -> httpx2.Response:
             async with self._slots:
-                return await self._openai.chat.completions.with_raw_response.create(
-                    model=role, messages=cast(Any, messages), extra_headers=headers, **cast(Any, shape)
+                # create() would walk through every message to do nothing: a third of the client's time.
+                return await self._openai.post(
+                    "/chat/completions", cast_to=httpx2.Response, body=body, options={"headers": headers}
                 )
 
         response = await self._until_back(send)
-        completion = orjson.loads(response.http_response.content)
+        completion = orjson.loads(response.content)
         text = usable_text(completion, response_format is not None)
         return Answer(
             text=text,

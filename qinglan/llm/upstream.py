@@ -86,16 +86,16 @@ class Upstream:
     async def aclose(self) -> None:
         await self._client.close()
 
-    async def complete(self, request: Mapping[str, Any]) -> Completion:
+    async def complete(self, request: dict[str, Any]) -> Completion:
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._client.chat.completions.with_raw_response.create(**request)
+                answer = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=request)
         except openai.APIStatusError as error:
             body = self._clean(error.response.text)
             raise classify(error.status_code, error.response.headers, body, self._where) from None
         except (openai.APIConnectionError, TimeoutError) as error:
             raise self._lost(error) from None
-        return read_completion(self._clean(answer.http_response.text), self._where)
+        return read_completion(self._clean(answer.text), self._where)
 
     def _lost(self, error: Exception) -> Passing:
         cause = error.__cause__ or error
