@@ -1,0 +1,151 @@
+"""The service as a process: it announces itself, drains when told to stop, and explains why it cannot start."""
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from fastapi import FastAPI
+
+from qinglan.errors import ConfigError
+from qinglan.rag.index import PASSAGES, build_index
+from serving.rag.config import RagConfig, RewriterConfig, Source
+from serving.rag.server import open_engines, open_rewriter
+
+Running = Callable[[Any], AbstractContextManager[str]]
+Ask = Callable[..., httpx.Response]
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """`python -m serving.rag` on a free port, and the address it announces."""
+    command = [sys.executable, "-m", "serving.rag", "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        try:
+            yield child, orjson.loads(child.stdout.readline())["rag"]
+        finally:
+            child.kill()
+
+
+def test_a_service_told_to_stop_finishes_what_is_under_way(
+    kbs: dict[str, Path], tmp_path: Path, running: Running, ask: Ask
+) -> None:
+    asked, release, answers = threading.Event(), threading.Event(), queue.Queue[httpx.Response]()
+    slow = FastAPI()
+
+    @slow.post("/{path:path}")
+    def rewrite(path: str) -> dict[str, Any]:
+        asked.set()
+        release.wait(timeout=10)
+        return {"predictions": [{"rewritten_query": "鱼油软胶囊", "model_version": "7"}]}
+
+    with running(slow) as rewriter:
+        root = str(tmp_path)
+        arguments = ["--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", root, "--rewriter", rewriter]
+        with process(*arguments) as (child, url):
+            caller = threading.Thread(target=lambda: answers.put(ask(url)))
+            caller.start()
+            assert asked.wait(timeout=10)
+            child.send_signal(signal.SIGTERM)
+            release.set()
+            answer = answers.get(timeout=10)
+            caller.join()
+            child.wait(timeout=10)
+
+    assert answer.status_code == 200
+    assert answer.json()["data"]["recall"]
+    with pytest.raises(httpx.ConnectError):
+        ask(url)
+
+
+def test_a_damaged_index_stops_the_start_with_the_way_to_rebuild_it(kbs: dict[str, Path], tmp_path: Path) -> None:
+    folder = build_index(kbs["fivedoctors"], tmp_path, "fivedoctors")
+    (folder / PASSAGES).write_bytes(b"")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "serving.rag", "--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", tmp_path],
+        capture_output=True, timeout=30,
+    )  # fmt: skip
+
+    assert ended.returncode == 3
+    assert b"Delete the folder and build it again" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+    assert ended.stdout == b""
+
+
+def config(kbs: dict[str, Path], root: Path, **changes: Any) -> RagConfig:
+    sources = tuple(Source(tenant_id=tenant, path=path) for tenant, path in kbs.items())
+    return RagConfig(knowledge_bases=sources, index_root=root, **changes)
+
+
+def test_every_tenant_gets_its_own_index_and_reranker(kbs: dict[str, Path], tmp_path: Path) -> None:
+    engines = open_engines(config(kbs, tmp_path))
+
+    assert {key: engine.knowledge_base.passages for key, engine in engines.items()} == {
+        ("fivedoctors", "default"): 30, ("chengla", "default"): 20,
+    }  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chengla", "fivedoctors"]
+
+
+def test_a_reranker_or_a_knowledge_base_that_cannot_be_meant_is_refused(kbs: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'nobody' has no knowledge base"):
+        open_engines(config(kbs, tmp_path, rerankers={"nobody": tmp_path}))
+
+    twice = config(kbs, tmp_path).knowledge_bases[0]
+    with pytest.raises(ConfigError, match="given twice"):
+        open_engines(RagConfig(knowledge_bases=(twice, twice), index_root=tmp_path))
+
+
+def test_a_tenant_without_a_prompt_cannot_have_a_chat_rewriter(kbs: dict[str, Path], tmp_path: Path) -> None:
+    source = Source(tenant_id="newcomer", path=kbs["fivedoctors"])
+    rewriter = RewriterConfig(kind="openai", url="http://127.0.0.1/v1")
+
+    with pytest.raises(ConfigError, match=r"student\.newcomer"):
+        open_rewriter(RagConfig(knowledge_bases=(source,), index_root=tmp_path, rewriter=rewriter))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fivedoctors=a/b.jsonl", ("fivedoctors", "default", "a/b.jsonl")),
+        ("fivedoctors/faq=x=y.jsonl", ("fivedoctors", "faq", "x=y.jsonl")),
+    ],
+)
+def test_a_knowledge_base_is_named_by_tenant_and_name(text: str, expected: tuple[str, str, str]) -> None:
+    source = Source.read(text)
+
+    assert (source.tenant_id, source.kb_name, str(source.path)) == expected
+
+
+@pytest.mark.parametrize("text", ["kb.jsonl", "=x", "fivedoctors=", "a/b/c=x", "../x=y", "UPPER=x"])
+def test_a_knowledge_base_named_otherwise_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--kb"):
+        Source.read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "url"),
+    [
+        ("http://h:1", "kserve", "http://h:1"),
+        ("openai=http://h:1/v1", "openai", "http://h:1/v1"),
+        ("https://h/a?b=c", "kserve", "https://h/a?b=c"),
+    ],
+)
+def test_a_rewriter_is_named_by_its_url_and_protocol(text: str, kind: str, url: str) -> None:
+    rewriter = RewriterConfig.read(text)
+
+    assert (rewriter.kind, rewriter.url) == (kind, url)
+
+
+def test_a_rewriter_of_another_protocol_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kind"):
+        RewriterConfig.read("grpc=http://h")
