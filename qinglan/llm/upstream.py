@@ -100,7 +100,7 @@ class Upstream:
     def _lost(self, error: Exception) -> Passing:
         cause = error.__cause__ or error
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
-        timed_out = isinstance(cause, TimeoutError | httpx2.TimeoutException)
+        timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
         said = f"no answer in {self._timeout:g} s" if timed_out else self._clean(f"{type(cause).__name__}: {cause}")
         return Passing("timeout" if timed_out else "connection", f"{self._where}: {said}.", "", not never_sent)
 

@@ -1,0 +1,53 @@
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8100/v1", "http://localhost/v1", "http://[::1]:8100", "http://127.8.9.1"]
+)
+def test_this_machine_is_always_allowed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.delenv(ALLOWED_VARIABLE, raising=False)
+    check_host(url, "teacher.base_url")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.com/v1",
+        "http://169.254.169.254/latest/meta-data",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://localhost.example.com/v1",
+        "http://127.0.0.1.example.com/v1",
+        "http://2130706433/v1",
+        "http://0.0.0.0/v1",
+        "https://api.example.org:8443/v1",
+    ],
+)
+def test_another_host_is_refused_until_the_operator_allows_it(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv(ALLOWED_VARIABLE, "other.example.com, api.example.org:443")
+    with pytest.raises(ConfigError, match=r"teacher\.base_url: host .* is not allowed.*QINGLAN_ALLOWED_HOSTS"):
+        check_host(url, "teacher.base_url")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://api.example.com/v1", "https://API.example.com:9/v1", "https://api.example.org/v1"]
+)
+def test_a_host_or_a_host_with_its_port_can_be_allowed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv(ALLOWED_VARIABLE, "API.example.com, api.example.org:443")
+    check_host(url, "teacher.base_url")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://127.0.0.1/", "127.0.0.1:8100", "", "http:///v1", "http://127.0.0.1:99999", "file:///etc"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="no http or https address"):
+        check_host(url, "rag.base_url")
+
+
+def test_an_address_holds_no_password() -> None:
+    with pytest.raises(ConfigError, match="Keys come from the environment"):
+        check_host("http://me:secret@127.0.0.1/v1", "teacher.base_url")

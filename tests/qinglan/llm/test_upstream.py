@@ -1,0 +1,114 @@
+import asyncio
+import socket
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.llm.config import PaidModel
+from qinglan.llm.upstream import Closed, Limited, Passing, Refused, Unanswered, Upstream, classify, read_completion
+from tests.echo import PRICE, Reply, Scripted, completion, running
+
+KEY = "sk-planted-0123456789"
+REQUEST: dict[str, Any] = {"model": "echo", "messages": [{"role": "user", "content": "问"}]}
+
+
+def error(message: str, code: str | None = None, kind: str | None = None) -> str:
+    return orjson.dumps({"error": {"message": message, "code": code, "type": kind}}).decode()
+
+
+def model(url: str) -> PaidModel:
+    return PaidModel.parse({"base_url": f"{url}/v1", "model": "echo", "price": PRICE}, "test")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (429, error("slow down", "rate_limit_exceeded"), Limited),
+        (429, error("no credit", "insufficient_quota"), Closed),
+        (429, error("no credit", None, "insufficient_quota"), Closed),
+        (402, error("Insufficient Balance"), Closed),
+        (401, error("bad key", "invalid_api_key"), Closed),
+        (403, error("not for you"), Closed),
+        (404, error("no such model", "model_not_found"), Closed),
+        (307, "", Closed),
+        (400, error("too long", "context_length_exceeded"), Refused),
+        (422, '{"detail": "no"}', Refused),
+        (500, error("oops"), Passing),
+        (503, "<html>", Passing),
+        (408, "", Passing),
+    ],
+)
+def test_an_error_status_stops_the_row_the_run_or_nothing(status: int, body: str, expected: type[Unanswered]) -> None:
+    found = classify(status, {}, body, "teacher")
+    assert type(found) is expected
+    assert not found.maybe_billed
+
+
+def test_a_rate_limit_carries_how_long_to_wait() -> None:
+    found = classify(429, {"retry-after": "12"}, error("slow down"), "teacher")
+    assert isinstance(found, Limited)
+    assert found.wait == 12
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["<html></html>", '{"choices": null}', '{"choices": []}', '{"choices": [{}]}', '{"choices": [{"in', "[]", ""],
+)
+def test_a_body_that_is_no_completion_is_kept_raw_and_counts_as_possibly_billed(body: str) -> None:
+    with pytest.raises(Passing) as caught:
+        read_completion(body, "teacher")
+    assert caught.value.raw == body
+    assert caught.value.maybe_billed
+
+
+async def ask(upstream: Upstream) -> Any:
+    try:
+        return await upstream.complete(REQUEST)
+    except Unanswered as failure:
+        return failure
+    finally:
+        await upstream.aclose()
+
+
+def test_an_answer_comes_as_it_was_sent_with_its_usage() -> None:
+    with running(Scripted(Reply(200, completion("答")))) as url:
+        answer = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
+    assert answer.raw == completion("答")
+    assert (answer.usage.input, answer.usage.output) == (20, 5)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    app = Scripted(Reply(307, b"", {"location": "/v1/elsewhere"}), Reply(200, completion("答")))
+    with running(app) as url:
+        assert isinstance(asyncio.run(ask(Upstream(model(url), "teacher", 5))), Closed)
+    assert len(app.seen) == 1
+
+
+def test_a_service_that_repeats_the_key_does_not_bring_it_into_our_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_API_KEY", KEY)
+    refused = Reply(401, error(f"Incorrect API key provided: {KEY}").encode())
+    app = Scripted(refused, Reply(200, completion(f"your key is {KEY}")))
+    with running(app) as url:
+        failure = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
+        answer = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
+    assert app.seen[0][2]["authorization"] == f"Bearer {KEY}"
+    assert "[key]" in str(failure)
+    assert KEY not in str(failure) + failure.raw + answer.raw.decode()
+
+
+def test_a_service_that_never_answers_may_have_billed_and_one_that_is_not_there_has_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken_but_never_read:
+        url = f"http://127.0.0.1:{taken_but_never_read.getsockname()[1]}"
+        silent = asyncio.run(ask(Upstream(model(url), "teacher", 0.2)))
+    assert (silent.reason, silent.maybe_billed) == ("timeout", True)
+    absent = asyncio.run(ask(Upstream(model("http://127.0.0.1:9"), "teacher", 5)))
+    assert (absent.reason, absent.maybe_billed) == ("connection", False)
+
+
+def test_a_service_elsewhere_needs_a_key_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "api.example.com")
+    monkeypatch.delenv("QINGLAN_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="Set the environment variable QINGLAN_API_KEY"):
+        Upstream(model("https://api.example.com"), "teacher", 5)
