@@ -151,9 +151,9 @@ def test_a_stage_without_its_input_says_which_to_run_first(data: Path, tmp_path:
 def test_bad_rows_are_quarantined_and_a_bad_file_ends_the_run(data: Path, tmp_path: Path) -> None:
     sheet = tmp_path / "questions.xlsx"
     columns = ["编号", "对话编号", "问题", "历史摘要", "划分"]
-    good = [["a1", "c1", "那它一天吃几次", "用户正在了解虾青素软胶囊", "train"]]
-    bad = [["b1", "c2", None, "x", "train"], ["b2", "c2", 12, "x", "train"]]
-    clash = [["a2", "c1", "多少钱一盒", "用户正在了解虾青素软胶囊", "test"]]
+    good: list[list[Any]] = [["a1", "c1", "那它一天吃几次", "用户正在了解虾青素软胶囊", "train"]]
+    bad: list[list[Any]] = [["b1", "c2", None, "x", "train"], ["b2", "c2", 12, "x", "train"]]
+    clash: list[list[Any]] = [["a2", "c1", "多少钱一盒", "用户正在了解虾青素软胶囊", "test"]]
     with write_table(sheet, columns) as add:
         for row in good + bad + clash:
             add(row)
