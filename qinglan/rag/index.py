@@ -11,6 +11,7 @@ import mmap
 import os
 import tempfile
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -25,16 +26,18 @@ from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.text import bigrams
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 PASSAGES = "passages.jsonl"
 OFFSETS = "offsets.u64"
+WEIGHTS = "weights.f64"
 SEARCH = "search"
 
 QUERY_GRAMS = 128
 """The rarest pairs of a query that are searched: a pasted page costs no more than a long question."""
 
 CACHED_PASSAGES = 4096
+CACHED_GRAMS = 1 << 16
 MOST_TIED = 4096
 WRITER_BYTES = 50_000_000
 
@@ -130,7 +133,9 @@ class Index:
         with (folder / PASSAGES).open("rb") as file:
             self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._starts = array("Q", (folder / OFFSETS).read_bytes())
-        self._df: dict[str, int] = {}
+        self._weights = array("d", (folder / WEIGHTS).read_bytes())
+        self.df = lru_cache(CACHED_GRAMS)(self._df)
+        self.idf = lru_cache(CACHED_GRAMS)(self._idf)
         self.passage = lru_cache(CACHED_PASSAGES)(self._passage)
         self.grams = lru_cache(CACHED_PASSAGES)(self._grams)
 
@@ -159,19 +164,21 @@ class Index:
         known = [gram for gram in dict.fromkeys(bigrams(query)) if self.df(gram)]
         return sorted(known, key=self.df)[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else known
 
-    def df(self, gram: str) -> int:
+    def _df(self, gram: str) -> int:
         """How many passages hold the pair."""
-        count = self._df.get(gram)
-        if count is None:
-            count = self._searcher.doc_freq("body", gram)
-            if count:  # what the knowledge base does not hold is endless, and not kept
-                self._df[gram] = count
-        return count
+        return int(self._searcher.doc_freq("body", gram))
 
-    def idf(self, gram: str) -> float:
+    def _idf(self, gram: str) -> float:
         """BM25's weight of the pair: high when few passages hold it."""
-        df = self.df(gram)
-        return math.log(1 + (len(self) - df + 0.5) / (df + 0.5))
+        return inverse_frequency(self.df(gram), len(self))
+
+    def weight(self, number: int) -> float:
+        """The idf of all the pairs of a passage's title and content together."""
+        return self._weights[2 * number]
+
+    def title_weight(self, number: int) -> float:
+        """The idf of its title's pairs together."""
+        return self._weights[2 * number + 1]
 
     def _top(self, grams: list[str], limit: int) -> list[Hit]:
         from tantivy import Occur, Query
@@ -196,6 +203,10 @@ def searched_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.content}"
 
 
+def inverse_frequency(df: int, passages: int) -> float:
+    return math.log(1 + (passages - df + 0.5) / (df + 0.5))
+
+
 def _write(kb: Path, folder: Path) -> int:
     import tantivy
 
@@ -205,17 +216,33 @@ def _write(kb: Path, folder: Path) -> int:
     schema.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
     schema.add_unsigned_field("number", fast=True)
     starts = array("Q", [0])
+    df: Counter[str] = Counter()
     with (
         (folder / PASSAGES).open("wb") as lines,
         tantivy.Index(schema.build(), path=str(search)).writer(WRITER_BYTES, num_threads=1) as writer,
     ):
         for number, passage in enumerate(read_knowledge_base(kb)):
-            document = tantivy.Document(body=" ".join(bigrams(searched_text(passage))))
+            grams = bigrams(searched_text(passage))
+            df.update(set(grams))
+            document = tantivy.Document(body=" ".join(grams))
             document.add_unsigned("number", number)
             writer.add_document(document)
             starts.append(starts[-1] + lines.write(dump_line(passage)))
     (folder / OFFSETS).write_bytes(starts.tobytes())
+    (folder / WEIGHTS).write_bytes(_weigh(folder / PASSAGES, df, len(starts) - 1).tobytes())
     return len(starts) - 1
+
+
+def _weigh(lines: Path, df: Counter[str], passages: int) -> "array[float]":
+    """Two weights a passage, its whole and its title's: known only when every passage was counted."""
+    idf = {gram: inverse_frequency(count, passages) for gram, count in df.items()}
+    weights = array("d")
+    with lines.open("rb") as file:
+        for line in file:
+            passage = Passage.model_validate(orjson.loads(line))
+            for text in (searched_text(passage), passage.title):
+                weights.append(math.fsum(idf[gram] for gram in set(bigrams(text))))
+    return weights
 
 
 def _seal(folder: Path, manifest: Manifest) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from qinglan.config import Config, Fraction, Name, explain
 from qinglan.errors import ConfigError
-from qinglan.rag.index import CACHED_PASSAGES, Index
+from qinglan.rag.index import CACHED_PASSAGES, Index, searched_text
 from qinglan.text import bigrams
 
 RIVALS = 10
@@ -118,13 +118,11 @@ def read_reranker(path: Path) -> Reranker:
         raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from None
 
 
-class Facts(NamedTuple):
-    """What of a passage does not depend on the text."""
+class Words(NamedTuple):
+    """What of a passage is compared with texts."""
 
-    grams: frozenset[str]
-    weight: float
-    title: frozenset[str]
-    title_weight: float
+    text: str
+    title: str
 
 
 class LexicalReranker:
@@ -133,7 +131,7 @@ class LexicalReranker:
     def __init__(self, index: Index, model: Reranker) -> None:
         self.index = index
         self.model = model
-        self._facts = lru_cache(CACHED_PASSAGES)(self._read_facts)
+        self._words = lru_cache(CACHED_PASSAGES)(self._read_words)
 
     def scores(self, text: str, numbers: Sequence[int]) -> list[float]:
         return [self.model.score(signs) for signs in self.signs(text, numbers)]
@@ -142,24 +140,23 @@ class LexicalReranker:
         """The signs of each passage for one text."""
         weights, total = self._weigh(text)
         bm25 = dict(self.index.search(text, RIVALS))
-        coverage = {number: self._coverage(weights, total, number) for number in {*numbers, *bm25}}
-        rivals = {number: coverage[number] for number in bm25}
-        return [self._signs(number, weights, coverage[number] * total, total, rivals, bm25) for number in numbers]
+        shared = {number: shared_weight(weights, self._words(number).text) for number in {*numbers, *bm25}}
+        rivals = {number: _share(shared[number], total) for number in bm25}
+        return [self._signs(number, weights, shared[number], total, rivals, bm25) for number in numbers]
 
     def _signs(
         self, number: int, weights: dict[str, float], shared: float, total: float,
         rivals: dict[int, float], bm25: dict[int, float],
     ) -> Signs:  # fmt: skip
-        facts = self._facts(number)
         lead = _share(shared, total) - _best_other(rivals, number)
         bm25_lead = -1.0
         if number in bm25:
             bm25_lead = _share(bm25[number] - _best_other(bm25, number), max(bm25.values()))
-        named = sum(weights[gram] for gram in facts.title if gram in weights)
+        named = shared_weight(weights, self._words(number).title)
         return Signs(
             coverage=_share(shared, total),
-            spread=_share(shared, facts.weight),
-            title=_share(named, facts.title_weight),
+            spread=_share(shared, self.index.weight(number)),
+            title=_share(named, self.index.title_weight(number)),
             ahead=max(lead, 0.0),
             behind=max(-lead, 0.0),
             bm25_ahead=max(bm25_lead, 0.0),
@@ -172,17 +169,18 @@ class LexicalReranker:
         unknown = sum(1 for gram in set(bigrams(text)) if not self.index.df(gram))
         return known, sum(known.values()) + unknown * self.index.idf("")
 
-    def _coverage(self, weights: dict[str, float], total: float, number: int) -> float:
-        grams = self._facts(number).grams
-        return _share(sum(weight for gram, weight in weights.items() if gram in grams), total)
+    def _read_words(self, number: int) -> Words:
+        passage = self.index.passage(number)
+        return Words(searched_text(passage).lower(), passage.title.lower())
 
-    def _read_facts(self, number: int) -> Facts:
-        grams = self.index.grams(number)
-        title = frozenset(bigrams(self.index.passage(number).title))
-        return Facts(grams, self._weight(grams), title, self._weight(title))
 
-    def _weight(self, grams: frozenset[str]) -> float:
-        return math.fsum(map(self.index.idf, grams))
+def shared_weight(weights: dict[str, float], text: str) -> float:
+    """Weight of those pairs that stand in the text: finding a pair is quicker than cutting the text into pairs."""
+    return sum(weight for gram, weight in weights.items() if gram in text and (len(gram) > 1 or _alone(gram, text)))
+
+
+def _alone(letter: str, text: str) -> bool:
+    return letter in bigrams(text)
 
 
 def _best_other(values: dict[int, float], number: int) -> float:

@@ -91,7 +91,9 @@ def ask() -> Callable[..., httpx.Response]:
 
     def once(url: str, **fields: Any) -> httpx.Response:
         usual = {"query": "虾青素软胶囊一天吃几次", "tenant_id": "fivedoctors", "score_threshold": 0.0}
-        return httpx.post(url + RAG_PATH, content=orjson.dumps({**usual, **fields}), headers=JSON, trust_env=False, verify=False)
+        return httpx.post(
+            url + RAG_PATH, content=orjson.dumps({**usual, **fields}), headers=JSON, trust_env=False, verify=False
+        )
 
     return once
 
