@@ -38,11 +38,20 @@ class EchoBrain:
         return orjson.dumps({"回声": heard}).decode() if response_format else f"回声 {heard}"
 
 
+class Server(uvicorn.Server):
+    """Ends as soon as it is told to; uvicorn looks every tenth of a second."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def running(app: Any) -> Iterator[str]:
     """The base URL of an app that a thread of this process serves."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    server = Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -88,22 +97,22 @@ def completion(text: str, finish: str = "stop", **message: Any) -> bytes:
     )
 
 
-def gateway_config(teacher: str, rag: str = "http://127.0.0.1:9", **changes: Any) -> GatewayConfig:
+def gateway_config(teacher: str, rag_url: str = "http://127.0.0.1:9", **changes: Any) -> GatewayConfig:
     """A gateway before a stand-in, quick to give up."""
     model = {"base_url": f"{teacher}/v1", "model": "echo", "price": PRICE, "max_output_tokens": 100}
     limits = {"attempts": 2, "requests_per_minute": 60_000, "longest_wait_seconds": 5.0}
     limits |= changes.pop("limits", {})
     values = {"teacher": model | changes.pop("model", {}), "judge": model, "limits": limits}
-    values["rag"] = {"base_url": rag, "attempts": 2, **changes.pop("rag", {})}
+    values["rag"] = {"base_url": rag_url, "attempts": 2, **changes.pop("rag", {})}
     return GatewayConfig.parse({**values, **changes}, "test")
 
 
 @asynccontextmanager
 async def gateway(config: GatewayConfig, folder: Path) -> AsyncIterator[str]:
     """The base URL of a gateway on this loop, its files in `folder`."""
-    listening = socket.create_server(("127.0.0.1", 0))
     async with opened(config, folder / "journal.sqlite", folder / "retrievals.sqlite") as (app, _):
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        listening = socket.create_server(("127.0.0.1", 0))
+        server = Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         serving = asyncio.create_task(server.serve([listening]))
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -29,6 +29,7 @@ from qinglan.llm.contract import (
     STOPPING,
 )
 from qinglan.llm.prices import Usage, read_usage
+from qinglan.llm.wire import http_client
 from qinglan.prompts import Message
 
 UNDER_WAY = 64
@@ -67,13 +68,7 @@ class Gateway:
         self._back_within = back_within
         self._slots = asyncio.Semaphore(UNDER_WAY)
         # An ask waits for its turn at the gateway for as long as that takes; only connecting has a limit.
-        # Proxies and redirects are for the world outside: the gateway is not there.
-        self._http = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(None, connect=5.0),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=UNDER_WAY),
-            trust_env=False,
-            follow_redirects=False,
-        )
+        self._http = http_client(httpx2.Timeout(None, connect=5.0))
         self._openai = openai.AsyncOpenAI(
             base_url=f"{self._base_url}/v1", api_key="none", max_retries=0, timeout=None, http_client=self._http
         )

@@ -22,6 +22,7 @@ from qinglan.llm.config import PaidModel
 from qinglan.llm.hosts import check_host, is_local
 from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
+from qinglan.llm.wire import http_client
 
 RAW_SHOWN = 2000
 MESSAGE_SHOWN = 300
@@ -73,14 +74,12 @@ class Upstream:
         self._timeout = timeout
         self._key = read_key(model, role)
         self._where = f"{role} {model.model} at {model.base_url}"
-        http = httpx2.AsyncClient(
-            timeout=timeout,
-            trust_env=False,
-            follow_redirects=False,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
-        )
         self._client = openai.AsyncOpenAI(
-            base_url=model.base_url, api_key=self._key, max_retries=0, timeout=timeout, http_client=http
+            base_url=model.base_url,
+            api_key=self._key,
+            max_retries=0,
+            timeout=timeout,
+            http_client=http_client(httpx2.Timeout(timeout)),
         )
 
     async def aclose(self) -> None:
