@@ -124,12 +124,14 @@ async def gateway(config: GatewayConfig, folder: Path) -> AsyncIterator[str]:
 class GatewayProcess:
     """A gateway as an operator starts it: a process that can be stopped, or killed."""
 
-    def __init__(self, config: GatewayConfig, folder: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, config: GatewayConfig, folder: Path, environment: dict[str, str] | None = None, port: int = 0
+    ) -> None:
         settings = folder / "gateway.json"
         settings.write_bytes(orjson.dumps(config.model_dump(mode="json")))
         self.log = folder / "gateway.log"
         arguments = ["--config", str(settings), "--journal", str(folder / "journal.sqlite")]
-        arguments += ["--retrieval-cache", str(folder / "retrievals.sqlite"), "--port", "0"]
+        arguments += ["--retrieval-cache", str(folder / "retrievals.sqlite"), "--port", str(port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "serving.gateway", *arguments],

@@ -1,0 +1,148 @@
+"""The gateway as a process: killed, stopped, refused, and looked through for the key."""
+
+import asyncio
+import contextlib
+import random
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from qinglan.errors import OutageError, QinglanError
+from qinglan.llm.client import Gateway
+from qinglan.llm.config import GatewayConfig
+from qinglan.llm.records import export_journal, read_report
+from serving.teacher.app import create_app, prompt_digest
+from serving.teacher.config import Behaviour
+from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway_config, running
+
+KEY = "sk-planted-0123456789abcdef"
+
+
+def messages(row: str) -> list[Any]:
+    return [{"role": "user", "content": f"问题 {row}"}]
+
+
+async def ask_all(url: str, rows: list[str]) -> list[str]:
+    """A stage in small: an answer a row, or the error that stopped it."""
+    async with Gateway(url, "generate", back_within=0.2) as client:
+        answers = await asyncio.gather(*(client.ask("teacher", messages(row), row=row) for row in rows))
+        await client.exported("artifact")
+        return [answer.text for answer in answers]
+
+
+async def ask_until_killed(gateway: GatewayProcess, url: str, rows: list[str], seconds: float) -> None:
+    asked = asyncio.create_task(ask_all(url, rows))
+    await asyncio.wait((asked,), timeout=seconds)
+    gateway.kill()
+    with contextlib.suppress(QinglanError):
+        await asked
+
+
+@pytest.mark.slow
+def test_after_any_kill_nothing_is_lost_and_only_what_is_missing_is_asked_again(tmp_path: Path) -> None:
+    rows, luck = [str(number) for number in range(60)], random.Random(7)
+    with running(create_app(EchoBrain(), Behaviour(latency=0.03, jitter=0.03))) as teacher:
+        config = gateway_config(teacher)
+        for _ in range(4):
+            gateway = GatewayProcess(config, tmp_path)
+            asyncio.run(ask_until_killed(gateway, gateway.url(), rows, luck.uniform(0.02, 0.3)))
+        gateway = GatewayProcess(config, tmp_path)
+        texts = asyncio.run(ask_all(gateway.url(), rows))
+        assert gateway.stop() == 0
+        billed = httpx.get(f"{teacher}/stats", trust_env=False).json()["billed_by_prompt"]
+
+    assert texts == [f"回声 问题 {row}" for row in rows]
+    report = read_report(tmp_path / "journal.sqlite")
+    twice = {f"generate/{row}" for row in rows if billed[prompt_digest("echo", messages(row))] > 1}
+    assert twice <= set(report["possibly_billed"])
+    assert report["answered"] == export_journal(tmp_path / "journal.sqlite", tmp_path / "export.jsonl") == len(rows)
+    # Each kill can lose no more than what was under way.
+    assert report["attempts"] <= len(rows) + 4 * config.limits.concurrency
+    assert report["exports"] == [{"step": "generate", "artifact": "artifact", "answers": len(rows)}]
+
+
+@pytest.mark.slow
+def test_a_stage_lives_through_a_restart_of_the_gateway(tmp_path: Path) -> None:
+    async def run(config: GatewayConfig) -> list[str]:
+        first = GatewayProcess(config, tmp_path)
+        url = first.url()
+        port = int(url.rsplit(":", 1)[1])
+        async with Gateway(url, "generate") as client:
+            asks = [asyncio.create_task(client.ask("teacher", messages(str(n)), row=str(n))) for n in range(40)]
+            await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
+            first.kill()
+            second = GatewayProcess(config, tmp_path, port=port)
+            assert second.url() == url
+            texts = [(await ask).text for ask in asks]
+        second.stop()
+        return texts
+
+    with running(create_app(EchoBrain(), Behaviour(latency=0.05))) as teacher:
+        assert asyncio.run(run(gateway_config(teacher))) == [f"回声 问题 {n}" for n in range(40)]
+
+
+@pytest.mark.slow
+def test_sigterm_awaits_what_was_sent_journals_it_and_sends_nothing_more(tmp_path: Path) -> None:
+    async def run(gateway: GatewayProcess, teacher: str) -> None:
+        url, rows = gateway.url(), [str(number) for number in range(30)]
+        asked = asyncio.create_task(ask_all(url, rows))
+        async with httpx.AsyncClient(trust_env=False) as http:
+            while not (await http.get(f"{teacher}/stats")).json()["asked"]:
+                pass
+        assert await asyncio.to_thread(gateway.stop) == 0
+        with pytest.raises(OutageError):
+            await asked
+
+    with running(create_app(EchoBrain(), Behaviour(latency=0.5))) as teacher:
+        gateway = GatewayProcess(gateway_config(teacher, limits={"concurrency": 5}), tmp_path)
+        asyncio.run(run(gateway, teacher))
+        asked = httpx.get(f"{teacher}/stats", trust_env=False).json()["asked"]
+    report = read_report(tmp_path / "journal.sqlite")
+    assert 0 < asked == report["answered"] == report["attempts"] < 30
+    assert report["possibly_billed"] == []
+
+
+@pytest.mark.slow
+def test_a_second_gateway_on_the_same_journal_is_refused_and_a_killed_ones_place_is_free(tmp_path: Path) -> None:
+    config = gateway_config("http://127.0.0.1:9")
+    first = GatewayProcess(config, tmp_path)
+    first.url()
+    second = GatewayProcess(config, tmp_path)
+    assert second.process.wait(timeout=30) == 2
+    assert "another gateway owns this journal" in second.log.read_text()
+    second.stop()
+    first.kill()
+    third = GatewayProcess(config, tmp_path)
+    assert third.url().startswith("http://127.0.0.1:")
+    third.stop()
+
+
+@pytest.mark.slow
+def test_a_host_that_the_operator_does_not_allow_stops_the_gateway_before_it_listens(tmp_path: Path) -> None:
+    gateway = GatewayProcess(gateway_config("https://api.example.com"), tmp_path, {"QINGLAN_API_KEY": KEY})
+    assert gateway.process.wait(timeout=30) == 2
+    gateway.stop()
+    assert "teacher.base_url: host 'api.example.com' is not allowed" in gateway.log.read_text()
+    assert not (tmp_path / "journal.sqlite").exists()
+
+
+@pytest.mark.slow
+def test_the_key_is_in_no_file_log_or_error(tmp_path: Path) -> None:
+    denied = Reply(401, orjson.dumps({"error": {"message": f"Incorrect API key: {KEY}", "code": "invalid_api_key"}}))
+    garbage = Reply(500, f"<html>Authorization: Bearer {KEY}</html>".encode())
+    app = Scripted(garbage, denied)
+    with running(app) as teacher:
+        gateway = GatewayProcess(gateway_config(teacher), tmp_path, {"QINGLAN_API_KEY": KEY})
+        url = gateway.url()
+        with pytest.raises(OutageError) as caught:
+            asyncio.run(ask_all(url, ["1"]))
+        metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+        gateway.stop()
+    assert app.seen[0][2]["authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(caught.value) + metrics
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"journal.sqlite", "gateway.log", "gateway.json"}
+    assert [path.name for path in files if KEY.encode() in path.read_bytes()] == []
