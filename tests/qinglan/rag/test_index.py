@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qinglan.errors import DataError
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import MANIFEST, PASSAGES, SEARCH, Index, build_index, read_knowledge_base
+from qinglan.text import bigrams
 
 PRODUCTS = ["虾青素胶囊", "胶原蛋白肽", "鱼油软胶囊", "益生菌粉"]
 ASPECTS = ["每日服用频次", "适用人群范围", "贮藏温度条件", "不良反应提示"]
@@ -86,6 +87,13 @@ def test_document_frequencies_count_passages_not_occurrences(index: Index) -> No
     assert index.df("说明") == 16
     assert index.idf("油软") > index.idf("说明")
     assert {"油软", "贮藏"} <= index.grams(10)
+
+
+def test_weights_on_disk_are_the_sums_of_what_the_index_counts(index: Index) -> None:
+    for number in range(len(index)):
+        title = set(bigrams(index.passage(number).title))
+        assert index.weight(number) == pytest.approx(sum(map(index.idf, index.grams(number))))
+        assert index.title_weight(number) == pytest.approx(sum(map(index.idf, title)))
 
 
 def test_what_was_built_is_not_built_again_and_other_bytes_get_another_folder(tmp_path: Path) -> None:
