@@ -56,10 +56,11 @@ class Retrievals:
         check_host(upstream.base_url, "rag.base_url")
         self._upstream, self._cache, self._metrics = upstream, cache, metrics
         self._base_url = upstream.base_url.rstrip("/")
-        self._slots = asyncio.Semaphore(upstream.concurrency)
-        self._pool = httpcore.AsyncConnectionPool(
-            max_connections=upstream.concurrency + 1, max_keepalive_connections=upstream.concurrency + 1
-        )
+        self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write"), upstream.timeout_seconds)}
+        self._lines = [httpcore.AsyncConnectionPool(max_connections=1) for _ in range(upstream.concurrency)]
+        self._free: asyncio.LifoQueue[httpcore.AsyncConnectionPool] = asyncio.LifoQueue()
+        for line in self._lines:
+            self._free.put_nowait(line)
         self._listing = asyncio.Lock()
         self._listed: dict[tuple[str, str], bytes] | None = {}
         self._listed_until = 0.0
@@ -67,7 +68,8 @@ class Retrievals:
         self._this_run: dict[bytes, bytes] = {}
 
     async def aclose(self) -> None:
-        await self._pool.aclose()
+        for line in self._lines:
+            await line.aclose()
 
     async def retrieve(self, body: bytes) -> Reply:
         """The answer to this request about this snapshot: an earlier one, or the service's own."""
@@ -142,11 +144,14 @@ class Retrievals:
         raise AssertionError("a retry loop ends with an answer or an error")
 
     async def _send_once(self, method: str, path: str, body: bytes) -> Reply:
-        timeout = dict.fromkeys(("connect", "read", "write"), self._upstream.timeout_seconds)
-        async with self._slots:
-            response = await self._pool.request(
-                method, self._base_url + path, headers=JSON_HEADERS, content=body, extensions={"timeout": timeout}
+        """On a line of its own: one pool of many connections looks at all of them for each request."""
+        line = await self._free.get()
+        try:
+            response = await line.request(
+                method, self._base_url + path, headers=JSON_HEADERS, content=body, extensions=self._timeout
             )
+        finally:
+            self._free.put_nowait(line)
         reply = Reply(response.status, response.content)
         if reply.status in BUSY:
             named = {name.decode().lower(): value.decode() for name, value in response.headers}
