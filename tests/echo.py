@@ -124,6 +124,8 @@ async def gateway(config: GatewayConfig, folder: Path) -> AsyncIterator[str]:
 class GatewayProcess:
     """A gateway as an operator starts it: a process that can be stopped, or killed."""
 
+    module = "serving.gateway"
+
     def __init__(
         self, config: GatewayConfig, folder: Path, environment: dict[str, str] | None = None, port: int = 0
     ) -> None:
@@ -134,7 +136,7 @@ class GatewayProcess:
         arguments += ["--retrieval-cache", str(folder / "retrievals.sqlite"), "--port", str(port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "serving.gateway", *arguments],
+                [sys.executable, "-m", self.module, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **(environment or {})},
