@@ -14,10 +14,9 @@ from components.data.validate.component import validate
 STAGES = {"generate": generate, "validate": validate, "convert": convert}
 
 
-def _import(uri: Any, name: str) -> Any:
-    task = dsl.importer(artifact_uri=uri, artifact_class=dsl.Dataset, reimport=True)
-    task.set_display_name(name)
-    return task.output
+def _import(uri: Any) -> Any:
+    # No display name: the 2.17 back end looks an importer up by its task name, and records the display name.
+    return dsl.importer(artifact_uri=uri, artifact_class=dsl.Dataset, reimport=True).output
 
 
 @dsl.pipeline(name="qinglan-rewriter")
@@ -39,8 +38,8 @@ def rewriter(
         validate_config: ValidateConfig as JSON; {} takes the defaults.
         convert_config: ConvertConfig as JSON; {} takes the defaults.
     """
-    questions = _import(questions_uri, "questions")
-    knowledge_base = _import(knowledge_base_uri, "knowledge-base")
+    questions = _import(questions_uri)
+    knowledge_base = _import(knowledge_base_uri)
     generated = generate(questions=questions, gateway_url=gateway_url, config=generate_config)
     checked = validate(
         rewrites=generated.outputs["rewrites"],
@@ -59,7 +58,7 @@ def alone(stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any
 
     @dsl.pipeline(name=f"qinglan-{stage}")
     def graph() -> None:
-        artifacts = {name: _import(uri, name) for name, uri in inputs.items()}
+        artifacts = {name: _import(uri) for name, uri in inputs.items()}
         STAGES[stage](**artifacts, **parameters)
 
     return graph
