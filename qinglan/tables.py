@@ -32,6 +32,8 @@ Cells = dict[str, Cell]
 
 def is_spreadsheet(path: Path) -> bool:
     """By its first bytes: a pipeline's artifact has no file ending."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         return file.read(4) == b"PK\x03\x04"
 

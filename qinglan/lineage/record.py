@@ -21,6 +21,7 @@ import orjson
 
 import qinglan
 from qinglan.files import replaced, sha256_file, sha256_text
+from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
 
@@ -42,6 +43,21 @@ def digest(path: Path) -> str:
         return sha256_file(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
     return sha256_text(*(f"{file.relative_to(path)} {sha256_file(file)}" for file in files))
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """An artifact's digest, and how many rows it holds where that can be told at a glance."""
+    rows = sum(_rows(file) for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
+    return {"sha256": digest(path), **({} if is_spreadsheet(path) else {"rows": rows})}
+
+
+def _rows(path: Path) -> int:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        return int(pyarrow.parquet.read_metadata(path).num_rows)
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
 
 
 @cache
@@ -78,10 +94,10 @@ def recorded(
         failure = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
         _write(stage, record | {"status": "failed", "ended": _now(), "failure": failure, "facts": facts})
         raise
-    made = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in outputs.items()}
+    made = {name: {"uri": item.uri, **describe(Path(item.path))} for name, item in outputs.items()}
     for name, item in outputs.items():
-        item.metadata.update(facts)
-        item.metadata.update(sha256=made[name]["sha256"], parents=parents, stage=stage, code=record["code"])
+        own = {key: value for key, value in made[name].items() if key != "uri"}
+        item.metadata.update(**own, stage=stage, parents=parents, code=record["code"], facts=facts)
     _write(stage, record | {"status": "done", "ended": _now(), "outputs": made, "facts": facts})
 
 

@@ -106,7 +106,7 @@ def test_artifacts_carry_counts_digests_and_parents(first: Ran, out: Path) -> No
     artifact = json.loads(written.read_text())["artifacts"]["validated"]["artifacts"][0]
 
     assert artifact["metadata"]["sha256"] == digest(out / "files/validated.jsonl")
-    assert artifact["metadata"]["rows"] == first.record["steps"]["validate"]["facts"]["rows"]
+    assert artifact["metadata"]["rows"] == first.record["steps"]["validate"]["facts"]["validated"]
     assert artifact["metadata"]["parents"]["rewrites"]["sha256"] == digest(out / "files/rewrites.jsonl")
 
 

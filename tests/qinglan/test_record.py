@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
-from qinglan.lineage.record import RECORDS_VARIABLE, digest, recorded
+from qinglan.lineage.record import RECORDS_VARIABLE, describe, digest, recorded
 
 
 @dataclass
@@ -33,15 +34,16 @@ def test_a_done_step_names_its_inputs_outputs_and_code(tmp_path: Path, records: 
     source, made = File(str(tmp_path / "in")), File(str(tmp_path / "out"))
 
     with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}) as facts:
-        Path(made.path).write_text("改写")
-        facts["rows"] = 1
+        Path(made.path).write_text("改写一\n改写二\n")
+        facts["accepted"] = 1
 
     record = json.loads((records / "generate.json").read_text())
-    assert (record["status"], record["facts"], record["config"]) == ("done", {"rows": 1}, {"seed": 1})
+    assert (record["status"], record["facts"], record["config"]) == ("done", {"accepted": 1}, {"seed": 1})
     assert record["inputs"]["questions"]["sha256"] == digest(tmp_path / "in")
     assert record["outputs"]["rewrites"]["sha256"] == digest(tmp_path / "out")
     assert made.metadata["parents"] == record["inputs"]
-    assert (made.metadata["rows"], made.metadata["sha256"]) == (1, digest(tmp_path / "out"))
+    assert (made.metadata["rows"], made.metadata["sha256"]) == (2, digest(tmp_path / "out"))
+    assert made.metadata["facts"] == {"accepted": 1}
     assert record["code"]["version"]
 
 
@@ -67,3 +69,10 @@ def test_a_folders_digest_is_of_its_files_and_their_names(tmp_path: Path) -> Non
 
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
     assert len({digest(tmp_path / folder) for folder in "acd"}) == 3
+
+
+def test_rows_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
+    pandas.DataFrame({"a": [1, 2, 3]}).to_parquet(tmp_path / "x.parquet")
+    (tmp_path / "y.jsonl").write_text("{}\n{}\n")
+
+    assert describe(tmp_path)["rows"] == 5
