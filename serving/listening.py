@@ -11,10 +11,19 @@ from typing import Any
 
 import orjson
 import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
 
 from qinglan.errors import ConfigError
 
 BACKLOG = 2048
+
+NOBODY_THERE = 499
+
+
+async def hung_up(_: Request, __: Exception) -> Response:
+    """The caller went away within its own request; nobody reads this."""
+    return Response(status_code=NOBODY_THERE)
 
 
 class _Server(uvicorn.Server):

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
@@ -26,6 +27,7 @@ from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid import Ask, PaidCalls, Stopping
 from serving.gateway.retrieval import Reply, Retrievals
+from serving.listening import hung_up
 
 LARGEST_BODY = 2 * 1024 * 1024
 ROLES = ("teacher", "judge")
@@ -52,6 +54,7 @@ def create_app(paid: PaidCalls, retrievals: Retrievals, journal: Journal, metric
     async def knowledge_bases(_: Request) -> Response:
         return await _forwarded(retrievals.knowledge_bases())
 
+    app.add_exception_handler(ClientDisconnect, hung_up)
     app.add_route("/v1/chat/completions", completions, ["POST"])
     app.add_route(RAG_PATH, rag, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])

@@ -12,10 +12,12 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 
 from qinglan.files import sha256_text
 from qinglan.llm.limits import BURST_SECONDS, rate_limiter
 from qinglan.llm.prices import estimate_tokens
+from serving.listening import hung_up
 from serving.teacher.brain import Brain, Refusal
 from serving.teacher.config import Behaviour
 from serving.teacher.faults import FAULTS, faulty
@@ -104,6 +106,7 @@ def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
             return refusal(404, f"No model {asked['model']!r}. There are: {known}.", "model_not_found")
         return await teacher.complete(asked)
 
+    app.add_exception_handler(ClientDisconnect, hung_up)
     app.add_route("/v1/chat/completions", completions, ["POST"])
 
     @app.get("/v1/models")

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from typing import Any
 
 import httpx
@@ -123,3 +124,12 @@ def test_a_share_of_calls_fails_when_asked_for() -> None:
         good = sum("回声".encode() in body for _, body in answers(url, 60))
         assert good == httpx.get(f"{url}/stats", trust_env=False).json()["billed"]
     assert 30 <= good <= 54
+
+
+def test_a_caller_who_hangs_up_within_the_request_is_no_error_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as half:
+            half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        assert ask(url).choices[0].finish_reason == "stop"
+    assert "Exception" not in capfd.readouterr().err
