@@ -39,11 +39,19 @@ class EchoBrain:
 
 
 class Server(uvicorn.Server):
-    """Ends as soon as it is told to; uvicorn looks every tenth of a second."""
+    """Ends as soon as it has answered; uvicorn looks every tenth of a second."""
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
         while not self.should_exit:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
