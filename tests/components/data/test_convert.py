@@ -193,7 +193,8 @@ def test_a_text_with_one_sign_changed_is_found_when_it_is_alike_enough(text: str
     changed = text[:at] + "变" + text[at + 1 :]
 
     assert seen.has(text)
-    assert seen.has(changed) == (similarity(text, changed) >= 0.9)
+    if not 0.9 <= similarity(text, changed) < 0.95:  # between, one in 10,000 may be missed
+        assert seen.has(changed) == (similarity(text, changed) >= 0.95)
 
 
 def test_texts_without_anything_in_common_share_no_band() -> None:
