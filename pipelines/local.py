@@ -4,6 +4,7 @@ A process of its own, because kfp.local writes the steps' output to stdout and s
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +74,13 @@ def _execute_alone(run: RunDir, job: Job, config: RunConfig) -> None:
     alone(job.only, {name: given.get(name, uri) for name, uri in newest.items()}, parameters)()
 
 
+def _end_with_steps(*_: object) -> None:
+    """Steps are children of this process's group; one that outlived it would write beside the next run."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_with_steps)
     try:
         execute(RunDir(Path(sys.argv[1])))
     except RuntimeError as error:  # kfp.local's word for a failed step; its record says more

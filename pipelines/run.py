@@ -18,7 +18,7 @@ from pipelines.config import RunConfig, dump_config
 from pipelines.live import Live
 from pipelines.local import Job, write_job
 from pipelines.rundir import NAMES, RunDir, write_json
-from pipelines.services import service
+from pipelines.services import end_with_parent, service
 from qinglan import errors
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.lineage.record import code_version
@@ -143,7 +143,7 @@ def _execute(run: RunDir, stages: tuple[str, ...], quiet: bool) -> None:
     with log.open("wb") as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "pipelines.local", str(run.root)],
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
             env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
     try:

@@ -1,5 +1,6 @@
 """The programs that a laptop run needs beside it: each a real process on loopback, started, awaited, stopped."""
 
+import ctypes
 import os
 import queue
 import signal
@@ -16,6 +17,7 @@ import orjson
 from qinglan.errors import OutageError
 
 READY_SECONDS = 120.0
+PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 
 
@@ -26,12 +28,18 @@ def service(name: str, arguments: list[str], log: Path) -> Iterator[str]:
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", f"serving.{name}", *arguments],
-            stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
     try:
         yield _announced(name, process, log)
     finally:
         _stop(process)
+
+
+def end_with_parent() -> None:
+    """In a new child: be told to stop when the parent is killed, or its journal would stay locked (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:

@@ -32,6 +32,8 @@ class KnowledgeBase(Config):
     """Digest of the knowledge base's bytes: the name of what answered."""
 
     passages: int
+    reranker: str = ""
+    """Digest of what scores its passages; a cache that kept answers by the snapshot alone would mix scores."""
 
 
 class RagRequest(Config):

@@ -6,6 +6,7 @@ A distributed engine (OpenSearch or Qdrant with a reranking model) joins by keep
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
 from qinglan.rag.index import Index
 from serving.rag.reranker import LexicalReranker, Reranker
@@ -43,6 +44,7 @@ class TantivyEngine:
         self.knowledge_base = KnowledgeBase(
             tenant_id=manifest.tenant_id, kb_name=manifest.kb_name,
             snapshot=manifest.snapshot, passages=manifest.passages,
+            reranker=sha256_text(reranker.model_dump_json()),
         )  # fmt: skip
         self.calibrated = reranker.calibrated
         self._index = index

@@ -1,17 +1,15 @@
 """The whole data line as a user runs it: real processes, real sockets, the graph under kfp.local."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 import pandas
+import psutil
 import pytest
 import yaml
 
@@ -95,8 +93,9 @@ def test_records_tie_each_step_to_the_one_before(first: Ran, data: Path, out: Pa
     steps = first.record["steps"]
 
     assert steps["generate"]["inputs"]["questions"]["sha256"] == digest(data / "questions.xlsx")
-    assert steps["validate"]["inputs"]["rewrites"] == steps["generate"]["outputs"]["rewrites"]
-    assert steps["convert"]["inputs"]["validated"] == steps["validate"]["outputs"]["validated"]
+    for name, parent, child in (("rewrites", "generate", "validate"), ("validated", "validate", "convert")):
+        made, used = steps[parent]["outputs"][name], steps[child]["inputs"][name]
+        assert used == {"uri": made["uri"], "sha256": made["sha256"]}
     assert steps["convert"]["outputs"]["sft"]["sha256"] == digest(out / "files/sft")
     assert all(step["code"]["version"] for step in steps.values())
 
@@ -177,10 +176,11 @@ def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(da
     slow.write_text(yaml.safe_dump(demo | {"stand_ins": {"teacher": True, "rag": True, "teacher_seconds": 0.3}}))
     run = subprocess.Popen(command(*words(data, out, "--profile", str(slow))), stdout=subprocess.DEVNULL)
     wait_for(lambda: answers(out) >= 10)
-    for pid in family(run.pid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    children = psutil.Process(run.pid).children(recursive=True)
+    run.kill()
     run.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == [], "a run that is killed leaves nothing behind"
     before = answers(out)
 
     ran = qinglan(*words(data, out))
@@ -202,13 +202,6 @@ def answers(out: Path) -> int:
             return int(database.execute("SELECT count(*) FROM calls WHERE state = 'answered'").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
-
-
-def family(pid: int) -> list[int]:
-    import psutil
-
-    parent = psutil.Process(pid)
-    return [pid, *(child.pid for child in parent.children(recursive=True))]
 
 
 def wait_for(condition: Any, seconds: float = 60) -> None:

@@ -29,9 +29,10 @@ def shingles(text: str) -> set[str]:
     return {text[i : i + 3] for i in range(max(1, len(text) - 2))}
 
 
-def similarity(one: str, other: str) -> float:
-    a, b = shingles(one), shingles(other)
-    return len(a & b) / len(a | b)
+def similarity(one: set[str], other: set[str]) -> float:
+    """Jaccard: what two sets share of what they hold together."""
+    shared = len(one & other)
+    return shared / (len(one) + len(other) - shared)
 
 
 def bands(text: str) -> list[bytes]:
@@ -59,9 +60,10 @@ class Seen:
 
     def has(self, text: str) -> bool:
         """Whether a text at least as alike as the threshold was added."""
-        return text in self._known or any(
-            similarity(text, known) >= self.threshold for known in self._most_alike(text)
-        )
+        if text in self._known:
+            return True
+        mine = shingles(text)
+        return any(similarity(mine, shingles(known)) >= self.threshold for known in self._most_alike(text))
 
     def _most_alike(self, text: str) -> list[str]:
         shared: Counter[int] = Counter()
