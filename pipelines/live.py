@@ -1,6 +1,7 @@
 """The steps of a run as they go: a tree on a terminal, a line per change in a log."""
 
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Any, Self
 from pipelines.rundir import RunDir
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
+LINE_SECONDS = 5.0
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
 
 
@@ -18,6 +20,7 @@ class Live:
     def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
         self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
         self._said: dict[str, str] = {}
+        self._last_line = 0.0
         self._screen: Any = None
 
     def __enter__(self) -> Self:
@@ -55,9 +58,12 @@ class Live:
         return lines[-1][len(label) :].decode("utf-8", errors="replace") if lines else ""
 
     def _say(self, states: list[tuple[str, str, str]]) -> None:
+        """A line when a step changes, and one every few seconds while it runs."""
         for stage, status, text in states:
-            if status != "waiting" and self._said.get(stage) != status:
-                self._said[stage] = status
+            news = status != "waiting" and self._said.get(stage) != status
+            due = status == "running" and text and time.monotonic() - self._last_line > LINE_SECONDS
+            if news or due:
+                self._said[stage], self._last_line = status, time.monotonic()
                 print(f"{MARKS[status]} {stage} {status} {text}".rstrip(), flush=True)
 
 
@@ -69,9 +75,13 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
         return stage, "running", progress
     text = f"{seconds(record):.1f} s"
     if record["status"] == "done":
-        facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record["facts"].items() if value)
-        text = f"{text}  {facts}"
+        text = f"{text}  {said(record['facts'])}"
     return stage, record["status"], text
+
+
+def said(facts: dict[str, Any]) -> str:
+    """A step's counts in words; what did not occur is left out."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in facts.items() if value)
 
 
 def seconds(record: dict[str, Any]) -> float:

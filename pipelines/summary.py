@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.config import RunConfig
-from pipelines.live import seconds
+from pipelines.live import said, seconds
 from pipelines.rundir import NAMES, RunDir
 
 
@@ -59,7 +59,7 @@ def _steps_table(steps: dict[str, Any]) -> Any:
         table.add_column(column, justify="right" if column == "seconds" else "left")
     for stage, step in steps.items():
         if step:
-            facts = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in step.get("facts", {}).items() if v)
+            facts = said(step.get("facts", {}))
             ended = f"{seconds(step):.1f}" if "ended" in step else ""
             table.add_row(stage, step["status"], ended, facts)
     return table
@@ -84,8 +84,10 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     table = Table(title="In all", title_justify="left", show_header=False)
     checked = (record["steps"].get("validate") or {}).get("facts") or {}
     if labelled := checked.get("labelled"):
-        table.add_row("gold passage first, plain question", f"{checked['plain_top1'] / labelled:.1%}")
-        table.add_row("gold passage first, teacher's rewrite", f"{checked['rewritten_top1'] / labelled:.1%}")
+        table.add_row("gold passage first, plain question (test left out)", f"{checked['plain_top1'] / labelled:.1%}")
+        table.add_row(
+            "gold passage first, teacher's rewrite (test left out)", f"{checked['rewritten_top1'] / labelled:.1%}"
+        )
     money = record.get("gateway") or {}
     if money:
         currency = config.gateway.teacher.price.currency

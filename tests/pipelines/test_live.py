@@ -1,0 +1,53 @@
+"""A run shows where it stands, on a terminal and in a log."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.live import Live, step_line
+from pipelines.rundir import RunDir, write_json
+
+DONE = {
+    "status": "done",
+    "started": "2026-01-01T00:00:00.000+00:00",
+    "ended": "2026-01-01T00:00:02.500+00:00",
+    "facts": {"rows": 4614, "quarantined": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (None, ("generate", "waiting", "")),
+        ({"status": "running"}, ("generate", "running", "12/40, 3 a second")),
+        (DONE, ("generate", "done", "2.5 s  rows 4,614")),
+        ({**DONE, "status": "failed"}, ("generate", "failed", "2.5 s")),
+    ],
+)
+def test_a_step_is_shown_by_what_its_record_says(record: object, shown: tuple[str, str, str]) -> None:
+    assert step_line("generate", record, "12/40, 3 a second") == shown  # type: ignore[arg-type]
+
+
+def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, log = RunDir(tmp_path), tmp_path / "run.log"
+    log.write_text("[generate] 5/40, 3 a second\n[generate] 12/40, 3 a second\nsomething else\n")
+    with Live(run, ("generate", "validate"), log, quiet=False) as live:
+        live.update()
+        write_json(run.records / "generate.json", {"status": "running"})
+        live.update()
+        live.update()
+        write_json(run.records / "generate.json", DONE)
+        live.update()
+
+    assert capsys.readouterr().out.splitlines() == [
+        "▶ generate running 12/40, 3 a second",
+        "✓ generate done 2.5 s  rows 4,614",
+    ]
+
+
+def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_json(tmp_path / "records/generate.json", DONE)
+    with Live(RunDir(tmp_path), ("generate",), tmp_path / "run.log", quiet=True) as live:
+        live.update()
+
+    assert capsys.readouterr().out == ""
