@@ -52,7 +52,7 @@ class Live:
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - 4096))
-                lines = [line for line in file.read().splitlines() if line.startswith(label)]
+                lines = [line.strip() for line in file.read().splitlines() if line.strip().startswith(label)]
         except FileNotFoundError:
             return ""
         return lines[-1][len(label) :].decode("utf-8", errors="replace") if lines else ""

@@ -30,7 +30,7 @@ def test_a_step_is_shown_by_what_its_record_says(record: object, shown: tuple[st
 
 def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, log = RunDir(tmp_path), tmp_path / "run.log"
-    log.write_text("[generate] 5/40, 3 a second\n[generate] 12/40, 3 a second\nsomething else\n")
+    log.write_text("    [generate] 5/40, 3 a second\n    [generate] 12/40, 3 a second\nsomething else\n")
     with Live(run, ("generate", "validate"), log, quiet=False) as live:
         live.update()
         write_json(run.records / "generate.json", {"status": "running"})
