@@ -72,7 +72,9 @@ class Gateway:
         self._openai = openai.AsyncOpenAI(
             base_url=f"{self._base_url}/v1", api_key="none", max_retries=0, timeout=None, http_client=self._http
         )
+        # Under KFP's executor they would log a line a call.
         logging.getLogger("stamina").setLevel(logging.ERROR)
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ async with RagClient("http://127.0.0.1:8000") as rag:
 """
 
 import asyncio
+import logging
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -34,6 +35,7 @@ class RagClient:
         self._http = httpx.AsyncClient(
             base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
         )
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # under KFP's executor it would log a line a call
 
     async def __aenter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated
 from qinglan.tables import Cell, write_table
 
 STEP = "validate"
+QUEUE_SECONDS = 600.0
 TABLE = [
     "编号", "问题", "改写", "检索需求", "原问题首位得分", "改写首位得分", "改写召回数",
     "原问题标准段落名次", "改写标准段落名次", "采纳", "原因",
@@ -76,7 +77,9 @@ async def _validate(
 ) -> ValidateCounts:
     total = sum(1 for _ in rewrites.open("rb"))
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
-    async with Gateway(gateway_url, STEP) as gateway, RagClient(gateway_url) as rag:
+    # The gateway limits retrievals and gives up on slow ones; here they only wait for their turn.
+    waiting = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=2 * config.rows_under_way)
+    async with Gateway(gateway_url, STEP) as gateway, waiting as rag:
 
         async def check(row: Rewrite) -> Validated | Quarantined:
             return await _check(gateway, rag, row, snapshots, config)
