@@ -35,6 +35,8 @@ class RunConfig(Config):
     """Everything that one run of the rewriter's pipeline is told."""
 
     tenant_id: Name
+    """The folder of the profile names it."""
+
     questions: Path | None = None
     """The spreadsheet or JSONL of questions; also `--questions`."""
 
@@ -42,10 +44,19 @@ class RunConfig(Config):
     """The JSONL that the RAG service serves; also `--knowledge-base`."""
 
     stand_ins: StandIns = StandIns()
+    """What the laptop starts itself."""
+
     gateway: GatewayConfig
+    """The paid models, the RAG service, limits and budget."""
+
     generate: GenerateConfig
+    """The first stage."""
+
     validate_: ValidateConfig = Field(default=ValidateConfig(), alias="validate")
+    """The second stage."""
+
     convert: ConvertConfig = ConvertConfig()
+    """The third stage."""
 
     @model_validator(mode="before")
     @classmethod

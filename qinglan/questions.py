@@ -27,11 +27,23 @@ class Columns(Config):
     """The sheet's column names; only the first must be there."""
 
     question: str = "问题"
+    """What the user typed."""
+
     user_profile: str = "用户画像"
+    """Who asks."""
+
     history_summary: str = "历史摘要"
+    """What was said before: it tells what the question leaves out."""
+
     id: str = "编号"
+    """Unique in the sheet; without it rows are named by their number."""
+
     conversation_id: str = "对话编号"
+    """Its turns are never split between training and test."""
+
     need: str = "检索需求"
+    """What the user wants to know, standalone; where it is empty the judge model writes it."""
+
     gold: str = "标准段落"
     """Ids of the passages that answer, separated by commas, semicolons or lines."""
 

@@ -14,12 +14,19 @@ class Price(Config):
     """Money per million tokens, as of a day."""
 
     input: float = Field(ge=0)
+    """Of prompts."""
+
     cached_input: float = Field(ge=0)
+    """Of the part of a prompt that the service had cached."""
+
     output: float = Field(ge=0)
+    """Of answers, what a reasoning model thinks included."""
+
     as_of: date
     """The day someone read the price list. A plan shows it, so that a stale price is seen."""
 
     currency: str = "USD"
+    """One for teacher and judge: a budget is in one currency."""
 
 
 class PaidModel(Config):
@@ -29,14 +36,20 @@ class PaidModel(Config):
     """Its host must be on the operator's allowlist: QINGLAN_ALLOWED_HOSTS, by default loopback alone."""
 
     model: str
+    """As the service names it."""
+
     api_key_env: str = "QINGLAN_API_KEY"
     """Name of the environment variable that holds the key. The key itself is never in a file."""
 
     price: Price
+    """What the service asks for a million tokens."""
+
     temperature: float | None = 0.3
     """None for reasoning models, which refuse it."""
 
     max_output_tokens: Positive = 200
+    """An answer that is cut here is quarantined; reasoning models need room to think."""
+
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     """Reasoning models refuse `max_tokens`; some compatible servers know nothing else."""
 
@@ -51,8 +64,14 @@ class Limits(Config):
     """Paid calls at once; the plan's 5-10."""
 
     requests_per_minute: Positive = 3000
+    """The provider's limit for your account, or less."""
+
     tokens_per_minute: Positive = 2_000_000
+    """Likewise; prompts and the most that answers may take are counted."""
+
     timeout_seconds: float = 60.0
+    """A call without an answer by then counts as possibly billed, and is tried again."""
+
     attempts: Positive = 5
     """Tries of one call before its row is quarantined."""
 
@@ -67,20 +86,32 @@ class RagUpstream(Config):
     """The RAG service behind the gateway."""
 
     base_url: str = "http://127.0.0.1:8000"
+    """Its host must be on the operator's allowlist too."""
+
     concurrency: Positive = 20
     """Retrievals at once; the plan's 10-20."""
 
     timeout_seconds: float = 30.0
+    """A retrieval without an answer by then is tried again."""
+
     attempts: Positive = 4
+    """Tries of one retrieval before the run stops with an outage."""
 
 
 class GatewayConfig(Config):
     """Everything that the run's one gateway owns."""
 
     teacher: PaidModel
+    """Writes the rewrites that the student learns from and competes with."""
+
     judge: PaidModel
+    """Writes the needs and scores rewrites; better of another family than the teacher."""
+
     budget: float = Field(default=50.0, gt=0)
     """In the currency of the prices. The next call that could pass it is refused; the run can be resumed."""
 
     limits: Limits = Limits()
+    """Of paid calls."""
+
     rag: RagUpstream = RagUpstream()
+    """The RAG service, and its limits."""

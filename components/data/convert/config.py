@@ -17,6 +17,8 @@ class ConvertConfig(Config):
     """Share of conversations to choose settings on; what train and dev leave is the locked test."""
 
     seed: int = 42
+    """Another seed, another split."""
+
     near_duplicate: float = Field(default=0.9, gt=0, le=1)
     """Jaccard similarity of character trigrams, question with history, above which two rows are one."""
 

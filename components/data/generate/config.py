@@ -8,7 +8,11 @@ class GenerateConfig(Config):
     """How a spreadsheet of questions becomes the teacher's rewrites."""
 
     tenant_id: Name
+    """Of rows that name no tenant themselves."""
+
     columns: Columns = Columns()
+    """How the sheet names its columns."""
+
     system_prompt: str = ""
     """Replaces the tenant's prompt in qinglan/prompts; empty keeps it."""
 

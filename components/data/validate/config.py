@@ -9,6 +9,8 @@ class ValidateConfig(Config):
     """How rewrites are put through the RAG, and when one is good enough to learn from."""
 
     kb_name: Name = "default"
+    """Which of the tenant's knowledge bases."""
+
     top_k: int = Field(default=5, ge=1, le=100)
     """Passages asked for, as the plan does."""
 
