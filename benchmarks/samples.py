@@ -67,9 +67,9 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
     cases = list(dev_cases(out, tenant))
     brain = ExtractiveBrain({tenant: reader})
     started = time.perf_counter()
-    rewrites = [_ask(brain, tenant, teacher_messages(case.question)) for case in cases]
+    rewrites = [ask(brain, tenant, teacher_messages(case.question)) for case in cases]
     rewriting = time.perf_counter() - started
-    needs = [_ask(brain, tenant, need_messages(case.question)) for case in cases]
+    needs = [ask(brain, tenant, need_messages(case.question)) for case in cases]
     right = sum(case.slice["item"] in need for case, need in zip(cases, needs, strict=True))
     return Measured(
         CONVERSATIONS / writing, loading, 1000 * rewriting / len(cases), right / len(cases),
@@ -77,7 +77,7 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
     )  # fmt: skip
 
 
-def _ask(brain: ExtractiveBrain, tenant: str, messages: list[Message]) -> str:
+def ask(brain: ExtractiveBrain, tenant: str, messages: list[Message]) -> str:
     return str(brain.answer(tenant, [{"role": said["role"], "content": said["content"]} for said in messages], None))
 
 
