@@ -6,10 +6,7 @@ what these limits allow at best. Then the memory of each stage as the rows grow.
 
 import argparse
 import asyncio
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +17,7 @@ from typing import Any
 from benchmarks import plan_loop
 from benchmarks.memory import memory_table
 from benchmarks.report import report
+from benchmarks.standin import started
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from components.data.generate.config import GenerateConfig
@@ -77,7 +75,7 @@ def stand_ins(root: Path, knowledge_base: Path) -> Iterator[tuple[str, str, str]
     with ExitStack() as stack:
         arguments = ["--kb", f"fivedoctors={knowledge_base}", "--latency", str(TEACHER_SECONDS), "--port", "0"]
         teacher_url = stack.enter_context(service("teacher", arguments, root / "teacher.log"))
-        rag_url = stack.enter_context(slow_rag())
+        rag_url = stack.enter_context(started("benchmarks.slow_rag", str(RAG_SECONDS)))
         model = {"base_url": teacher_url, "model": "fivedoctors", "price": PRICE}
         settings = {
             "teacher": model, "judge": model, "limits": {"concurrency": TEACHER_AT_ONCE},
@@ -87,18 +85,6 @@ def stand_ins(root: Path, knowledge_base: Path) -> Iterator[tuple[str, str, str]
         arguments = ["--config", str(root / "gateway.json"), "--journal", str(root / "journal.sqlite")]
         arguments += ["--retrieval-cache", str(root / "retrievals.sqlite"), "--port", "0"]
         yield teacher_url, rag_url, stack.enter_context(service("gateway", arguments, root / "gateway.log"))
-
-
-@contextmanager
-def slow_rag() -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.slow_rag", str(RAG_SECONDS)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["rag"]
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def time_plan(out: Path, questions: Path, teacher_url: str, rag_url: str) -> dict[str, float]:

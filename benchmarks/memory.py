@@ -3,14 +3,12 @@
 Each stage runs in a process of its own, against a gateway that answers at once.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.standin import started
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from components.data.generate.config import GenerateConfig
@@ -26,7 +24,7 @@ def memory_table(sizes: list[int]) -> dict[str, dict[str, int]]:
     """Megabytes by stage and rows, printed as they come."""
     table: dict[str, dict[str, int]] = {stage: {} for stage in STAGES}
     for rows in sizes:
-        with tempfile.TemporaryDirectory() as folder, fast_gateway() as url:
+        with tempfile.TemporaryDirectory() as folder, started("benchmarks.fast_gateway") as url:
             write_questions(Path(folder) / "questions.xlsx", rows)
             for stage in STAGES:
                 command = [sys.executable, "-m", "benchmarks.memory", "--stage", stage, folder, url]
@@ -42,17 +40,6 @@ def write_questions(path: Path, rows: int) -> None:
             item = f"产品{n % 4999}"
             history = f"用户正在了解{item}，之前还看过产品{n % 101}，上一轮问的是价格"
             add([f"r{n}", f"c{n // 3}", f"那它一天吃几次{n}", "宝妈", history, f"{item}一天吃几次"])
-
-
-@contextmanager
-def fast_gateway() -> Iterator[str]:
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.fast_gateway"], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["gateway"]
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def run_stage(stage: str, root: Path, url: str) -> int:
