@@ -44,6 +44,11 @@ def sha256_text(*parts: str) -> str:
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()
 
 
+def count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
 def dump_line(row: BaseModel) -> bytes:
     return orjson.dumps(row.model_dump(mode="json")) + b"\n"
 

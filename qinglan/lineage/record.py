@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import orjson
 
 import qinglan
-from qinglan.files import replaced, sha256_file, sha256_text
+from qinglan.files import count_lines, replaced, sha256_file, sha256_text
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
@@ -56,8 +56,7 @@ def _rows(path: Path) -> int:
         import pyarrow.parquet
 
         return int(pyarrow.parquet.read_metadata(path).num_rows)
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
+    return count_lines(path)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from components.data.validate.config import ValidateConfig
 from qinglan.errors import DataError, RowError
-from qinglan.files import dump_line, read_jsonl, replaced, sha256_file
+from qinglan.files import count_lines, dump_line, read_jsonl, replaced, sha256_file
 from qinglan.lineage.record import digest
 from qinglan.llm.client import Gateway
 from qinglan.ordered import ordered
@@ -77,7 +77,7 @@ async def _validate(
     config: ValidateConfig,
     gateway_url: str,
 ) -> ValidateCounts:
-    total = sum(1 for _ in rewrites.open("rb"))
+    total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
     # The gateway limits retrievals and gives up on slow ones; here they only wait for their turn.
     waiting = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE)
