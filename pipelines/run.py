@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.data.convert.fates import split_of
@@ -140,24 +141,29 @@ def _fit_reranker(config: RunConfig, run: RunDir) -> Path | None:
 def _execute(run: RunDir, stages: tuple[str, ...], quiet: bool) -> None:
     """Run the child, show its steps, and turn a failure into an error that says what to do."""
     log = run.logs / "run.log"
-    with log.open("wb") as output:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.local", str(run.root)],
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
-        )  # fmt: skip
-    try:
-        with Live(run, stages, log, quiet) as live:
-            while child.poll() is None:
+    with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
+        child = _start_child(run, log, {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"})
+        try:
+            with Live(run, stages, log, quiet) as live:
+                while child.poll() is None:
+                    live.update()
+                    time.sleep(0.2)
                 live.update()
-                time.sleep(0.2)
-            live.update()
-    except BaseException:
-        os.killpg(child.pid, signal.SIGTERM)
-        child.wait()
-        raise
+        except BaseException:
+            os.killpg(child.pid, signal.SIGTERM)
+            child.wait()
+            raise
     if child.returncode:
         raise _failure(run, stages, log)
+
+
+def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local", str(run.root)],
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
+            env={**os.environ, **environment},
+        )  # fmt: skip
 
 
 def _failure(run: RunDir, stages: tuple[str, ...], log: Path) -> StepFailed:
