@@ -14,18 +14,19 @@ from typing import IO
 
 import orjson
 
-from qinglan.errors import OutageError
+from qinglan.errors import OutageError, error_of
 
 READY_SECONDS = 120.0
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
+LAST_LINES = 12
 
 
 @contextmanager
 def service(name: str, arguments: list[str], log: Path) -> Iterator[str]:
     """Run `python -m serving.<name>`, yield the URL it announces, and stop it at the end."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as errors:
+    with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", f"serving.{name}", *arguments],
             stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent,
@@ -43,7 +44,7 @@ def end_with_parent() -> None:
 
 
 def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """The URL in the line that a service prints when it listens."""
+    """The URL in the line that a service prints when it listens; else the error that it ended with."""
     lines: queue.Queue[bytes] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True).start()
@@ -51,11 +52,10 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:
         while line := lines.get(timeout=READY_SECONDS):
             if line.startswith(b"{"):
                 return str(orjson.loads(line)[name])
-        reason = "ended before it was ready"
     except queue.Empty:
-        reason = f"was not ready after {READY_SECONDS:.0f} s"
-    tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-12:]
-    raise OutageError(f"The {name} service {reason}. Its log, {log}, ends:\n" + "\n".join(tail))
+        raise OutageError(f"The {name} service was not ready after {READY_SECONDS:.0f} s. See {log}.") from None
+    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+    raise error_of(process.wait())("\n".join([f"The {name} service did not start:", *said]))
 
 
 def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:

@@ -33,6 +33,12 @@ class BudgetError(QinglanError):
     exit_code = 5
 
 
+def error_of(exit_code: int) -> type[QinglanError]:
+    """The kind of failure that a program of ours ended with."""
+    kinds: tuple[type[QinglanError], ...] = (ConfigError, DataError, OutageError, BudgetError)
+    return next((kind for kind in kinds if kind.exit_code == exit_code), QinglanError)
+
+
 class RowError(QinglanError):
     """One row could not be answered; `reason` is a short word, `raw` what came back instead of an answer."""
 

@@ -1,0 +1,46 @@
+"""A service that a run needs is awaited, explained when it does not come, and stopped."""
+
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from pipelines.services import service
+from qinglan.errors import ConfigError, DataError
+from qinglan.samples import write_sample
+
+
+def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
+    write_sample("fivedoctors", tmp_path, conversations=8, seed=0)
+    arguments = ["--kb", f"fivedoctors={tmp_path / 'knowledge_base.jsonl'}", "--port", "0"]
+
+    with service("teacher", arguments, tmp_path / "teacher.log") as url:
+        assert [model["id"] for model in httpx.get(f"{url}/models").json()["data"]] == ["fivedoctors"]
+        mine = psutil.Process().children()
+
+    assert [child for child in mine if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_a_service_that_cannot_start_ends_with_its_own_error(tmp_path: Path) -> None:
+    settings = tmp_path / "gateway.json"
+    settings.write_text("{}")
+    arguments = [
+        "--config",
+        str(settings),
+        "--journal",
+        str(tmp_path / "j"),
+        "--retrieval-cache",
+        str(tmp_path / "r"),
+    ]
+
+    with pytest.raises(ConfigError, match=r"(?s)gateway service did not start:.*teacher: Field required"):
+        service("gateway", arguments, tmp_path / "gateway.log").__enter__()
+
+
+def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
+    (tmp_path / "kb.jsonl").write_text('{"id": "a"}\n')
+    arguments = ["--kb", f"t={tmp_path / 'kb.jsonl'}", "--index-root", str(tmp_path / "index"), "--port", "0"]
+
+    with pytest.raises(DataError, match=r"kb\.jsonl:1: content: Field required"):
+        service("rag", arguments, tmp_path / "rag.log").__enter__()
