@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,3 +45,14 @@ async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool
             if task.done():
                 task.result()
     return await pending.popleft()
+
+
+async def together(*work: Coroutine[Any, Any, Result]) -> list[Result]:
+    """All results; the first failure ends the others before it is raised. (asyncio.gather lets them run on.)"""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

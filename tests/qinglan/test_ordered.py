@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from qinglan.ordered import ordered
+from qinglan.ordered import ordered, together
 
 
 async def collect(delays: list[float], window: int) -> tuple[list[int], int]:
@@ -53,3 +53,33 @@ def test_the_first_failure_ends_all_at_once() -> None:
     with pytest.raises(ValueError, match="no answer"):
         asyncio.run(asyncio.wait_for(run(), 5))
     assert sorted(cancelled) == [0, 2, 3]
+
+
+def test_together_leaves_nothing_running_when_one_fails() -> None:
+    ended = []
+
+    async def slow() -> int:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("slow")
+        return 1
+
+    async def failing() -> int:
+        await asyncio.sleep(0)
+        raise ValueError("no answer")
+
+    with pytest.raises(ValueError, match="no answer"):
+        asyncio.run(asyncio.wait_for(together(slow(), failing()), 5))
+    assert ended == ["slow"]
+
+
+def test_together_gives_results_in_the_order_of_the_work() -> None:
+    async def later(value: int) -> int:
+        await asyncio.sleep(0.01 / value)
+        return value
+
+    async def both() -> list[int]:
+        return await together(later(1), later(2))
+
+    assert asyncio.run(both()) == [1, 2]

@@ -12,7 +12,7 @@ from qinglan.errors import DataError, RowError
 from qinglan.files import count_lines, dump_line, read_jsonl, replaced, sha256_file
 from qinglan.lineage.record import digest
 from qinglan.llm.client import Gateway
-from qinglan.ordered import ordered
+from qinglan.ordered import ordered, together
 from qinglan.progress import progress
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
@@ -113,7 +113,7 @@ async def _check(
             id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=error.reason,
             detail=str(error), question=row.question, raw=error.raw,
         )  # fmt: skip
-    plain, rewritten = await asyncio.gather(
+    plain, rewritten = await together(
         *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
     )
     _refuse_other_snapshot(row, rewritten.snapshot, snapshots)
