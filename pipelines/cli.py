@@ -48,6 +48,9 @@ def main() -> None:
 def _explain(error: Exception) -> NoReturn:
     from qinglan.errors import QinglanError
 
+    if isinstance(error, OSError) and error.filename:
+        print(f"qinglan: {error.filename}: {error.strerror}. Choose another place, or make room.", file=sys.stderr)
+        sys.exit(2)
     if not isinstance(error, QinglanError):
         raise error
     print(f"qinglan: {error}", file=sys.stderr)

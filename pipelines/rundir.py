@@ -58,6 +58,10 @@ class RunDir:
         return self.root / "retrievals.sqlite"
 
     @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
     def records(self) -> Path:
         return self.root / "records"
 
@@ -81,17 +85,20 @@ class RunDir:
         """What a step has said of itself, or None when it has not begun."""
         try:
             record: dict[str, Any] = orjson.loads((self.records / f"{stage}.json").read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, orjson.JSONDecodeError):
             return None
         return record
 
-    def link(self, name: str, target: Path) -> Path:
-        """Show an artifact under the name that a person knows."""
+    def link(self, name: str, target: Path) -> None:
+        """Show an artifact under the name that a person knows; a real file there, or the link itself, is left."""
         link = self.files / NAMES[name]
+        place = link.parent.resolve() / link.name
+        if target.resolve() == place or (link.exists() and not link.is_symlink()) or target.absolute() == place:
+            return
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(target.resolve(), link.parent.resolve()))
-        return link
+        fresh = link.with_name(f".{link.name}.{os.getpid()}")
+        fresh.symlink_to(os.path.relpath(target.resolve(), link.parent.resolve()))
+        fresh.replace(link)
 
 
 def write_json(path: Path, value: Any) -> None:

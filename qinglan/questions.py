@@ -160,6 +160,8 @@ def _text(cells: Cells, column: str, limit: int) -> str:
     if isinstance(value, float) and math.isnan(value):
         return ""
     text = "" if value is None else str(value).strip()
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise Unfit("broken text", f"{column} holds half a character (a lone surrogate).")
     if len(text) > limit:
         raise Unfit("too long", f"{column} has {len(text)} characters, more than {limit}.")
     return "" if text.lower() in NOTHING else text

@@ -23,6 +23,9 @@ from serving.gateway.metrics import Metrics
 LISTED_SECONDS = 30.0
 """How long a list of knowledge bases is believed."""
 
+AWAY_SECONDS = 5.0
+"""How long a service that could not be reached is not asked again, or each of many waiters would try in turn."""
+
 MOST_REMEMBERED = 20_000
 LONGEST_PAUSE = 30.0
 BUSY = {429, 500, 502, 503, 504}
@@ -64,6 +67,7 @@ class Retrievals:
         self._listing = asyncio.Lock()
         self._listed: dict[tuple[str, str], bytes] | None = {}
         self._listed_until = 0.0
+        self._away: OutageError | None = None
         self._flights: dict[bytes, asyncio.Task[Reply]] = {}
         self._this_run: dict[bytes, bytes] = {}
 
@@ -123,9 +127,19 @@ class Retrievals:
         if time.monotonic() >= self._listed_until:
             async with self._listing:
                 if time.monotonic() >= self._listed_until:
-                    self._listed = read_bases(await self.knowledge_bases())
-                    self._listed_until = time.monotonic() + LISTED_SECONDS
+                    await self._list()
+        if self._away:
+            raise self._away
         return (self._listed or {}).get((wanted.tenant, wanted.kb), b"")
+
+    async def _list(self) -> None:
+        """Ask what there is; whoever waits shares the answer, and for a while also that there was none."""
+        try:
+            self._listed, self._away = read_bases(await self.knowledge_bases()), None
+            self._listed_until = time.monotonic() + LISTED_SECONDS
+        except OutageError as error:
+            self._away = error
+            self._listed_until = time.monotonic() + AWAY_SECONDS
 
     async def _send(self, method: str, path: str, body: bytes = b"") -> Reply:
         """Send, and send again what may pass; after that it is an outage, never an empty answer."""

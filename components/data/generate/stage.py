@@ -20,6 +20,7 @@ from qinglan.rows import Quarantined, Question, Rewrite
 from qinglan.tables import write_table
 
 STEP = "generate"
+REWRITE_LIMIT = 1_000
 TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]
 
 
@@ -71,6 +72,9 @@ async def _rewrite(gateway: Gateway, row: Question, config: GenerateConfig) -> t
         answer = await gateway.ask("teacher", teacher_messages(row, config.system_prompt), row=row.id)
     except RowError as error:
         return quarantined_row(row, error), False
+    if len(one_query(answer.text)) > REWRITE_LIMIT:
+        detail = f"The rewrite has more than {REWRITE_LIMIT} characters; a query is shorter."
+        return quarantined_row(row, RowError("too long", detail, answer.text)), False
     fields = row.model_dump()
     rewrite = Rewrite(**fields, rewritten_query=one_query(answer.text), teacher=answer.model, call=answer.call)
     return rewrite, answer.cached

@@ -22,6 +22,7 @@ from qinglan.tables import Cell, write_table
 
 STEP = "validate"
 QUEUE_SECONDS = 600.0
+NEED_LIMIT = 1_000
 ASKED_AT_ONCE = 24
 """A little over the gateway's 20, so that it never waits for us; with 128, httpx's pool takes a third longer."""
 TABLE = [
@@ -79,8 +80,8 @@ async def _validate(
 ) -> ValidateCounts:
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
-    # The gateway limits retrievals and gives up on slow ones; here they only wait for their turn.
-    waiting = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE)
+    # The gateway limits retrievals, tries them again and gives up; here they only wait for their turn.
+    waiting = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=1)
     async with Gateway(gateway_url, STEP) as gateway, waiting as rag:
 
         async def check(row: Rewrite) -> Validated | Quarantined:
@@ -145,7 +146,10 @@ async def _need(gateway: Gateway, row: Rewrite) -> tuple[str, Literal["sheet", "
     if row.need:
         return row.need, "sheet"
     answer = await gateway.ask("judge", need_messages(row), row=row.id)
-    return " ".join(answer.text.split()), "judge"
+    need = " ".join(answer.text.split())
+    if len(need) > NEED_LIMIT:
+        raise RowError("too long", f"The judge's need has more than {NEED_LIMIT} characters.", need)
+    return need, "judge"
 
 
 async def _retrieve(rag: RagClient, row: Rewrite, query: str, need: str, config: ValidateConfig) -> RagData:

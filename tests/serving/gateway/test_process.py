@@ -11,10 +11,9 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError, QinglanError
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.records import export_journal, read_report
-from qinglan.ordered import together
 from serving.teacher.app import create_app, prompt_digest
 from serving.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway_config, running
@@ -29,9 +28,12 @@ def messages(row: str) -> list[Any]:
 async def ask_all(url: str, rows: list[str]) -> list[str]:
     """A stage in small: an answer a row, or the error that stopped it."""
     async with Gateway(url, "generate", back_within=0.2) as client:
-        answers = await together(*(client.ask("teacher", messages(row), row=row) for row in rows))
+        asks = (client.ask("teacher", messages(row), row=row) for row in rows)
+        answers = await asyncio.gather(*asks, return_exceptions=True)  # all end: a cancelled one leaks its socket
+        if failures := [answer for answer in answers if isinstance(answer, BaseException)]:
+            raise failures[0]
         await client.exported("artifact")
-        return [answer.text for answer in answers]
+        return [answer.text for answer in answers if isinstance(answer, Answer)]
 
 
 async def ask_until_killed(gateway: GatewayProcess, url: str, rows: list[str], seconds: float) -> None:
