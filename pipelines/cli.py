@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 """
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,12 +31,13 @@ app.add_typer(serve, name="serve")
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
 Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
-KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL.")]
+KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 
 
 def main() -> None:
     """Run the command; an error we can explain is a message and its exit code, not a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     try:
         app()
     except Exception as error:

@@ -41,7 +41,7 @@ class RunConfig(Config):
     """The spreadsheet or JSONL of questions; also `--questions`."""
 
     knowledge_base: Path | None = None
-    """The JSONL that the RAG service serves; also `--knowledge-base`."""
+    """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
 
     stand_ins: StandIns = StandIns()
     """What the laptop starts itself."""
@@ -85,7 +85,10 @@ def profile_path(tenant: str, profile: str) -> Path:
 def load_config(tenant: str, profile: str, **given: Any) -> RunConfig:
     """A profile, with what the command line gave on top."""
     path = profile_path(tenant, profile)
-    values = {"tenant_id": tenant, **load_yaml(path), **{k: v for k, v in given.items() if v is not None}}
+    values = load_yaml(path)
+    if values.setdefault("tenant_id", tenant) != tenant:
+        raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
+    values |= {name: value for name, value in given.items() if value is not None}
     return RunConfig.parse(values, str(path))
 
 

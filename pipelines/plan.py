@@ -150,6 +150,8 @@ def print_plan(plan: Plan) -> None:
     console = Console()
     console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")
     console.print(_calls_table(plan))
+    models = ", ".join(f"{step.what} by {step.model}" for step in plan.steps if step.model)
+    console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     console.print(_original_table(plan))
     for warning in plan.warnings:
@@ -161,18 +163,18 @@ def print_plan(plan: Plan) -> None:
 def _calls_table(plan: Plan) -> Any:
     from rich.table import Table
 
+    paid = [step for step in plan.steps if step.model]
     table = Table(title="Before anything is spent", title_justify="left", show_footer=True)
     table.add_column("step", footer="in all")
     table.add_column("what")
-    table.add_column("model", no_wrap=True)
-    table.add_column("calls", justify="right", footer=f"{sum(s.calls for s in plan.steps):,}")
+    table.add_column("calls", justify="right", footer=f"{sum(s.calls for s in paid):,} paid")
     table.add_column("tokens in", justify="right", footer=f"{sum(s.input_tokens for s in plan.steps):,}")
     table.add_column("tokens out", justify="right", footer=f"{sum(s.output_tokens for s in plan.steps):,}")
     table.add_column(f"cost, {plan.currency}", justify="right", footer=f"{plan.cost:.2f}")
     table.add_column("about", justify="right", footer=_time(plan.seconds))
     for step in plan.steps:
         table.add_row(
-            step.step, step.what, step.model, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
+            step.step, step.what, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
             f"{step.cost:.2f}", _time(step.seconds),
         )  # fmt: skip
     return table

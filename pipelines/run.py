@@ -3,12 +3,14 @@
 Asking again is free: the run's journal holds every paid answer, so a run that stopped is simply run again.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,8 @@ from components.data.convert.fates import split_of
 from pipelines.config import RunConfig, dump_config
 from pipelines.live import Live
 from pipelines.local import Job, write_job
-from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.preflight import check_questions, check_served, knowledge_bases, own_files
+from pipelines.rundir import RunDir, write_json
 from pipelines.services import end_with_parent, service
 from qinglan import errors
 from qinglan.errors import ConfigError, QinglanError
@@ -40,15 +43,28 @@ class StepFailed(QinglanError):
 
 def run_pipeline(config: RunConfig, root: Path, only: str = "", quiet: bool = False) -> dict[str, Any]:
     """Execute the graph, or one stage of it; the answer is what run.json holds."""
-    run = RunDir(root)
-    stages = (only,) if only else STAGES
-    _check_inputs(config, run, only)
-    _prepare(run, config, stages)
+    if only and only not in STAGES:
+        raise ConfigError(f"No stage {only!r}. There are: {', '.join(STAGES)}.")
+    run, stages = RunDir(root), (only,) if only else STAGES
+    with _locked(run):
+        config = own_files(config, run, only)
+        _check_inputs(config)
+        tenants = check_questions(config)
+        _prepare(run, config, stages)
+        return _run(config, run, stages, only, tenants, quiet)
+
+
+def _run(
+    config: RunConfig, run: RunDir, stages: tuple[str, ...], only: str, tenants: set[str], quiet: bool
+) -> dict[str, Any]:
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     try:
         with ExitStack() as services:
             gateway_url = _start_services(config, run, stages, services)
+            if gateway_url:
+                check_served(gateway_url, tenants, config.validate_.kb_name)
+                record["gateway_before"] = _gateway_report(gateway_url)
             write_job(run, Job(str(config.questions), str(config.knowledge_base), gateway_url, only))
             _execute(run, stages, quiet)
             record["gateway"] = _gateway_report(gateway_url)
@@ -61,18 +77,25 @@ def run_pipeline(config: RunConfig, root: Path, only: str = "", quiet: bool = Fa
     return record
 
 
-def _check_inputs(config: RunConfig, run: RunDir, only: str) -> None:
-    if only and only not in STAGES:
-        raise ConfigError(f"No stage {only!r}. There are: {', '.join(STAGES)}.")
+@contextmanager
+def _locked(run: RunDir) -> Iterator[None]:
+    """One run at a time in a folder: two would write over each other's records."""
+    run.root.mkdir(parents=True, exist_ok=True)
+    with run.lock.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from None
+        yield
+
+
+def _check_inputs(config: RunConfig) -> None:
     for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
-        if path is None or not path.is_file():
+        if path is None or not path.exists() or (name == "questions" and not path.is_file()):
             raise ConfigError(
                 f"--{name}: {path or 'not given'} is no file. Give yours, "
                 "or make a sample with `qinglan sample TENANT --out DIR`."
             )
-    before = {"validate": "rewrites", "convert": "validated"}.get(only)
-    if before and not (run.files / NAMES[before]).exists():
-        raise ConfigError(f"{run.root}: no {NAMES[before]} there. Run the stage before {only!r} first.")
 
 
 def _prepare(run: RunDir, config: RunConfig, stages: tuple[str, ...]) -> None:
@@ -88,22 +111,19 @@ def _start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], sta
     if not NEEDS_GATEWAY & set(stages):
         return ""
     gateway = config.gateway
-    knowledge_base = f"{config.tenant_id}={config.knowledge_base}"
+    bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
     if config.stand_ins.teacher:
-        seconds = str(config.stand_ins.teacher_seconds)
-        arguments = ["--kb", knowledge_base, "--latency", seconds, "--port", "0"]
-        url = stack.enter_context(service("teacher", arguments, run.logs / "teacher.log"))
-        gateway = gateway.model_copy(
-            update={
-                role: getattr(gateway, role).model_copy(update={"base_url": url}) for role in ("teacher", "judge")
-            }
-        )
+        arguments = [*bases, "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
+        here = {"base_url": stack.enter_context(service("teacher", arguments, run.logs / "teacher.log"))}
+        models = {"teacher": gateway.teacher.model_copy(update=here), "judge": gateway.judge.model_copy(update=here)}
+        gateway = gateway.model_copy(update=models)
     if config.stand_ins.rag:
-        arguments = ["--kb", knowledge_base, "--index-root", str(run.index), "--port", "0"]
-        if reranker := _fit_reranker(config, run):
-            arguments += ["--reranker", f"{config.tenant_id}={reranker}"]
-        url = stack.enter_context(service("rag", arguments, run.logs / "rag.log"))
-        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update={"base_url": url})})
+        arguments = [*bases, "--index-root", str(run.index), "--port", "0"]
+        for tenant, path in knowledge_bases(config).items():
+            if reranker := _fit_reranker(config, run, tenant, path):
+                arguments += ["--reranker", f"{tenant}={reranker}"]
+        here = {"base_url": stack.enter_context(service("rag", arguments, run.logs / "rag.log"))}
+        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
     settings = run.root / "gateway.json"
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]
@@ -111,19 +131,19 @@ def _start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], sta
     return stack.enter_context(service("gateway", arguments, run.logs / "gateway.log"))
 
 
-def _fit_reranker(config: RunConfig, run: RunDir) -> Path | None:
+def _fit_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:
     """Fit the local reranker on training conversations that people labelled, where there are any."""
     from qinglan.files import dump_line, replaced
     from qinglan.questions import read_questions
     from qinglan.rows import Question
     from serving.rag.fitting import fit_from_rows
 
-    assert config.questions is not None and config.knowledge_base is not None
-    labelled = run.index / "labelled.jsonl"
+    assert config.questions is not None
+    labelled = run.index / f"{tenant}-labelled.jsonl"
     count = 0
     with replaced(labelled) as partial, partial.open("wb") as file:
         for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
-            if not isinstance(row, Question) or not row.gold or row.tenant_id != config.tenant_id:
+            if not isinstance(row, Question) or not row.gold or row.tenant_id != tenant:
                 continue
             split = row.split or split_of((row.tenant_id, row.conversation_id), config.convert)
             if split == "train":
@@ -133,8 +153,8 @@ def _fit_reranker(config: RunConfig, run: RunDir) -> Path | None:
                 break
     if not count:
         return None
-    reranker = run.index / "reranker.json"
-    fit_from_rows(labelled, config.knowledge_base, run.index, config.tenant_id, reranker)
+    reranker = run.index / f"{tenant}-reranker.json"
+    fit_from_rows(labelled, knowledge_base, run.index, tenant, reranker)
     return reranker
 
 
@@ -190,7 +210,7 @@ def _gateway_report(gateway_url: str) -> dict[str, Any]:
 
 def _link_files(config: RunConfig, run: RunDir) -> None:
     for name, path in (("questions", config.questions), ("knowledge_base", config.knowledge_base)):
-        if path is not None and path.is_file():
+        if path is not None and path.exists():
             run.link(name, path)
     for stage in STAGES:
         record = run.step_record(stage)

@@ -93,7 +93,9 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
         currency = config.gateway.teacher.price.currency
         word = "cost" if config.pays else "cost, as if paid"
         table.add_row(word, f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}")
-        table.add_row("paid calls", f"{money['calls']:,}")
+        now = money["attempts"] - record.get("gateway_before", {}).get("attempts", 0)
+        table.add_row("paid calls, this time", f"{now:,}")
+        table.add_row("paid calls, in the journal", f"{money['attempts']:,}")
         table.add_row("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})")
         table.add_row("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}")
         if rows := money.get("possibly_billed"):

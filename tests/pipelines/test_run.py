@@ -1,9 +1,11 @@
 """The whole data line as a user runs it: real processes, real sockets, the graph under kfp.local."""
 
+import fcntl
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from pipelines.config import CONFIGS
+from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
 from qinglan.files import read_jsonl
 from qinglan.lineage.record import digest
@@ -147,33 +150,149 @@ def test_a_stage_without_its_input_says_which_to_run_first(data: Path, tmp_path:
     assert "no rewrites.jsonl there. Run the stage before 'validate' first." in ran.errors
 
 
-def test_bad_rows_are_quarantined_and_a_bad_file_ends_the_run(data: Path, tmp_path: Path) -> None:
-    sheet = tmp_path / "questions.xlsx"
-    columns = ["编号", "对话编号", "问题", "历史摘要", "划分"]
-    good: list[list[Any]] = [["a1", "c1", "那它一天吃几次", "用户正在了解虾青素软胶囊", "train"]]
-    bad: list[list[Any]] = [["b1", "c2", None, "x", "train"], ["b2", "c2", 12, "x", "train"]]
-    clash: list[list[Any]] = [["a2", "c1", "多少钱一盒", "用户正在了解虾青素软胶囊", "test"]]
-    with write_table(sheet, columns) as add:
-        for row in good + bad + clash:
-            add(row)
+def sheet_of(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    columns = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "标准段落", "划分", "租户"]
+    with write_table(path, columns) as add:
+        for row in rows:
+            add([row.get(name) for name in columns])
+    return path
 
-    run_words = words(data, tmp_path / "run")
-    run_words[run_words.index("--questions") + 1] = str(sheet)
+
+def with_questions(words: list[str], sheet: Path) -> list[str]:
+    words[words.index("--questions") + 1] = str(sheet)
+    return words
+
+
+def test_bad_rows_are_quarantined_and_the_others_go_on(data: Path, tmp_path: Path) -> None:
+    good = [cells for _, cells in read_table(data / "questions.xlsx")]
+    bad = [
+        {"编号": "b1", "问题": None, "历史摘要": "x"},
+        {"编号": "b2", "问题": 12},
+        {"编号": "b3", "问题": "长" * 3000},
+    ]
+
+    ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", [*bad, *good])))
+
+    assert ran.code == 0, ran.errors
+    quarantined = (tmp_path / "run/files/generate_quarantine.jsonl").read_bytes().splitlines()
+    assert [orjson.loads(line)["reason"] for line in quarantined] == ["empty", "not text", "too long"]
+    assert ran.record["steps"]["convert"]["facts"]["rows"] == len(good)
+
+
+def test_a_step_that_fails_is_explained_with_the_way_on(first: Ran, data: Path, out: Path, tmp_path: Path) -> None:
+    strict = tmp_path / "strict.yaml"
+    strict.write_text(yaml.safe_dump(demo() | {"validate": {"quality_threshold": 1.0}}))
+
+    ran = qinglan(*words(data, tmp_path / "run", "--profile", str(strict)))
+
+    assert ran.code == 3
+    assert "convert: " in ran.errors and "none in the train split is accepted" in ran.errors
+    assert "Run the same command again when that is mended" in ran.errors
+    assert "Traceback" not in ran.errors
+
+
+def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(data: Path, tmp_path: Path) -> None:
+    rows = [
+        {"编号": f"a{n}", "对话编号": "c1", "问题": "怎么吃", "划分": split}
+        for n, split in enumerate(("train", "test"))
+    ]
+
+    ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
+
+    assert ran.code == 3
+    assert "conversation 'c1' is in 'train' (row 'a0') and in 'test' (row 'a1')" in ran.errors
+    assert not (tmp_path / "run/journal.sqlite").exists()
+
+
+def test_tenants_that_nobody_serves_are_refused_before_anything_is_paid(data: Path, tmp_path: Path) -> None:
+    rows = [{"编号": "a", "问题": "怎么吃"}, {"编号": "b", "问题": "多少钱", "租户": "chengla"}]
+
+    ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
+
+    assert ran.code == 2
+    assert "does not serve chengla/default; it serves fivedoctors/default" in ran.errors
+    assert answers(tmp_path / "run") == 0
+
+
+def test_two_tenants_in_one_sheet_are_served_from_a_folder(data: Path, tmp_path: Path) -> None:
+    write_sample("chengla", tmp_path / "chengla", conversations=20, seed=5)
+    bases = tmp_path / "bases"
+    bases.mkdir()
+    rows = []
+    for tenant, folder in (("fivedoctors", data), ("chengla", tmp_path / "chengla")):
+        (bases / f"{tenant}.jsonl").write_bytes((folder / "knowledge_base.jsonl").read_bytes())
+        rows += [{**cells, "租户": tenant} for _, cells in read_table(folder / "questions.xlsx")][:60]
+    run_words = with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows))
+    run_words[run_words.index("--knowledge-base") + 1] = str(bases)
+
     ran = qinglan(*run_words)
 
-    quarantined = (tmp_path / "run/files/generate_quarantine.jsonl").read_bytes().splitlines()
-    assert [orjson.loads(line)["reason"] for line in quarantined] == ["empty", "not text"]
-    assert ran.code == 3
-    assert "convert: row" in ran.errors and "conversation 'c1' is in 'train' and in 'test'" in ran.errors
-    assert "Run the same command again" in ran.errors
-    assert "Traceback" not in ran.errors
+    assert ran.code == 0, ran.errors
+    validated = [row for _, row in read_jsonl(tmp_path / "run/files/validated.jsonl", Validated)]
+    assert {row.tenant_id for row in validated} == {"fivedoctors", "chengla"}
+    assert len({row.snapshot for row in validated}) == 2
+
+
+def test_a_runs_own_files_can_be_given_to_it_again(first: Ran, out: Path) -> None:
+    sheet, base = out / "files/questions.xlsx", out / "files/knowledge_base.jsonl"
+    before = digest(sheet.resolve())
+    files = ["--questions", str(sheet), "--knowledge-base", str(base)]
+
+    ran = qinglan("run", "fivedoctors", *files, "--out", str(out), "--json", "--only", "convert")
+
+    assert ran.code == 0, ran.errors
+    assert digest(sheet.resolve()) == before
+
+
+def test_real_files_in_a_runs_folder_are_never_replaced(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    mine = run.files / "questions.xlsx"
+    mine.parent.mkdir()
+    mine.write_text("my only copy")
+
+    run.link("questions", mine)
+    run.link("questions", tmp_path / "other.xlsx")
+
+    assert mine.read_text() == "my only copy"
+
+
+def test_a_stage_alone_refuses_another_sheet_than_the_runs(first: Ran, data: Path, out: Path, tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path / "q.xlsx", [{"编号": "a", "问题": "怎么吃"}])
+
+    ran = qinglan(*with_questions(words(data, out, "--only", "convert"), sheet))
+
+    assert ran.code == 2
+    assert "was made from other bytes" in ran.errors
+
+
+def test_a_second_run_in_a_folder_is_refused_and_harms_nothing(first: Ran, data: Path, out: Path) -> None:
+    before = digest(out / "records")
+    with (out / "lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ran = qinglan(*words(data, out))
+
+    assert ran.code == 2
+    assert "a run is under way there" in ran.errors
+    assert digest(out / "records") == before
+
+
+def test_another_tenant_gets_a_folder_of_its_own(first: Ran, data: Path, out: Path) -> None:
+    run_words = words(data, out)
+    run_words[1] = "chengla"
+
+    ran = qinglan(*run_words)
+
+    assert (ran.code, "holds a run of tenant 'fivedoctors'" in ran.errors) == (2, True)
+
+
+def demo() -> dict[str, Any]:
+    return load_yaml(CONFIGS / "fivedoctors/demo.yaml")
 
 
 def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     slow = tmp_path / "slow.yaml"
-    demo = load_yaml(CONFIGS / "fivedoctors/demo.yaml")
-    slow.write_text(yaml.safe_dump(demo | {"stand_ins": {"teacher": True, "rag": True, "teacher_seconds": 0.3}}))
+    slow.write_text(yaml.safe_dump(demo() | {"stand_ins": {"teacher": True, "rag": True, "teacher_seconds": 0.3}}))
     run = subprocess.Popen(command(*words(data, out, "--profile", str(slow))), stdout=subprocess.DEVNULL)
     wait_for(lambda: answers(out) >= 10)
     children = psutil.Process(run.pid).children(recursive=True)

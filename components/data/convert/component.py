@@ -21,14 +21,15 @@ def convert(
     from components.data.convert.config import ConvertConfig
     from qinglan.lineage.record import recorded
 
+    settings = ConvertConfig.parse(config, "convert")
     outputs = {"sft": sft, "ppo": ppo, "locked_test": locked_test}
-    with recorded("convert", {"validated": validated}, outputs, config) as facts:
+    with recorded("convert", {"validated": validated}, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.convert(
             Path(validated.path),
             Path(sft.path),
             Path(ppo.path),
             Path(locked_test.path),
-            ConvertConfig.parse(config, "convert"),
+            settings,
         )
         facts.update(counts._asdict())
     for name, value in counts._asdict().items():

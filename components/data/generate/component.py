@@ -22,18 +22,19 @@ def generate(
     from components.data.generate.config import GenerateConfig
     from qinglan.lineage.record import recorded
 
+    settings = GenerateConfig.parse(config, "generate")
     outputs = {
         "rewrites": rewrites,
         "rewrites_table": rewrites_table,
         "generate_quarantine": generate_quarantine,
     }
-    with recorded("generate", {"questions": questions}, outputs, config) as facts:
+    with recorded("generate", {"questions": questions}, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.generate(
             Path(questions.path),
             Path(rewrites.path),
             Path(rewrites_table.path),
             Path(generate_quarantine.path),
-            GenerateConfig.parse(config, "generate"),
+            settings,
             gateway_url,
         )
         facts.update(counts._asdict())

@@ -24,19 +24,20 @@ def validate(
     from qinglan.lineage.record import recorded
 
     inputs = {"rewrites": rewrites, "knowledge_base": knowledge_base}
+    settings = ValidateConfig.parse(config, "validate")
     outputs = {
         "validated": validated,
         "validated_table": validated_table,
         "validate_quarantine": validate_quarantine,
     }
-    with recorded("validate", inputs, outputs, config) as facts:
+    with recorded("validate", inputs, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.validate(
             Path(rewrites.path),
             Path(knowledge_base.path),
             Path(validated.path),
             Path(validated_table.path),
             Path(validate_quarantine.path),
-            ValidateConfig.parse(config, "validate"),
+            settings,
             gateway_url,
         )
         facts.update(counts._asdict())
