@@ -170,6 +170,7 @@ def test_bad_rows_are_quarantined_and_the_others_go_on(data: Path, tmp_path: Pat
         {"编号": "b2", "问题": 12},
         {"编号": "b3", "问题": "长" * 3000},
     ]
+    rows: list[Mapping[str, Any]] = [*bad, *good]
 
     ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
 
