@@ -165,7 +165,7 @@ def with_questions(words: list[str], sheet: Path) -> list[str]:
 
 def test_bad_rows_are_quarantined_and_the_others_go_on(data: Path, tmp_path: Path) -> None:
     good = [cells for _, cells in read_table(data / "questions.xlsx")]
-    bad = [
+    bad: list[Mapping[str, Any]] = [
         {"编号": "b1", "问题": None, "历史摘要": "x"},
         {"编号": "b2", "问题": 12},
         {"编号": "b3", "问题": "长" * 3000},
