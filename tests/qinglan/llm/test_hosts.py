@@ -4,12 +4,20 @@ from qinglan.errors import ConfigError
 from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
 
 
+def allowed(url: str) -> bool:
+    try:
+        check_host(url, "teacher.base_url")
+    except ConfigError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:8100/v1", "http://localhost/v1", "http://[::1]:8100", "http://127.8.9.1"]
 )
 def test_this_machine_is_always_allowed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.delenv(ALLOWED_VARIABLE, raising=False)
-    check_host(url, "teacher.base_url")
+    assert allowed(url)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,7 @@ def test_another_host_is_refused_until_the_operator_allows_it(monkeypatch: pytes
 )
 def test_a_host_or_a_host_with_its_port_can_be_allowed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv(ALLOWED_VARIABLE, "API.example.com, api.example.org:443")
-    check_host(url, "teacher.base_url")
+    assert allowed(url)
 
 
 @pytest.mark.parametrize(
