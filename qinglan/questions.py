@@ -139,7 +139,7 @@ def _question(where: str, cells: Cells, columns: Columns, tenant_id: str, fallba
         reason, detail = "invalid", explain(error)
     return Quarantined(
         id=row_id, tenant_id=tenant_id, where=where, stage="read", reason=reason, detail=detail,
-        question=str(cells.get(columns.question) or ""),
+        question=str(cells.get(columns.question) or "").encode("utf-8", "replace").decode(),
     )  # fmt: skip
 
 

@@ -70,3 +70,12 @@ def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
     assert "add --yes" in run.stderr
     assert "Before anything is spent" in run.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "afile").touch()
+
+    run = qinglan("sample", "fivedoctors", "--out", "afile", "--conversations", "8", cwd=tmp_path)
+
+    assert (run.returncode, "Traceback" in run.stderr) == (2, False)
+    assert "afile" in run.stderr and "Choose another place" in run.stderr

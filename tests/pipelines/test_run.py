@@ -215,6 +215,18 @@ def test_tenants_that_nobody_serves_are_refused_before_anything_is_paid(data: Pa
     assert answers(tmp_path / "run") == 0
 
 
+def test_a_rag_that_is_away_ends_the_run_before_anything_is_paid(data: Path, tmp_path: Path) -> None:
+    away = tmp_path / "away.yaml"
+    gateway = {**demo()["gateway"], "rag": {"base_url": "http://127.0.0.1:9"}}
+    away.write_text(yaml.safe_dump(demo() | {"stand_ins": {"teacher": True}, "gateway": gateway}))
+
+    ran = qinglan(*words(data, tmp_path / "run", "--profile", str(away)))
+
+    assert ran.code == 4
+    assert "RAG service http://127.0.0.1:9" in ran.errors and "Nothing was paid for." in ran.errors
+    assert answers(tmp_path / "run") == 0
+
+
 def test_two_tenants_in_one_sheet_are_served_from_a_folder(data: Path, tmp_path: Path) -> None:
     write_sample("chengla", tmp_path / "chengla", conversations=20, seed=5)
     bases = tmp_path / "bases"

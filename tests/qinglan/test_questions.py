@@ -8,6 +8,7 @@ import pytest
 from openpyxl import Workbook
 
 from qinglan.errors import DataError
+from qinglan.files import dump_line
 from qinglan.questions import Columns, count_rows, read_questions
 from qinglan.rows import Quarantined, Question
 
@@ -129,3 +130,14 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read(tmp_path / "none.xlsx")
+
+
+def test_half_a_character_quarantines_the_row_and_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "怎么\\ud800吃"}\n{"question": "几次"}\n', encoding="utf-8")
+
+    bad, good = read(path)
+
+    assert isinstance(bad, Quarantined) and isinstance(good, Question)
+    assert bad.reason == "broken text"
+    assert json.loads(dump_line(bad))["question"] == "怎么?吃"

@@ -68,6 +68,7 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
         (completion("", refusal="我不能写"), "refused"),
         (completion("半句", finish="length"), "truncated"),
         (completion("  "), "empty"),
+        (completion("长" * 1001), "too long"),
         (completion("改写", finish="content_filter"), "refused"),
         (b'{"choices": null}', "no choices"),
         (b"<html>busy</html>", "unreadable"),
