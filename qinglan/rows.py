@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name
+from qinglan.errors import RowError
 
 Split = Literal["train", "dev", "test"]
 
@@ -58,6 +59,14 @@ class Quarantined(Config):
     detail: str
     question: str = ""
     raw: str = ""
+
+
+def quarantined(row: Question, stage: str, error: RowError) -> Quarantined:
+    """The row, set aside for the reason that its call failed."""
+    return Quarantined(
+        id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=stage, reason=error.reason,
+        detail=str(error), question=row.question, raw=error.raw,
+    )  # fmt: skip
 
 
 class Hit(Config):

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import orjson
 
 import qinglan
+from qinglan.errors import QinglanError
 from qinglan.files import count_lines, replaced, sha256_file, sha256_text
 from qinglan.tables import is_spreadsheet
 
@@ -90,7 +91,12 @@ def recorded(
     try:
         yield facts
     except BaseException as error:
-        failure = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+        failure: dict[str, Any] = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "traceback": traceback.format_exc(),
+        }
+        failure |= {"explained": isinstance(error, QinglanError), "exit_code": getattr(error, "exit_code", 1)}
         _write(stage, record | {"status": "failed", "ended": _now(), "failure": failure, "facts": facts})
         raise
     made = {name: {"uri": item.uri, **describe(Path(item.path))} for name, item in outputs.items()}

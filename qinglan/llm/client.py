@@ -39,6 +39,10 @@ GATEWAY_BACK_SECONDS = 30.0
 """How long a gateway may take to come back. Asking again is safe: the journal knows what was paid."""
 
 
+LONGEST_LINE = 1_000
+"""Characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
+
+
 class Answer(NamedTuple):
     text: str
     model: str
@@ -49,6 +53,13 @@ class Answer(NamedTuple):
     """Whether it was paid for earlier."""
 
     usage: Usage
+
+    def line(self) -> str:
+        """The text on one line, since models like to break it; a RowError when it is longer than a query is."""
+        line = " ".join(self.text.split())
+        if len(line) > LONGEST_LINE:
+            raise RowError("too long", f"The answer has more than {LONGEST_LINE} characters.", self.text)
+        return line
 
 
 class _Stopping(Exception):

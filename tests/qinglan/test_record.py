@@ -59,6 +59,7 @@ def test_a_failed_step_keeps_its_error(tmp_path: Path, records: Path) -> None:
     record = json.loads((records / "generate.json").read_text())
     assert record["status"] == "failed"
     assert record["failure"]["type"] == "ValueError"
+    assert (record["failure"]["explained"], record["failure"]["exit_code"]) == (False, 1)
     assert "no answer" in record["failure"]["traceback"]
 
 

@@ -16,11 +16,10 @@ from qinglan.ordered import ordered
 from qinglan.progress import progress
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
-from qinglan.rows import Quarantined, Question, Rewrite
+from qinglan.rows import Quarantined, Question, Rewrite, quarantined
 from qinglan.tables import write_table
 
 STEP = "generate"
-REWRITE_LIMIT = 1_000
 TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]
 
 
@@ -44,7 +43,7 @@ async def _generate(
 ) -> GenerateCounts:
     total = count_rows(questions, config.columns)
     rows = read_questions(questions, config.columns, config.tenant_id)
-    kept = quarantined = paid_earlier = 0
+    kept = set_aside = paid_earlier = 0
     async with Gateway(gateway_url, STEP) as gateway:
 
         async def rewrite(row: Question | Quarantined) -> tuple[Rewrite | Quarantined, bool]:
@@ -56,40 +55,25 @@ async def _generate(
         ):  # fmt: skip
             async for result, cached in ordered(rows, rewrite, config.rows_under_way):
                 if isinstance(result, Quarantined):
-                    quarantined += 1
+                    set_aside += 1
                     bad_file.write(dump_line(result))
                 else:
                     kept, paid_earlier = kept + 1, paid_earlier + cached
                     kept_file.write(dump_line(result))
                     add(_cells(result))
-                tick(f"{quarantined} quarantined" if quarantined else "")
+                tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
-    return GenerateCounts(kept + quarantined, kept, quarantined, paid_earlier)
+    return GenerateCounts(kept + set_aside, kept, set_aside, paid_earlier)
 
 
 async def _rewrite(gateway: Gateway, row: Question, config: GenerateConfig) -> tuple[Rewrite | Quarantined, bool]:
     try:
         answer = await gateway.ask("teacher", teacher_messages(row, config.system_prompt), row=row.id)
+        query = answer.line()
     except RowError as error:
-        return quarantined_row(row, error), False
-    if len(one_query(answer.text)) > REWRITE_LIMIT:
-        detail = f"The rewrite has more than {REWRITE_LIMIT} characters; a query is shorter."
-        return quarantined_row(row, RowError("too long", detail, answer.text)), False
-    fields = row.model_dump()
-    rewrite = Rewrite(**fields, rewritten_query=one_query(answer.text), teacher=answer.model, call=answer.call)
+        return quarantined(row, STEP, error), False
+    rewrite = Rewrite(**row.model_dump(), rewritten_query=query, teacher=answer.model, call=answer.call)
     return rewrite, answer.cached
-
-
-def one_query(text: str) -> str:
-    """The rewrite on one line; models like to add line breaks."""
-    return " ".join(text.split())
-
-
-def quarantined_row(row: Question, error: RowError) -> Quarantined:
-    return Quarantined(
-        id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=error.reason,
-        detail=str(error), question=row.question, raw=error.raw,
-    )  # fmt: skip
 
 
 def _cells(row: Rewrite) -> list[str]:

@@ -17,12 +17,11 @@ from qinglan.progress import progress
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
-from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated
+from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated, quarantined
 from qinglan.tables import Cell, write_table
 
 STEP = "validate"
 QUEUE_SECONDS = 600.0
-NEED_LIMIT = 1_000
 ASKED_AT_ONCE = 24
 """A little over the gateway's 20, so that it never waits for us; with 128, httpx's pool takes a third longer."""
 TABLE = [
@@ -110,10 +109,7 @@ async def _check(
     try:
         need, source = await _need(gateway, row)
     except RowError as error:
-        return Quarantined(
-            id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=error.reason,
-            detail=str(error), question=row.question, raw=error.raw,
-        )  # fmt: skip
+        return quarantined(row, STEP, error)
     plain, rewritten = await together(
         *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
     )
@@ -146,10 +142,7 @@ async def _need(gateway: Gateway, row: Rewrite) -> tuple[str, Literal["sheet", "
     if row.need:
         return row.need, "sheet"
     answer = await gateway.ask("judge", need_messages(row), row=row.id)
-    need = " ".join(answer.text.split())
-    if len(need) > NEED_LIMIT:
-        raise RowError("too long", f"The judge's need has more than {NEED_LIMIT} characters.", need)
-    return need, "judge"
+    return answer.line(), "judge"
 
 
 async def _retrieve(rag: RagClient, row: Rewrite, query: str, need: str, config: ValidateConfig) -> RagData:
