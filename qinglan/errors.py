@@ -5,6 +5,8 @@ QinglanError
 ├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
 ├── OutageError    something we depend on gave no answer                exit 4
 ├── BudgetError    the next call would pass the budget                  exit 5
+├── TrainingError  a training that stopped or learned nothing usable    exit 6
+├── Held           the gate says hold: a result, not a fault            exit 7
 └── RowError       one row's call failed for good: it is quarantined, the run goes on
 
 A message says where, what, and the next step. An outage is never a score and never a silent fallback.
@@ -33,9 +35,17 @@ class BudgetError(QinglanError):
     exit_code = 5
 
 
+class TrainingError(QinglanError):
+    exit_code = 6
+
+
+class Held(QinglanError):
+    exit_code = 7
+
+
 def error_of(exit_code: int) -> type[QinglanError]:
     """The kind of failure that a program of ours ended with."""
-    kinds: tuple[type[QinglanError], ...] = (ConfigError, DataError, OutageError, BudgetError)
+    kinds: tuple[type[QinglanError], ...] = (ConfigError, DataError, OutageError, BudgetError, TrainingError, Held)
     return next((kind for kind in kinds if kind.exit_code == exit_code), QinglanError)
 
 

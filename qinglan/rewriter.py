@@ -1,0 +1,128 @@
+"""A rewriter model's folder, and the one way to ask it: evaluation and serving write with the same code.
+
+    model.safetensors, config.json, tokenizer files     as transformers loads them
+    rewriter.json                                       RewriterCard: its prompts, its parents
+
+student = Student.load(Path("runs/.../files/rl_model"))
+student.write([row, ...])[0].text
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.config import Config, Positive
+from qinglan.errors import DataError
+from qinglan.files import replaced
+from qinglan.prompts import Asked, Message, student_messages
+from qinglan.text import one_line
+
+CARD = "rewriter.json"
+
+
+class RewriterCard(Config):
+    """What must travel with the weights."""
+
+    stage: str
+    """The training that wrote them: base, sft, ppo."""
+
+    system_prompts: dict[str, str] = {}
+    """By tenant: the text that training showed the model, to the byte. Serving shows the same."""
+
+    max_new_tokens: Positive = 64
+    """A rewrite that is longer is cut."""
+
+    parents: dict[str, str] = {}
+    """Digests of what it was made from: base_model, sft_model, training rows."""
+
+
+def write_card(folder: Path, card: RewriterCard) -> None:
+    with replaced(folder / CARD) as partial:
+        partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+
+
+def read_card(folder: Path) -> RewriterCard:
+    try:
+        values = orjson.loads((folder / CARD).read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise DataError(f"{folder / CARD}: {error}. A rewriter model is written by the sft or ppo stage.") from None
+    return RewriterCard.parse(values, str(folder / CARD))
+
+
+class Written(NamedTuple):
+    """One rewrite and what it took."""
+
+    text: str
+    prompt_tokens: int
+    new_tokens: int
+    cut: bool
+    """It reached the limit without an end."""
+
+    seconds: float
+    """Of the batch that it was written in."""
+
+
+class Student:
+    """A trained rewriter in memory, on a GPU where there is one."""
+
+    def __init__(self, model: Any, tokenizer: Any, card: RewriterCard) -> None:
+        self.model, self.tokenizer, self.card = model, tokenizer, card
+        self.tokenizer.padding_side = "left"
+
+    @classmethod
+    def load(cls, folder: Path) -> "Student":
+        """Safetensors alone: a pickle could run code."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        card = read_card(folder)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype="auto" if device == "cuda" else torch.float32, use_safetensors=True, local_files_only=True
+        ).to(device)
+        return cls(model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True), card)
+
+    def messages(self, asked: Asked) -> list[Message]:
+        """The prompt of training, rollout and serving."""
+        return student_messages(asked, self.card.system_prompts.get(asked.tenant_id, ""))
+
+    def render(self, asked: Asked) -> str:
+        """The prompt's text, with the answer's first word to come."""
+        return render(self.tokenizer, self.messages(asked))
+
+    def write(self, rows: Sequence[Asked]) -> list[Written]:
+        """Greedy rewrites of these questions, as one batch."""
+        import torch
+
+        started = time.perf_counter()
+        inputs = self.tokenizer(
+            [self.render(row) for row in rows], return_tensors="pt", padding=True, add_special_tokens=False
+        ).to(self.model.device)
+        with torch.inference_mode():
+            output = self.model.generate(
+                input_ids=inputs.input_ids, attention_mask=inputs.attention_mask,
+                max_new_tokens=self.card.max_new_tokens, do_sample=False, temperature=None, top_p=None, top_k=None,
+                eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
+            )  # fmt: skip
+        made = output[:, inputs.input_ids.shape[1] :].tolist()
+        seconds = time.perf_counter() - started
+        prompts = inputs.attention_mask.sum(dim=1).tolist()
+        return [self._written(ids, prompt, seconds) for ids, prompt in zip(made, prompts, strict=True)]
+
+    def _written(self, ids: list[int], prompt: int, seconds: float) -> Written:
+        end = self.tokenizer.eos_token_id
+        cut = end not in ids
+        ids = ids if cut else ids[: ids.index(end)]
+        text = one_line(self.tokenizer.decode(ids, skip_special_tokens=True))
+        return Written(text, prompt, len(ids) + (not cut), cut, seconds)
+
+
+def render(tokenizer: Any, messages: list[Message]) -> str:
+    """The one way from messages to text: thinking is off, in training as in serving."""
+    text: str = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    return text
