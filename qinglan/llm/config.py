@@ -7,7 +7,8 @@ from pydantic import Field
 
 from qinglan.config import Config, Positive
 
-Role = Literal["teacher", "judge"]
+Role = Literal["teacher", "judge", "examiner"]
+"""Who writes rewrites, who scores them for training, who scores them for the verdict."""
 
 
 class Price(Config):
@@ -26,7 +27,7 @@ class Price(Config):
     """The day someone read the price list. A plan shows it, so that a stale price is seen."""
 
     currency: str = "USD"
-    """One for teacher and judge: a budget is in one currency."""
+    """One for all models of a run: a budget is in one currency."""
 
 
 class PaidModel(Config):
@@ -54,7 +55,7 @@ class PaidModel(Config):
     """Reasoning models refuse `max_tokens`; some compatible servers know nothing else."""
 
     typical_seconds: float = 2.0
-    """One answer's time, for the plan's estimate only."""
+    """One answer's time, for the plan's estimate and the report's table, where it is marked as set."""
 
 
 class Limits(Config):
@@ -107,6 +108,10 @@ class GatewayConfig(Config):
     judge: PaidModel
     """Writes the needs and scores rewrites; better of another family than the teacher."""
 
+    examiner: PaidModel | None = None
+    """Scores rewrites for the verdict; of another family than the judge, whose taste was trained for.
+    Without one the judge answers, and the report says so."""
+
     budget: float = Field(default=50.0, gt=0)
     """In the currency of the prices. The next call that could pass it is refused; the run can be resumed."""
 
@@ -115,3 +120,7 @@ class GatewayConfig(Config):
 
     rag: RagUpstream = RagUpstream()
     """The RAG service, and its limits."""
+
+    def models(self) -> dict[Role, PaidModel]:
+        """Who answers for each role."""
+        return {"teacher": self.teacher, "judge": self.judge, "examiner": self.examiner or self.judge}

@@ -1,9 +1,9 @@
 """What stages and reward workers know of the gateway: its base URL and these names.
 
-POST /v1/chat/completions     OpenAI's protocol; `model` is a role, "teacher" or "judge"
+POST /v1/chat/completions     OpenAI's protocol; `model` is a role: "teacher", "judge" or "examiner"
 POST /api/chat/general_rag    the RAG contract, limited and cached for the whole run
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
-GET  /v1/journal/report       calls, hits, money, what may have been billed twice
+GET  /v1/journal/report       calls, hits, money, what may have been billed twice, who answers for each role
 GET  /healthz  /readyz  /metrics
 """
 

@@ -1,7 +1,8 @@
 """The gateway's face: OpenAI's protocol for paid models, the RAG contract for retrievals, the journal's report."""
 
 import asyncio
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args
 from urllib.parse import unquote
 
 import orjson
@@ -10,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
+from qinglan.llm.config import PaidModel, Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
     CACHED_HEADER,
@@ -30,13 +32,15 @@ from serving.gateway.retrieval import Reply, Retrievals
 from serving.listening import hung_up
 
 LARGEST_BODY = 2 * 1024 * 1024
-ROLES = ("teacher", "judge")
+ROLES: tuple[str, ...] = get_args(Role)
 FIELDS = {"model", "messages", "response_format", "stream"}
 JSON = "application/json"
 INVALID = "invalid_request_error"
 
 
-def create_app(paid: PaidCalls, retrievals: Retrievals, journal: Journal, metrics: Metrics) -> FastAPI:
+def create_app(
+    paid: PaidCalls, retrievals: Retrievals, journal: Journal, metrics: Metrics, models: Mapping[Role, PaidModel]
+) -> FastAPI:
     """The gateway over what its run owns. Plain Starlette routes where every retrieval passes."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
 
@@ -58,12 +62,12 @@ def create_app(paid: PaidCalls, retrievals: Retrievals, journal: Journal, metric
     app.add_route("/v1/chat/completions", completions, ["POST"])
     app.add_route(RAG_PATH, rag, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
-    _add_journal(app, journal, metrics)
+    _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, metrics)
     return app
 
 
-def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics) -> None:
+def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[Role, dict[str, Any]]) -> None:
     @app.post("/v1/journal/exported")
     async def exported(request: Request) -> Response:
         try:
@@ -76,7 +80,13 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics) -> None:
 
     @app.get("/v1/journal/report")
     async def report() -> Response:
-        return _json({**await asyncio.to_thread(read_report, journal.path), **metrics.retrievals()})
+        told = await asyncio.to_thread(read_report, journal.path)
+        return _json({**told, **metrics.retrievals(), "models": models})
+
+
+def _named(model: PaidModel) -> dict[str, Any]:
+    """What a report may say of a model."""
+    return {"model": model.model, "currency": model.price.currency, "typical_seconds": model.typical_seconds}
 
 
 def _add_probes(app: FastAPI, metrics: Metrics) -> None:

@@ -14,7 +14,7 @@ from qinglan.llm.budget import Budget
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal
 from qinglan.llm.upstream import Upstream
-from serving.gateway.app import ROLES, create_app
+from serving.gateway.app import create_app
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid import PaidCalls
@@ -44,7 +44,10 @@ async def opened(config: GatewayConfig, journal_path: Path, cache_path: Path) ->
     """Everything that one gateway owns; what is wrong with it is said before anything is spent."""
     check_currency(config)
     async with AsyncExitStack() as stack:
-        upstreams = {role: Upstream(getattr(config, role), role, config.limits.timeout_seconds) for role in ROLES}
+        models = config.models()
+        upstreams: dict[str, Upstream] = {
+            role: Upstream(model, role, config.limits.timeout_seconds) for role, model in models.items()
+        }
         for upstream in upstreams.values():
             stack.push_async_callback(upstream.aclose)
         journal = Journal(journal_path)
@@ -57,13 +60,12 @@ async def opened(config: GatewayConfig, journal_path: Path, cache_path: Path) ->
         stack.push_async_callback(retrievals.aclose)
         paid = PaidCalls(config, journal, budget, upstreams, metrics)
         stack.push_async_callback(paid.drain)
-        yield Opened(create_app(paid, retrievals, journal, metrics), paid)
+        yield Opened(create_app(paid, retrievals, journal, metrics, models), paid)
 
 
 def check_currency(config: GatewayConfig) -> None:
     """One budget is counted in one currency."""
-    teacher, judge = config.teacher.price.currency, config.judge.price.currency
-    if teacher != judge:
-        raise ConfigError(
-            f"prices: teacher in {teacher}, judge in {judge}. One budget needs one currency: convert one."
-        )
+    currencies = {role: model.price.currency for role, model in config.models().items()}
+    if len(set(currencies.values())) > 1:
+        said = ", ".join(f"{role} in {currency}" for role, currency in currencies.items())
+        raise ConfigError(f"prices: {said}. One budget needs one currency: convert them.")

@@ -24,3 +24,19 @@ class Brain(Protocol):
     ) -> str | Refusal:
         """The completion's text. The same request always gets the same answer."""
         ...
+
+
+class Brains:
+    """Several brains under one roof; a model's name says who answers."""
+
+    def __init__(self, *brains: Brain) -> None:
+        self._by_model = {model: brain for brain in brains for model in brain.models}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._by_model)
+
+    def answer(
+        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
+    ) -> str | Refusal:
+        return self._by_model[model].answer(model, messages, response_format)
