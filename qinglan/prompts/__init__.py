@@ -50,6 +50,20 @@ JUDGE_FORMAT: dict[str, Any] = {
     },
 }
 
+PAIR_FORMAT: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "preference",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["更好", "理由"],
+            "properties": {"更好": {"type": "string", "enum": ["甲", "乙", "相同"]}, "理由": {"type": "string"}},
+        },
+    },
+}
+
 
 @cache
 def template(name: str) -> str:
@@ -79,14 +93,19 @@ def need_messages(asked: Asked) -> list[Message]:
 
 def judge_messages(asked: Asked, rewrite: str) -> list[Message]:
     """Asks for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
-    data = {
-        "原始查询": asked.question,
-        "用户画像": asked.user_profile,
-        "历史摘要": asked.history_summary,
-        "改写": rewrite,
-    }
+    return _fenced("judge", asked, {"改写": rewrite})
+
+
+def judge_pair_messages(asked: Asked, first: str, second: str) -> list[Message]:
+    """Asks which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
+    return _fenced("judge_pair", asked, {"改写甲": first, "改写乙": second})
+
+
+def _fenced(name: str, asked: Asked, rewrites: dict[str, str]) -> list[Message]:
+    """All data as one JSON object: nothing inside can close it."""
+    data = {"原始查询": asked.question, "用户画像": asked.user_profile, "历史摘要": asked.history_summary, **rewrites}
     return [
-        {"role": "system", "content": template("judge")},
+        {"role": "system", "content": template(name)},
         {"role": "user", "content": json.dumps(data, ensure_ascii=False)},
     ]
 

@@ -1,6 +1,36 @@
-"""The plan's alarms: pure functions over the metrics of the steps so far."""
+"""The plan's alarms: pure functions over the metrics of the steps so far.
 
+A step is a mapping with `step` and whichever of these it has: avg_reward, train_gold, gold_dev (some steps only),
+policy_loss, value_loss, clip_fraction, kl, entropy. What is missing raises no alarm.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Literal, NamedTuple
+
+Step = Mapping[str, float]
+
+WINDOW = 5
+"""Steps that are averaged, so that one odd batch is no alarm."""
+
+EARLIEST = 2 * WINDOW
+"""Steps before a trend is believed."""
+
+REWARD_FALL = 0.1
+CLIPPED = 0.5
+FLAT = 0.95
+KL_WARN, KL_STOP = 3.0, 10.0
+"""Nats a response. Trainings that learned well stood near 1."""
+
+ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
+"""Of what it was at the start."""
+
+REWARD_RISE = 0.05
+GOLD_FALL = 0.05
+GOLD_POINTS = 3
+SAME = 3
+"""Steps with one and the same reward to the last digit."""
 
 
 class Alarm(NamedTuple):
@@ -10,3 +40,136 @@ class Alarm(NamedTuple):
     level: Literal["warn", "stop"]
     message: str
     """What is seen, its likely cause, and the next step."""
+
+
+def alarms(steps: Sequence[Step]) -> list[Alarm]:
+    """All that the steps so far give rise to, those that stop first."""
+    raised = [alarm for monitor in MONITORS if (alarm := monitor(steps)) is not None]
+    return sorted(raised, key=lambda alarm: alarm.level != "stop")
+
+
+def not_a_number(steps: Sequence[Step]) -> Alarm | None:
+    broken = sorted(name for name, value in steps[-1].items() if not math.isfinite(value)) if steps else []
+    if not broken:
+        return None
+    return Alarm(
+        "not-a-number", "stop",
+        f"{', '.join(broken)} is no finite number at {_at(steps)}: the update has diverged. "
+        "Lower the learning rates or the gradient clip, and go on from the last checkpoint.",
+    )  # fmt: skip
+
+
+def constant_reward(steps: Sequence[Step]) -> Alarm | None:
+    rewards = _series(steps, "avg_reward")[-SAME:]
+    if len(rewards) < SAME or max(rewards) != min(rewards):
+        return None
+    return Alarm(
+        "constant-reward", "stop",
+        f"avg_reward has been {rewards[-1]:.4f} for {SAME} steps, to the last digit: there is nothing to learn from. "
+        "Look at the rollouts: are all of them at the floor, or the same text? Raise the temperature, or mend the SFT.",
+    )  # fmt: skip
+
+
+def reward_falling(steps: Sequence[Step]) -> Alarm | None:
+    rewards = _series(steps, "avg_reward")
+    if len(rewards) < EARLIEST:
+        return None
+    best = max(fmean(rewards[at : at + WINDOW]) for at in range(len(rewards) - WINDOW + 1))
+    now = fmean(rewards[-WINDOW:])
+    if best - now <= REWARD_FALL:
+        return None
+    return Alarm(
+        "reward-falling", "warn",
+        f"avg_reward fell from {best:.3f} to {now:.3f} (means of {WINDOW} steps) by {_at(steps)}: "
+        "the learning rate may be too high. Lower the actor's, and go on from the best checkpoint.",
+    )  # fmt: skip
+
+
+def too_much_clipped(steps: Sequence[Step]) -> Alarm | None:
+    clipped = _series(steps, "clip_fraction")
+    if not clipped or clipped[-1] <= CLIPPED:
+        return None
+    lasting = len(clipped) >= WINDOW and min(clipped[-WINDOW:]) > CLIPPED
+    return Alarm(
+        "clip-fraction", "stop" if lasting else "warn",
+        f"clip_fraction is {clipped[-1]:.2f} at {_at(steps)}{f', above {CLIPPED} for {WINDOW} steps' * lasting}: "
+        "updates are too large. Lower the actor's learning rate, or the PPO epochs.",
+    )  # fmt: skip
+
+
+def value_loss_flat(steps: Sequence[Step]) -> Alarm | None:
+    losses = _series(steps, "value_loss")
+    if len(losses) < EARLIEST:
+        return None
+    first, last = fmean(losses[:WINDOW]), fmean(losses[-WINDOW:])
+    if last < FLAT * first:
+        return None
+    return Alarm(
+        "value-loss-flat", "warn",
+        f"value_loss was {first:.4f} and is {last:.4f} after {len(losses)} steps: the critic does not learn. "
+        "Raise its learning rate, or warm it up before the actor moves.",
+    )  # fmt: skip
+
+
+def kl_runaway(steps: Sequence[Step]) -> Alarm | None:
+    kls = _series(steps, "kl")
+    if len(kls) < SAME or (now := fmean(kls[-SAME:])) <= KL_WARN:
+        return None
+    return Alarm(
+        "kl-runaway", "stop" if now > KL_STOP else "warn",
+        f"kl is {now:.1f} at {_at(steps)} (trainings that went well stood near 1): the policy has left the SFT model. "
+        "Raise the KL coefficient, or lower the actor's learning rate.",
+    )  # fmt: skip
+
+
+def entropy_collapse(steps: Sequence[Step]) -> Alarm | None:
+    entropies = _series(steps, "entropy")
+    if len(entropies) < 2 * SAME or (first := fmean(entropies[:SAME])) <= 0:
+        return None
+    left = fmean(entropies[-SAME:]) / first
+    if left >= ENTROPY_WARN:
+        return None
+    return Alarm(
+        "entropy-collapse", "stop" if left < ENTROPY_STOP else "warn",
+        f"entropy is at {left:.1%} of its beginning at {_at(steps)}: the policy says one thing only. "
+        "Raise the entropy coefficient or the temperature, or lower the actor's learning rate.",
+    )  # fmt: skip
+
+
+def gold_gap(steps: Sequence[Step]) -> Alarm | None:
+    """The reward rises and held-out gold does not: the policy learns the reward, not the task."""
+    tested = [at for at, step in enumerate(steps) if "gold_dev" in step]
+    if len(tested) < 2:
+        return None
+    golds = [steps[at]["gold_dev"] for at in tested]
+    rewards = _series(steps[: tested[-1] + 1], "avg_reward")
+    if len(rewards) < 2 or _risen(rewards) < REWARD_RISE:
+        return None
+    fallen = max(golds[:-1]) - golds[-1] > GOLD_FALL
+    if not fallen and (len(golds) < GOLD_POINTS or golds[-1] > golds[0]):
+        return None
+    return Alarm(
+        "gold-gap", "stop" if fallen else "warn",
+        f"avg_reward rose by {_risen(rewards):.3f} while held-out gold went from {max(golds[:-1]):.3f} to "
+        f"{golds[-1]:.3f} at {_at(steps)}: the policy may be gaming the reward. Read the newest rollouts; keep the "
+        "checkpoint with the best held-out gold; use reward.mode anchored_v2.",
+    )  # fmt: skip
+
+
+MONITORS: tuple[Callable[[Sequence[Step]], Alarm | None], ...] = (
+    not_a_number, constant_reward, gold_gap, kl_runaway, entropy_collapse, too_much_clipped, reward_falling,
+    value_loss_flat,
+)  # fmt: skip
+
+
+def _series(steps: Sequence[Step], name: str) -> list[float]:
+    return [step[name] for step in steps if name in step and math.isfinite(step[name])]
+
+
+def _risen(values: Sequence[float]) -> float:
+    few = max(1, min(WINDOW, len(values) // 2))
+    return fmean(values[-few:]) - fmean(values[:few])
+
+
+def _at(steps: Sequence[Step]) -> str:
+    return f"step {steps[-1].get('step', len(steps)):.0f}"

@@ -1,0 +1,134 @@
+"""Gathers what a reward needs through the run's gateway, then scores it.
+
+async with Scorer("http://127.0.0.1:8200", RewardConfig()) as scorer:
+    terms = await scorer.score(prompt, "虾青素软胶囊 每日服用频次")
+"""
+
+import asyncio
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from qinglan.errors import DataError, RowError
+from qinglan.llm.client import Gateway
+from qinglan.ordered import together
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from qinglan.reward import floors
+from qinglan.reward.config import RewardConfig
+from qinglan.reward.episode import NOTHING, Episode, Found, Judged, Prompt, found
+from qinglan.reward.impute import Imputer, sampled
+from qinglan.reward.judge import passes_canary, rated
+from qinglan.reward.score import quality, score
+from qinglan.reward.style import StyleClient
+
+STEP = "reward"
+QUEUE_SECONDS = 600.0
+ASKED_AT_ONCE = 24
+"""A little over the gateway's 20, so that it never waits for us."""
+
+ATTEMPTS = 3
+"""The gateway tries again by itself; this is for a gateway that is being restarted."""
+
+
+class Opinion(NamedTuple):
+    """What the judge said of student and teacher; None where it was not asked or gave nothing usable."""
+
+    scores: tuple[float, float] | None
+    failed: bool = False
+    canary: bool = False
+    canary_failed: bool = False
+
+
+class Scorer:
+    """One set of clients and one imputer; as many scores under way as there are rollouts."""
+
+    def __init__(self, gateway_url: str, config: RewardConfig) -> None:
+        self._config = config
+        self._gateway = Gateway(gateway_url, STEP)
+        self._rag = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=ATTEMPTS)
+        self._style = StyleClient(config.style) if config.style else None
+        self._imputer = Imputer(features=2)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._gateway.__aexit__(None, None, None)
+        await self._rag.aclose()
+        if self._style:
+            await self._style.aclose()
+
+    async def score(self, prompt: Prompt, text: str) -> dict[str, float]:
+        """Every term of the rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
+        rewrite = floors.answer(text)
+        usable = not (floors.empty(rewrite) or floors.malformed(rewrite))
+        queries = [rewrite if usable else None, prompt.teacher_rewrite, prompt.question]
+        finding = asyncio.gather(*(self._find(prompt, query) for query in queries))
+        (student, teacher, plain), opinion, style = await asyncio.gather(
+            finding, self._opinion(prompt, rewrite if usable else None), self._styled(rewrite if usable else None)
+        )
+        judged = self._judged(prompt, student, teacher, opinion)
+        terms = score(Episode(prompt, rewrite, student, teacher, plain, judged, style), self._config)
+        return terms | {"canary": float(opinion.canary), "canary_failed": float(opinion.canary_failed)}
+
+    async def _find(self, prompt: Prompt, query: str | None) -> Found:
+        """The same request for student, teacher and question: what the row brings was asked with other settings."""
+        if query is None:
+            return NOTHING
+        config = self._config
+        request = RagRequest(
+            query=prompt.question, rewritten_query=query, tenant_id=prompt.tenant_id, kb_name=config.kb_name,
+            need=prompt.need if config.mode == "anchored_v2" else None,
+            top_k=config.top_k, score_threshold=config.score_threshold,
+        )  # fmt: skip
+        data = (await self._rag.retrieve(request)).data
+        if prompt.snapshot and data.snapshot and data.snapshot != prompt.snapshot:
+            raise DataError(
+                f"row {prompt.id}: the RAG service answers from knowledge base {data.snapshot[:12]}, the row was "
+                f"validated on {prompt.snapshot[:12]}. Serve that one, or validate and convert again."
+            )
+        return found(data)
+
+    async def _opinion(self, prompt: Prompt, rewrite: str | None) -> Opinion:
+        """The judge's, where the prompt is in the sample and there is something to judge."""
+        config = self._config
+        if rewrite is None or not sampled(prompt.id, config.judge_share, config.seed, "judge"):
+            return Opinion(None)
+        trial = sampled(prompt.id, config.canary_share, config.seed, "canary")
+        try:
+            student, teacher = await together(
+                *(rated(self._gateway, prompt, text) for text in (rewrite, prompt.teacher_rewrite))
+            )
+        except RowError:
+            return Opinion(None, failed=True)
+        failed = trial and not await self._canary(prompt)
+        return Opinion((student, teacher), canary=trial, canary_failed=failed)
+
+    async def _canary(self, prompt: Prompt) -> bool:
+        """A judge that gives no answer to a plain case has failed it."""
+        try:
+            return await passes_canary(self._gateway, prompt)
+        except RowError:
+            return False
+
+    async def _styled(self, rewrite: str | None) -> float:
+        return await self._style.wanted(rewrite) if self._style and rewrite else 0.0
+
+    def _judged(self, prompt: Prompt, student: Found, teacher: Found, opinion: Opinion) -> Judged:
+        """The judge's scores, learned from when they are of a training row; else what they would probably be."""
+        student_seen, teacher_seen = self._features(prompt, student), self._features(prompt, teacher)
+        if opinion.scores is None:
+            imputed = self._imputer.predict(student_seen), self._imputer.predict(teacher_seen)
+            return Judged(*imputed, judged=False, failed=opinion.failed)
+        if prompt.split == "train":
+            self._imputer.add(student_seen, opinion.scores[0])
+            self._imputer.add(teacher_seen, opinion.scores[1])
+        return Judged(*opinion.scores, judged=True)
+
+    def _features(self, prompt: Prompt, side: Found) -> tuple[float, float]:
+        return quality(side, prompt.gold, self._config), side.top1

@@ -1,0 +1,57 @@
+"""The original plan's reward, to the letter: three comparisons with the teacher, weighted and clipped.
+
+Its retrieval quality is meant for scores against the rewritten query itself, and can be gamed; see the README.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qinglan.reward.config import RewardConfig
+
+
+class Comparison(NamedTuple):
+    """The three terms, before their weights."""
+
+    judge: float
+    retrieval: float
+    win: float
+
+
+def quality(scores: Sequence[float]) -> float:
+    """.6 of the first score and .4 of the mean of the first three; 0 of nothing."""
+    if not scores:
+        return 0.0
+    top3 = scores[:3]
+    return 0.6 * scores[0] + 0.4 * sum(top3) / len(top3)
+
+
+def compare(
+    judge: float, judge_teacher: float, quality: float, quality_teacher: float, config: RewardConfig
+) -> Comparison:
+    """Student against teacher."""
+    outcomes = config.outcomes
+    win = outcomes.win if quality > quality_teacher else outcomes.lose if quality < quality_teacher else outcomes.tie
+    return Comparison(
+        judge=math.tanh(config.scale * (judge - judge_teacher)),
+        retrieval=math.tanh(config.scale * (quality - quality_teacher)),
+        win=win,
+    )
+
+
+def weighted(terms: Comparison, config: RewardConfig) -> Comparison:
+    """What each term adds to the reward."""
+    weights = config.weights
+    return Comparison(weights.judge * terms.judge, weights.retrieval * terms.retrieval, weights.win * terms.win)
+
+
+def clip(total: float) -> float:
+    return max(-1.0, min(1.0, total))
+
+
+def reward(
+    judge: float, judge_teacher: float, scores: Sequence[float], scores_teacher: Sequence[float], config: RewardConfig
+) -> float:
+    """The plan's compute_reward: judge scores in [0, 1], reranker scores in the order of retrieval."""
+    terms = compare(judge, judge_teacher, quality(scores), quality(scores_teacher), config)
+    return clip(sum(weighted(terms, config)))

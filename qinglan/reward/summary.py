@@ -1,0 +1,74 @@
+"""Many rollouts in a few figures, and how much of the reward each term decides."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import orjson
+
+from qinglan.reward.score import PART
+
+Rollout = Mapping[str, Any]
+
+
+def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every rollout that the folder's workers wrote down; a line that a kill cut short is left out."""
+    for path in sorted(folder.glob("rollouts-*.jsonl")):
+        with path.open("rb") as lines:
+            yield from (orjson.loads(line) for line in lines if line.endswith(b"}\n"))
+
+
+def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """What a step's log shows; empty of no rollouts. Gold is averaged over rows that have it."""
+    if not rollouts:
+        return {}
+    labelled = [rollout for rollout in rollouts if rollout["gold_known"]]
+    canaries = [rollout for rollout in rollouts if rollout["canary"]]
+    figures = {
+        "avg_reward": _mean(rollouts, "score"),
+        "win_rate": fmean(rollout["win"] > 0 for rollout in rollouts),
+        "loss_rate": fmean(rollout["win"] < 0 for rollout in rollouts),
+        "student_top1": _mean(rollouts, "top1"),
+        "teacher_top1": _mean(rollouts, "top1_teacher"),
+        "copy_rate": _mean(rollouts, "copied"),
+        "floor_rate": _mean(rollouts, "floor"),
+        "kept_rate": _mean(rollouts, "kept"),
+        "length": _mean(rollouts, "length"),
+        "invented_numbers": fmean(rollout["numbers"] > 0 for rollout in rollouts),
+        "judged_share": _mean(rollouts, "judged"),
+        "judge_failures": _mean(rollouts, "judge_failed"),
+        "judge_weight": shares(rollouts).get("judge", 0.0),
+    }
+    if labelled:
+        figures |= {"gold": _mean(labelled, "gold"), "gold_teacher": _mean(labelled, "gold_teacher")}
+    if canaries:
+        figures["canaries_failed"] = _mean(canaries, "canary_failed")
+    return figures
+
+
+def shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """The share of the reward's variance that each part brings, floored rollouts aside; they sum to about 1.
+
+    The judge's share is its effective weight: it says how much the judge really steers, beside what its nominal
+    weight promises. All zero when every reward is the same.
+    """
+    counted = [rollout for rollout in rollouts if not rollout["floor"]]
+    names = [name for name in counted[0] if name.startswith(PART)] if counted else []
+    totals = [sum(rollout[name] for name in names) for rollout in counted]
+    spread = _covariance(totals, totals) if counted else 0.0
+    return {
+        name.removeprefix(PART): _covariance([rollout[name] for rollout in counted], totals) / spread
+        if spread
+        else 0.0
+        for name in names
+    }
+
+
+def _mean(rollouts: Iterable[Rollout], name: str) -> float:
+    return fmean(rollout[name] for rollout in rollouts)
+
+
+def _covariance(left: Sequence[float], right: Sequence[float]) -> float:
+    middle, other = fmean(left), fmean(right)
+    return fmean((a - middle) * (b - other) for a, b in zip(left, right, strict=True))
