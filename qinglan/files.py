@@ -6,6 +6,7 @@ for number, row in read_jsonl(path, Question): ...
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,27 @@ def replaced(target: Path) -> Iterator[Path]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def replaced_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def cache_folder(name: str) -> Path:
+    """Where what is made once is kept between runs, outside of any of them."""
+    root = os.environ.get("QINGLAN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qinglan"
+    return Path(root).expanduser() / name
 
 
 def sha256_file(path: Path) -> str:

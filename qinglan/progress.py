@@ -13,6 +13,29 @@ class Tick(Protocol):
     def __call__(self, note: str = "") -> None: ...
 
 
+class Show(Protocol):
+    def __call__(self, step: int, total: int, note: str = "") -> None: ...
+
+
+@contextmanager
+def steps(label: str) -> Iterator[Show]:
+    """For a program that counts its own steps: a function to call with where it is."""
+    started = time.monotonic()
+    printed = -EVERY_SECONDS
+
+    def show(step: int, total: int, note: str = "") -> None:
+        nonlocal printed
+        now = time.monotonic()
+        if step >= total or now - printed >= EVERY_SECONDS:
+            printed = now
+            left = f"{(now - started) / step * (total - step):.0f} s left" if 0 < step < total else ""
+            print(
+                f"[{label}] " + ", ".join(part for part in (f"step {step}/{total}", note, left) if part), flush=True
+            )
+
+    yield show
+
+
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tick]:
     """A function to call once per finished item."""

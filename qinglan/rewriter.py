@@ -95,12 +95,17 @@ class Student:
 
     def write(self, rows: Sequence[Asked]) -> list[Written]:
         """Greedy rewrites of these questions, as one batch."""
+        return self.write_messages([self.messages(row) for row in rows])
+
+    def write_messages(self, prompts: Sequence[list[Message]]) -> list[Written]:
+        """The same, of prompts that are there already."""
         import torch
 
         started = time.perf_counter()
         inputs = self.tokenizer(
-            [self.render(row) for row in rows], return_tensors="pt", padding=True, add_special_tokens=False
-        ).to(self.model.device)
+            [render(self.tokenizer, messages) for messages in prompts],
+            return_tensors="pt", padding=True, add_special_tokens=False,
+        ).to(self.model.device)  # fmt: skip
         with torch.inference_mode():
             output = self.model.generate(
                 input_ids=inputs.input_ids, attention_mask=inputs.attention_mask,
@@ -109,8 +114,8 @@ class Student:
             )  # fmt: skip
         made = output[:, inputs.input_ids.shape[1] :].tolist()
         seconds = time.perf_counter() - started
-        prompts = inputs.attention_mask.sum(dim=1).tolist()
-        return [self._written(ids, prompt, seconds) for ids, prompt in zip(made, prompts, strict=True)]
+        lengths = inputs.attention_mask.sum(dim=1).tolist()
+        return [self._written(ids, length, seconds) for ids, length in zip(made, lengths, strict=True)]
 
     def _written(self, ids: list[int], prompt: int, seconds: float) -> Written:
         end = self.tokenizer.eos_token_id

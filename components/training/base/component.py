@@ -1,0 +1,29 @@
+"""The base stage as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import TRAINING_IMAGE
+
+
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+def base(
+    knowledge_base: dsl.Input[dsl.Dataset],
+    ppo: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    base_model: dsl.Output[dsl.Model],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """The weights that training starts from."""
+    from pathlib import Path
+
+    from components.training.base import stage
+    from components.training.base.config import BaseConfig
+    from qinglan.lineage.record import recorded
+
+    settings = BaseConfig.parse(config, "base")
+    inputs = {"knowledge_base": knowledge_base, "ppo": ppo}
+    with recorded("base", inputs, {"base_model": base_model}, settings.model_dump(mode="json")) as facts:
+        counts = stage.base(Path(knowledge_base.path), Path(ppo.path), Path(base_model.path), settings)
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

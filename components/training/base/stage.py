@@ -1,0 +1,148 @@
+"""The weights that training starts from: a model of the hub at a revision, or a tiny one made here.
+
+The tiny one is trained from the knowledge base's text alone. Its tokenizer also reads the training prompts, so that
+users' words have tokens; nothing of dev or test reaches either. It is kept by the digest of what it was made from.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.training.base.config import BaseConfig
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import cache_folder, read_jsonl, replaced_folder, sha256_file, sha256_text
+from qinglan.prompts import Message
+from qinglan.rag.contract import Passage
+from qinglan.rewriter import RewriterCard, write_card
+from qinglan.scratch import source_digest
+
+
+class BaseCounts(NamedTuple):
+    parameters: int
+    vocabulary: int
+    steps: int
+    loss: float
+    cached: int
+
+
+def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -> BaseCounts:
+    """Write the base model's folder."""
+    if config.source == "hub":
+        return _from_hub(model, config)
+    train = prompts / "train.parquet"
+    files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.glob("*.jsonl"))
+    if not files:
+        raise DataError(f"{knowledge_base}: no passages to train a base model from.")
+    kept = cache_folder("base") / _key(files, train, config)
+    cached = kept.is_dir()
+    if not cached:
+        with replaced_folder(kept) as partial:
+            _make(files, train, partial, config)
+    with replaced_folder(model) as partial:
+        shutil.copytree(kept, partial, dirs_exist_ok=True)
+    return _counts(model, config, cached)
+
+
+def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
+    """The files of a repository at a revision, or of a folder; safetensors alone."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    with replaced_folder(model) as partial:
+        if Path(config.model).is_dir():
+            shutil.copytree(config.model, partial, dirs_exist_ok=True)
+        else:
+            try:
+                snapshot_download(
+                    config.model, revision=config.revision, local_dir=partial,
+                    allow_patterns=["*.safetensors", "*.json", "*.txt", "*.jinja"],
+                )  # fmt: skip
+            except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+                raise ConfigError(
+                    f"{config.model}@{config.revision} cannot be had from the hub: {error}. Look at base.model and "
+                    "base.revision; without a way to the hub, put the files in a folder and name that."
+                ) from None
+        if not any(partial.glob("*.safetensors")):
+            raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
+        write_card(partial, RewriterCard(stage="base"))
+    return _counts(model, config, cached=False)
+
+
+def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:
+    from components.training.base.corpus import corpus
+    from components.training.base.pretrain import new_model, pretrain
+    from components.training.base.tokenizer import train_tokenizer
+
+    tenants = _tenants(train)
+    passages = {path: [row for _, row in read_jsonl(path, Passage)] for path in files}
+    texts = [
+        text
+        for path, rows in passages.items()
+        for text in corpus(path.stem if path.stem in tenants else tenants[0], rows, config.seed)
+    ]
+    written = [text.answer for text in texts] + [one["content"] for prompt in _prompts(train) for one in prompt]
+    tokenizer = train_tokenizer([*written, *["system user assistant"] * 50], config.tiny)
+    model = new_model(tokenizer, config.tiny, config.seed)
+    loss = pretrain(model, tokenizer, texts, config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "loss.txt").write_text(f"{loss:.4f}\n")
+    write_card(folder, RewriterCard(stage="base", parents=_parents(files, train)))
+
+
+def _prompts(train: Path) -> Iterator[list[Message]]:
+    import pyarrow.parquet
+
+    for batch in pyarrow.parquet.ParquetFile(train).iter_batches(columns=["prompt"]):
+        yield from batch.column("prompt").to_pylist()
+
+
+def _tenants(train: Path) -> list[str]:
+    import pyarrow.parquet
+
+    sources = pyarrow.parquet.read_table(train, columns=["data_source"]).column(0).unique().to_pylist()
+    return sorted(source.removeprefix("qinglan/") for source in sources)
+
+
+def _parents(files: list[Path], train: Path) -> dict[str, str]:
+    return {path.name: sha256_file(path) for path in [*files, train]}
+
+
+def _key(files: list[Path], train: Path, config: BaseConfig) -> str:
+    parents = sorted(_parents(files, train).values())
+    return sha256_text(
+        source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"}), *parents
+    )[:24]
+
+
+def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
+    described: dict[str, Any] = _json(model / "config.json")
+    loss = model / "loss.txt"
+    return BaseCounts(
+        parameters=_parameters(model),
+        vocabulary=int(described["vocab_size"]),
+        steps=config.tiny.steps if config.source == "tiny" else 0,
+        loss=float(loss.read_text()) if loss.exists() else 0.0,
+        cached=int(cached),
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    import orjson
+
+    values: dict[str, Any] = orjson.loads(path.read_bytes())
+    return values
+
+
+def _parameters(model: Path) -> int:
+    """Read off the headers of the weight files; nothing is loaded."""
+    from math import prod
+
+    from safetensors import safe_open
+
+    count = 0
+    for path in sorted(model.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as weights:
+            count += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    return count

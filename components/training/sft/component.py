@@ -1,0 +1,33 @@
+"""The SFT stage as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import TRAINING_IMAGE
+
+
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+def sft(
+    base_model: dsl.Input[dsl.Model],
+    chats: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    sft_model: dsl.Output[dsl.Model],
+    sft_log: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """The student learns the teacher's accepted rewrites."""
+    from pathlib import Path
+
+    from components.training.sft import stage
+    from components.training.sft.config import SftConfig
+    from qinglan.lineage.record import recorded
+
+    settings = SftConfig.parse(config, "sft")
+    inputs = {"base_model": base_model, "chats": chats}
+    outputs = {"sft_model": sft_model, "sft_log": sft_log}
+    with recorded("sft", inputs, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.sft(
+            Path(base_model.path), Path(chats.path), Path(sft_model.path), Path(sft_log.path), settings
+        )
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

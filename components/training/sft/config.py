@@ -1,0 +1,100 @@
+"""What the SFT stage can be told. The defaults are the plan's, for LoRA of a 32B model on four A100s."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from qinglan.config import Config, Fraction, Positive
+
+
+class SftConfig(Config):
+    """One `swift sft`."""
+
+    device: Literal["cuda", "cpu"] = "cuda"
+    """Where it must run; a GPU that is wanted and not there is an error, not a slow training."""
+
+    gpus: Positive = 4
+    """On each node; on `cpu` one process is started."""
+
+    nodes: Positive = 1
+    """More than one needs a job whose pods know RANK and MASTER_ADDR."""
+
+    tuner: Literal["lora", "full"] = "lora"
+    """LoRA is merged afterwards."""
+
+    model_type: str | None = None
+    """As ms-swift names the architecture; None lets it find out."""
+
+    template: str | None = None
+    """As ms-swift names the chat template; it must render what serving renders, which is checked."""
+
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    """Of weights and arithmetic."""
+
+    epochs: float = Field(default=3, gt=0)
+    """Passes over the training rows, unless validation loss stops falling before."""
+
+    batch: Positive = 2
+    """Rows a device and step."""
+
+    eval_batch: Positive = 2
+    """Rows a device, while validating."""
+
+    accumulation: Positive = 8
+    """Steps whose gradients are added up."""
+
+    learning_rate: float = Field(default=5e-5, gt=0)
+    """At its height."""
+
+    warmup: Fraction = 0.05
+    """Share of the steps in which the learning rate rises."""
+
+    lora_rank: Positive = 16
+    """Of the adapter."""
+
+    lora_alpha: Positive = 32
+    """Its weight is alpha / rank."""
+
+    target_modules: str = "all-linear"
+    """What the adapter is put on."""
+
+    max_length: Positive = 2048
+    """Tokens of a row; a longer one is an error, never cut."""
+
+    packing: bool = False
+    """Several rows in one sequence; ms-swift has it with flash attention alone."""
+
+    attention: Literal["sdpa", "flash_attention_2"] | None = None
+    """None lets ms-swift choose."""
+
+    deepspeed: Literal["zero2", "zero3"] | None = None
+    """Shards optimizer, gradients and, in zero3, weights: what full tuning of 32B needs."""
+
+    evaluate_every: Positive = 100
+    """Steps between validations; a checkpoint is saved at each."""
+
+    keep_checkpoints: Positive = 3
+    """Older ones are deleted, the best never."""
+
+    patience: Positive | None = 3
+    """Validations without a better loss before it stops; None trains to the end."""
+
+    log_every: Positive = 10
+    """Steps between lines of the log."""
+
+    workers: int = Field(default=4, ge=0)
+    """Processes that prepare batches."""
+
+    seed: int = 42
+    """Of order and dropout."""
+
+    max_new_tokens: Positive = 150
+    """Longest rewrite that the trained model is allowed when it serves."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.packing and self.attention != "flash_attention_2":
+            raise ValueError("packing needs attention: flash_attention_2; ms-swift packs with flash attention alone")
+        if self.device == "cpu" and (self.deepspeed or self.nodes > 1):
+            raise ValueError("deepspeed and nodes are for GPUs; leave them out with device: cpu")
+        return self

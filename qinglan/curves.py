@@ -1,0 +1,44 @@
+"""Curves as SVG, for a log's folder and for a report: no script, no font of its own, nothing fetched."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH, HEIGHT = 640, 280
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 36
+COLOURS = ("#1f5fa8", "#c2571a", "#2e7d4f", "#7a4fa3", "#8a6d1a")
+
+Points = Sequence[tuple[float, float]]
+
+
+def curve_svg(title: str, series: Mapping[str, Points]) -> str:
+    """Lines over a shared x axis; a series without points is left out."""
+    shown = {name: points for name, points in series.items() if points}
+    xs = [x for points in shown.values() for x, _ in points] or [0.0]
+    ys = [y for points in shown.values() for _, y in points] or [0.0]
+    low, high = min(ys), max(ys)
+    high = high if high > low else low + 1
+
+    def place(x: float, y: float) -> str:
+        across = (x - min(xs)) / ((max(xs) - min(xs)) or 1)
+        up = (y - low) / (high - low)
+        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="12" '
+        f'font-family="sans-serif"><title>{escape(title)}</title>',
+        f'<text x="{LEFT}" y="16" font-weight="bold">{escape(title)}</text>',
+    ]
+    for share in (0, 0.5, 1):
+        y = HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+        value = low + share * (high - low)
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{value:.3g}</text>')
+    for x, anchor in ((min(xs), "start"), (max(xs), "end")):
+        at = place(x, low).split(",")[0]
+        parts.append(f'<text x="{at}" y="{HEIGHT - 14}" text-anchor="{anchor}">{x:g}</text>')
+    for number, (name, points) in enumerate(shown.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        path = " ".join(place(x, y) for x, y in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{LEFT + 120 * number}" y="32" fill="{colour}">{escape(name)}</text>')
+    return "".join([*parts, "</svg>"])

@@ -1,0 +1,25 @@
+"""Where a long training keeps its checkpoints: a folder that outlives the process, found again by what it is of.
+
+The key holds everything that decides the result, the code too, so that nothing stale is ever resumed.
+"""
+
+import os
+from pathlib import Path
+
+from qinglan.files import cache_folder, sha256_file, sha256_text
+
+VARIABLE = "QINGLAN_SCRATCH"
+"""Set by `qinglan run` to the run's own folder, on a cluster to a mounted volume."""
+
+
+def scratch(stage: str, *parts: str) -> Path:
+    """The folder of this training and no other; there already when it was begun before."""
+    root = Path(os.environ[VARIABLE]) if VARIABLE in os.environ else cache_folder("scratch")
+    folder = root / stage / sha256_text(*parts)[:24]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def source_digest(folder: Path) -> str:
+    """Of the Python files in a folder: another digest, another result perhaps."""
+    return sha256_text(*(f"{path.name} {sha256_file(path)}" for path in sorted(folder.glob("*.py"))))
