@@ -1,0 +1,95 @@
+"""The evaluation and its gate as KFP components; they decide nothing."""
+
+from kfp import dsl
+
+from components.image import DATA_IMAGE
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def evaluate(
+    locked_test: dsl.Input[dsl.Dataset],
+    sft: dsl.Input[dsl.Dataset],
+    ppo: dsl.Input[dsl.Dataset],
+    sft_model: dsl.Input[dsl.Model],
+    rl_model: dsl.Input[dsl.Model],
+    sft_log: dsl.Input[dsl.Artifact],
+    ppo_log: dsl.Input[dsl.Artifact],
+    config: dict,  # type: ignore[type-arg]
+    gateway_url: str,
+    evaluation: dsl.Output[dsl.Artifact],
+    predictions: dsl.Output[dsl.Dataset],
+    blind_sample: dsl.Output[dsl.Dataset],
+    blind_key: dsl.Output[dsl.Artifact],
+    report: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """No rewrite, history, teacher, SFT and RL on the same locked questions."""
+    from pathlib import Path
+
+    import orjson
+
+    from components.evaluation.rewriter import stage
+    from components.evaluation.rewriter.config import EvaluateConfig
+    from components.evaluation.rewriter.markdown import to_markdown
+    from qinglan.lineage.record import recorded
+
+    settings = EvaluateConfig.parse(config, "evaluate")
+    inputs = {
+        "locked_test": locked_test,
+        "sft": sft,
+        "ppo": ppo,
+        "sft_model": sft_model,
+        "rl_model": rl_model,
+        "sft_log": sft_log,
+        "ppo_log": ppo_log,
+    }
+    outputs = {
+        "evaluation": evaluation,
+        "predictions": predictions,
+        "blind_sample": blind_sample,
+        "blind_key": blind_key,
+        "report": report,
+    }
+    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.evaluate(
+            Path(locked_test.path),
+            {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},
+            {"sft": Path(sft.path), "ppo": Path(ppo.path)},
+            {"sft": Path(sft_log.path), "ppo": Path(ppo_log.path)},
+            stage.Outputs(
+                Path(evaluation.path),
+                Path(report.path),
+                Path(predictions.path),
+                Path(blind_sample.path),
+                Path(blind_key.path),
+            ),
+            settings,
+            gateway_url,
+        )
+        facts.update(counts._asdict())
+    found = orjson.loads(Path(evaluation.path).read_bytes())
+    Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
+    for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
+        metrics.log_metric(name, value)
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def gate(
+    evaluation: dsl.Input[dsl.Artifact],
+    config: dict,  # type: ignore[type-arg]
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
+    from pathlib import Path
+
+    from components.evaluation.rewriter import stage
+    from components.evaluation.rewriter.config import GateConfig
+    from qinglan.lineage.record import recorded
+
+    settings = GateConfig.parse(config, "gate")
+    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json")) as facts:
+        verdict = stage.gate(Path(evaluation.path), settings)
+        facts.update(verdict=verdict.word, reasons=verdict.reasons)
+    metrics.log_metric("promote", int(verdict.promote))
+    return str(verdict.word)

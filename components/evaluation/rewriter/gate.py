@@ -1,0 +1,152 @@
+"""Promote or hold: a pure function of evaluation.json and thresholds, with its reasons in words.
+
+The candidate must find the gold passage first more often than the teacher, surely; be no worse elsewhere; and stay
+within what it may cost, copy, invent and write. What is missing or not a number holds it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from components.evaluation.rewriter.config import GateConfig
+
+ELSEWHERE = {"ndcg": "nDCG@10", "recall": "recall@10"}
+
+
+class Verdict(NamedTuple):
+    promote: bool
+    word: Literal["promote", "hold"]
+    reasons: list[str]
+    """Why it is held, or what speaks for it."""
+
+
+class Missing(Exception):
+    """A number that the verdict needs is not there."""
+
+
+class Numbers:
+    """An evaluation, read by path; anything but a finite number is missing."""
+
+    def __init__(self, evaluation: Mapping[str, Any]) -> None:
+        self._evaluation = evaluation
+
+    def value(self, *path: str) -> Any:
+        found: Any = self._evaluation
+        for name in path:
+            if not isinstance(found, Mapping) or name not in found:
+                raise Missing(f"{'.'.join(path)} is not in the evaluation")
+            found = found[name]
+        return found
+
+    def __call__(self, *path: str) -> float:
+        found = self.value(*path)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            raise Missing(f"{'.'.join(path)} is {found!r}, which is no number")
+        return float(found)
+
+
+Check = Callable[[Numbers, str, GateConfig], Iterator[str]]
+
+
+def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
+    """The verdict on evaluation's candidate; any doubt holds it."""
+    numbers = Numbers(evaluation)
+    candidate = str(evaluation.get("candidate", "rl"))
+    reasons = [reason for check in CHECKS for reason in _run(check, numbers, candidate, gate)]
+    if reasons:
+        return Verdict(False, "hold", reasons)
+    return Verdict(True, "promote", [_shown(numbers, candidate)])
+
+
+def _run(check: Check, numbers: Numbers, candidate: str, gate: GateConfig) -> list[str]:
+    try:
+        return list(check(numbers, candidate, gate))
+    except Missing as missing:
+        return [f"{missing}."]
+
+
+def _enough(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    if (n := numbers("paired", f"{candidate}_vs_teacher", "n")) < gate.rows:
+        yield f"Too few: {n:.0f} queries with gold passages were compared, and {gate.rows} are wanted."
+
+
+def _better_than_teacher(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    low, p = (numbers("paired", f"{candidate}_vs_teacher", name) for name in ("low", "p"))
+    if low <= 0 or p >= gate.p:
+        yield f"Better than the teacher: not shown. {_shown(numbers, candidate)}{_power(numbers)}"
+
+
+def _better_than_plain(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    if (low := numbers("paired", f"{candidate}_vs_plain", "low")) <= 0:
+        yield f"Better than no rewrite: not shown; the interval of top-1 reaches down to {_points(low)}."
+
+
+def _no_worse_elsewhere(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    pair = f"{candidate}_vs_teacher"
+    for metric in ELSEWHERE:
+        yield from _no_worse(numbers, gate, metric, "", "paired", pair, metric, "low")
+    tenants = numbers.value("paired", pair, "tenants")
+    if not isinstance(tenants, Mapping) or not tenants:
+        raise Missing(f"paired.{pair}.tenants is empty")
+    for tenant in tenants:
+        for metric in ELSEWHERE:
+            path = ("paired", pair, "tenants", tenant, metric, "low")
+            yield from _no_worse(numbers, gate, metric, f" for {tenant}", *path)
+
+
+def _no_worse(numbers: Numbers, gate: GateConfig, metric: str, where: str, *path: str) -> Iterator[str]:
+    if (low := numbers(*path)) <= -gate.margin:
+        yield (
+            f"{ELSEWHERE[metric]}{where} may be worse than the teacher's by {_points(-low, sign=False)}; "
+            f"{_points(gate.margin, sign=False)} are allowed."
+        )
+
+
+def _length(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    own, theirs = (numbers("systems", name, "length", "value") for name in (candidate, "teacher"))
+    if own > gate.length_ratio * theirs:
+        yield f"Rewrites have {own:.1f} characters, the teacher's {theirs:.1f}: over {gate.length_ratio:g} times."
+
+
+def _shares(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    limits = {
+        "copied": (gate.copied, "copy the history or a passage"),
+        "invented": (gate.invented, "hold a number that nobody mentioned"),
+        "zero_hit": (numbers("systems", "teacher", "zero_hit", "value") + gate.zero_hit, "find nothing"),
+    }
+    for metric, (limit, words) in limits.items():
+        if (share := numbers("systems", candidate, metric, "value")) > limit:
+            yield f"{share:.1%} of the rewrites {words}; {limit:.1%} are allowed."
+
+
+def _cost(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    own, theirs = (numbers("systems", name, "cost", "value") for name in (candidate, "teacher"))
+    if own > gate.cost_ratio * theirs:
+        yield f"1,000 rewrites cost {own:.4g} against the teacher's {theirs:.4g}: over {gate.cost_ratio:g} times."
+
+
+CHECKS: tuple[Check, ...] = (
+    _enough, _better_than_teacher, _better_than_plain, _no_worse_elsewhere, _length, _shares, _cost,
+)  # fmt: skip
+
+
+def _shown(numbers: Numbers, candidate: str) -> str:
+    pair = f"{candidate}_vs_teacher"
+    difference, low, high, p, n = (numbers("paired", pair, x) for x in ("difference", "low", "high", "p", "n"))
+    return (
+        f"{candidate} minus teacher, gold passage first: {_points(difference)} "
+        f"[{_points(low)}, {_points(high)}], p {p:.4f}, {n:.0f} queries."
+    )
+
+
+def _power(numbers: Numbers) -> str:
+    """How many queries it would take, where that was worked out."""
+    try:
+        needed, size = numbers("power", "interesting", "queries"), numbers("power", "interesting", "difference")
+    except Missing:
+        return ""
+    return f" To show {_points(size)} takes about {needed:,.0f} queries like these."
+
+
+def _points(share: float, sign: bool = True) -> str:
+    return f"{100 * share:+.1f} points" if sign else f"{100 * share:.1f} points"

@@ -1,0 +1,67 @@
+"""The evaluation for a terminal or a log: the verdict, the plan's table, the systems, the pairs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.evaluation.rewriter.measures import OF_SYSTEM
+from components.evaluation.rewriter.wording import (
+    ALL_METRICS,
+    NAMES,
+    PLAN,
+    headline,
+    interval,
+    number,
+    p_value,
+    pair_name,
+    points,
+)
+
+SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", "length", *OF_SYSTEM)
+
+
+def to_markdown(evaluation: Mapping[str, Any]) -> str:
+    """Tables of evaluation.json, nothing added."""
+    parts = [f"**{headline(evaluation)}**", *(f"- {reason}" for reason in evaluation["verdict"]["reasons"]), ""]
+    return "\n".join([*parts, plan_table(evaluation), "", systems_table(evaluation), "", pairs_table(evaluation), ""])
+
+
+def plan_table(evaluation: Mapping[str, Any]) -> str:
+    """Part 6 of the plan: what it expects, and what was measured."""
+    systems = evaluation["systems"]
+    rows = []
+    for metric in PLAN:
+        row = [ALL_METRICS[metric].name]
+        for name, expected in evaluation["expected"].items():
+            found = systems.get(name, {}).get(metric, {})
+            said = f"{number(found.get('value'), metric)}{' (set)' if found.get('how') == 'set' else ''}"
+            row += [number(expected.get(metric), metric), said]
+        rows.append(row)
+    header = ["", *(word for name in evaluation["expected"] for word in (f"{NAMES[name]}, expected", "measured"))]
+    return table(header, rows)
+
+
+def systems_table(evaluation: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            NAMES[name],
+            *(f"{number(found.get(m, {}).get('value'), m)} {interval(found.get(m), m)}".strip() for m in SHOWN),
+        ]
+        for name, found in evaluation["systems"].items()
+    ]
+    return table(["system", *(ALL_METRICS[metric].name for metric in SHOWN)], rows)
+
+
+def pairs_table(evaluation: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            pair_name(name), points(one["difference"]), f"[{points(one['low'])}, {points(one['high'])}]",
+            p_value(one["p"]), str(one["n"]), f"{one['wins']} / {one['losses']}",
+        ]
+        for name, one in evaluation["paired"].items()
+    ]  # fmt: skip
+    return table(["gold passage first, points", "difference", "95 %", "p", "queries", "won / lost"], rows)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

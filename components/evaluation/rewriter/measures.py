@@ -1,0 +1,112 @@
+"""What one rewrite and its retrieval are worth, measured without a model: pure functions of one row."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qinglan.rows import Question
+from qinglan.text import normalise
+
+CUT = 10
+"""Passages looked at: nDCG@10, recall@10."""
+
+COPIED_RUN = 16
+"""Characters in a row from history or passage, punctuation aside: longer than any name, so a copy."""
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+NAN = math.nan
+
+
+class Metric(NamedTuple):
+    """How a number is named and read."""
+
+    name: str
+    kind: str
+    """share, points (1 to 5), characters, ratio, score, milliseconds, money."""
+
+    how: str
+    """measured, judged (by a model), or set (somebody's setting)."""
+
+
+METRICS = {
+    "top1": Metric("gold passage first", "share", "measured"),
+    "ndcg": Metric("nDCG@10", "share", "measured"),
+    "recall": Metric("recall@10", "share", "measured"),
+    "judged_top1": Metric("first passage's score against the need", "score", "judged"),
+    "quality": Metric("quality, by the examiner", "points", "judged"),
+    "zero_hit": Metric("nothing found", "share", "measured"),
+    "copied": Metric("copies history or passage", "share", "measured"),
+    "same": Metric("same as the question", "share", "measured"),
+    "empty": Metric("empty", "share", "measured"),
+    "length": Metric("length", "characters", "measured"),
+    "length_ratio": Metric("length over the question's", "ratio", "measured"),
+    "invented": Metric("numbers that nobody mentioned", "share", "measured"),
+}
+"""One number a row; the mean is reported."""
+
+OF_SYSTEM = {
+    "latency_p50": Metric("latency, median", "milliseconds", "measured"),
+    "latency_p95": Metric("latency, 95th percentile", "milliseconds", "measured"),
+    "cost": Metric("cost per 1,000", "money", "measured"),
+}
+"""One number a system."""
+
+
+class Found(NamedTuple):
+    """What a query retrieved."""
+
+    ids: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    judged: float = 0.0
+    """The first passage's score against the need; NaN from a service that scores against the query."""
+
+    snapshot: str = ""
+
+
+def measure(row: Question, rewrite: str, found: Found) -> dict[str, float]:
+    """Each metric of METRICS but the examiner's; NaN where the row cannot tell."""
+    own = normalise(rewrite)
+    return {
+        "top1": top1(found.ids, row.gold), "ndcg": ndcg(found.ids, row.gold), "recall": recall(found.ids, row.gold),
+        "judged_top1": found.judged, "zero_hit": float(not found.ids),
+        "copied": float(copied(own, row.question, (row.history_summary, *found.texts))),
+        "same": float(own == normalise(row.question)), "empty": float(not own),
+        "length": float(len(rewrite)), "length_ratio": len(rewrite) / len(row.question),
+        "invented": float(bool(invented_numbers(rewrite, row))),
+    }  # fmt: skip
+
+
+def top1(ids: Sequence[str], gold: Sequence[str]) -> float:
+    return float(bool(ids) and ids[0] in gold) if gold else NAN
+
+
+def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
+    """Each gold passage counts 1 / log2(rank + 1); 1 when they all stand first."""
+    if not gold:
+        return NAN
+    gain = sum(1 / math.log2(rank + 1) for rank, one in enumerate(ids[:CUT], 1) if one in gold)
+    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(gold)), CUT) + 1))
+
+
+def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
+    return len(set(ids[:CUT]) & set(gold)) / len(set(gold)) if gold else NAN
+
+
+def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
+    """Of the first gold passage."""
+    return next((number for number, one in enumerate(ids[:CUT], 1) if one in gold), None)
+
+
+def copied(rewrite: str, question: str, sources: Sequence[str]) -> bool:
+    """Whether a normalised rewrite holds a long run of a source that the question does not hold."""
+    asked = normalise(question)
+    runs = {rewrite[at : at + COPIED_RUN] for at in range(len(rewrite) - COPIED_RUN + 1)}
+    runs = {run for run in runs if run not in asked}
+    return bool(runs) and any(run in source for source in map(normalise, sources) for run in runs)
+
+
+def invented_numbers(rewrite: str, row: Question) -> set[str]:
+    """Numbers that neither the question nor what is known of the user holds."""
+    known = " ".join((row.question, row.history_summary, row.user_profile, row.need))
+    return set(NUMBER.findall(rewrite)) - set(NUMBER.findall(known))

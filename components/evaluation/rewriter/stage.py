@@ -1,0 +1,169 @@
+"""No rewrite, history, teacher, SFT and RL on the same locked questions, and a verdict that can be traced.
+
+The test is checked for leaks first. Every system's query goes through the same RAG, scored against the row's fixed
+need; an examiner of another family than the training's judge scores a sample. An outage is an error, never a score.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from components.evaluation.rewriter import leak, results
+from components.evaluation.rewriter.blind import export
+from components.evaluation.rewriter.config import EvaluateConfig, GateConfig
+from components.evaluation.rewriter.gate import Verdict, decide
+from components.evaluation.rewriter.report import write_report
+from components.evaluation.rewriter.students import Writing, rewrite_all
+from components.evaluation.rewriter.systems import Asking, ask_all, fixed_queries
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import read_jsonl, replaced
+from qinglan.lineage.record import code_version, digest
+from qinglan.rows import Validated
+
+SHOWN = ("top1", "ndcg", "recall", "quality")
+
+
+class Outputs(NamedTuple):
+    """Where everything goes."""
+
+    evaluation: Path
+    report: Path
+    predictions: Path
+    blind_sample: Path
+    blind_key: Path
+
+
+class EvaluateCounts(NamedTuple):
+    rows: int
+    conversations: int
+    labelled: int
+    examined: int
+    training_rows: int
+    """Rows of training and selection that the test was compared with."""
+
+    promote: int
+
+
+def evaluate(
+    locked_test: Path,
+    models: Mapping[str, Path],
+    training: Mapping[str, Path],
+    logs: Mapping[str, Path],
+    out: Outputs,
+    config: EvaluateConfig,
+    gateway_url: str,
+) -> EvaluateCounts:
+    """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use."""
+    _refuse_strangers(models, training)
+    rows = [row for _, row in read_jsonl(locked_test, Validated)]
+    if not rows:
+        raise DataError(f"{locked_test}: no rows. Give the sheet more conversations, or a larger test share.")
+    seen = leak.check(rows, training)
+    slices = read_slices(config.slices) if config.slices else {}
+    writings = {
+        name: rewrite_all(name, folder, rows, config.batch, config.latency_rows, _url(config, name))
+        for name, folder in models.items()
+    }
+    texts = {**fixed_queries(rows), **{name: one.texts for name, one in writings.items()}}
+    asking = ask_all(rows, texts, slices, out.predictions, config, gateway_url)
+    table = results.Table.of(rows, asking, slices)
+    evaluation = put_together(table, writings, asking, config)
+    evaluation["counts"]["training_rows"] = seen
+    evaluation["digests"] = {
+        "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": asking.snapshots,
+        "models": {name: digest(folder) for name, folder in models.items()},
+        "training": {name: digest(folder) for name, folder in training.items()}, "code": code_version(),
+    }  # fmt: skip
+    _write_json(out.evaluation, evaluation)
+    export(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
+    write_report(orjson.loads(out.evaluation.read_bytes()), out.predictions, logs, out.report, config.examples)
+    return EvaluateCounts(**{name: evaluation["counts"][name] for name in EvaluateCounts._fields})
+
+
+def put_together(
+    table: results.Table, writings: Mapping[str, Writing], asking: Asking, config: EvaluateConfig
+) -> dict[str, Any]:
+    """evaluation.json but for the digests of its inputs; the gate's verdict is part of it."""
+    candidate = "rl" if "rl" in writings else "sft"
+    systems = results.system_metrics(table, config)
+    systems["teacher"].update(results.teacher_metrics(asking.report))
+    for name, writing in writings.items():
+        systems[name].update(results.student_metrics(writing, config))
+    models = asking.report.get("models", {})
+    evaluation: dict[str, Any] = {
+        "candidate": candidate,
+        "systems": systems,
+        "paired": results.paired_results(table, config),
+        "slices": results.slice_results(table, config),
+        "agreement": results.judges(asking, models),
+        "power": results.power(table, candidate, config),
+        "expected": results.EXPECTED,
+        "currency": models.get("teacher", {}).get("currency", ""),
+        "settings": config.model_dump(mode="json"),
+        "notes": results.notes(writings, asking, table, config),
+    }
+    # As a reader of the file would decide: what JSON cannot hold is missing there too.
+    verdict = decide(orjson.loads(orjson.dumps(evaluation)), config.gate)
+    top1, quality = (systems["teacher"][name]["n"] for name in ("top1", "quality"))
+    counts = {
+        "rows": len(table.tenant_of), "conversations": int(table.conversations.max()) + 1, "labelled": top1,
+        "examined": quality, "promote": int(verdict.promote),
+    }  # fmt: skip
+    return {**evaluation, "verdict": verdict._asdict(), "counts": counts}
+
+
+def gate(evaluation: Path, config: GateConfig) -> Verdict:
+    """The verdict on a written evaluation."""
+    try:
+        found = orjson.loads(evaluation.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise DataError(f"{evaluation}: {error}. The evaluate stage writes it; run that again.") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{evaluation}: no evaluation. The evaluate stage writes it; run that again.")
+    return decide(found, config)
+
+
+class Slice(BaseModel):
+    """A question's id, and beside it what holds for it."""
+
+    model_config = ConfigDict(extra="allow")
+    id: str
+
+
+def read_slices(path: Path) -> dict[str, list[str]]:
+    """The names of what holds for each question; `documented` where the house wrote down the user's words."""
+    return {row.id: _names(row.model_extra or {}) for _, row in read_jsonl(path, Slice)}
+
+
+def _names(holds: Mapping[str, Any]) -> list[str]:
+    documented = holds.get("gap") is False and holds.get("self_contained") is False
+    return [*(name for name, value in holds.items() if value is True), *(["documented"] if documented else [])]
+
+
+def _refuse_strangers(models: Mapping[str, Path], training: Mapping[str, Path]) -> None:
+    if "sft" not in models or set(models) - {"sft", "rl"}:
+        raise ConfigError(f"models: {', '.join(models) or 'none'} given; sft is needed, rl may be there.")
+    needed = {"sft", "ppo"} if "rl" in models else {"sft"}
+    if missing := needed - set(training):
+        raise ConfigError(f"training: the rows of {', '.join(sorted(missing))} are needed to prove that none leaked.")
+
+
+def _url(config: EvaluateConfig, name: str) -> str:
+    return next((url for student, url in config.rewriter_urls.items() if student == name), "")
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with replaced(path) as partial:
+        partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """What a run's page shows of an evaluation."""
+    systems = evaluation["systems"]
+    numbers = {f"{name}_{metric}": found[metric]["value"] for name, found in systems.items() for metric in SHOWN}
+    versus = evaluation["paired"][f"{evaluation['candidate']}_vs_teacher"]
+    numbers |= {f"over_teacher_{name}": versus[name] for name in ("difference", "low", "high", "p")}
+    return {name: value for name, value in numbers.items() if value is not None}

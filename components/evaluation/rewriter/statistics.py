@@ -1,0 +1,187 @@
+"""The mathematics of comparing systems on the same questions: pure functions of numbers and a seed.
+
+Turns of one conversation are alike, so whole conversations are drawn, and whole conversations flip their signs.
+A column holds one number a question; NaN where there is none (no gold passage, not examined, another tenant).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = NDArray[np.float64]
+Groups = NDArray[np.int64]
+
+CHUNK = 500
+"""Draws at once: what bounds memory."""
+
+ENDS = (2.5, 97.5)
+
+
+class Estimate(NamedTuple):
+    """A mean with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class Paired(NamedTuple):
+    """One system minus another on the same questions."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    n: int
+    conversations: int
+    wins: int
+    losses: int
+
+
+class Agreement(NamedTuple):
+    """How far two judges agree on the same rewrites."""
+
+    spearman: float
+    kendall: float
+    mean_difference: float
+    """Mean absolute difference, in points."""
+
+    n: int
+
+
+def groups(names: Sequence[Any]) -> Groups:
+    """Each question's conversation as a number from 0."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def estimates(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Estimate]:
+    """The mean of each column, with the interval of a bootstrap over conversations."""
+    sums, counts = _by_conversation(columns, conversations)
+    means = _means(sums.sum(axis=0), counts.sum(axis=0))
+    low, high = _intervals(sums, counts, draws, seed)
+    return [
+        Estimate(float(means[at]), float(low[at]), float(high[at]), int(counts[:, at].sum()))
+        for at in range(columns.shape[1])
+    ]
+
+
+def paired(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Paired]:
+    """Columns of differences, each with its interval and the p of a paired permutation test."""
+    sums, counts = _by_conversation(columns, conversations)
+    ps = _permutation(sums, counts, draws, seed)
+    return [
+        Paired(
+            *estimate[:3], ps[at], estimate.n, int((counts[:, at] > 0).sum()),
+            int((columns[:, at] > 0).sum()), int((columns[:, at] < 0).sum()),
+        )
+        for at, estimate in enumerate(estimates(columns, conversations, draws, seed))
+    ]  # fmt: skip
+
+
+def _by_conversation(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
+    """Each conversation's sum and number of values, a column each."""
+    size = int(conversations.max()) + 1 if len(conversations) else 0
+    sums, counts = np.zeros((size, columns.shape[1])), np.zeros((size, columns.shape[1]))
+    np.add.at(sums, conversations, np.nan_to_num(columns))
+    np.add.at(counts, conversations, ~np.isnan(columns))
+    return sums, counts
+
+
+def _means(sums: Columns, counts: Columns) -> Columns:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(counts > 0, sums / counts, np.nan))
+
+
+def _intervals(sums: Columns, counts: Columns, draws: int, seed: int) -> tuple[Columns, Columns]:
+    """Percentiles of the means of drawn conversations; one conversation alone says nothing of the others."""
+    size, width = sums.shape
+    drawn = np.full((draws, width), np.nan)
+    rng = np.random.default_rng(seed)
+    if size:
+        for start, stop in _chunks(draws):
+            times = rng.multinomial(size, np.full(size, 1 / size), stop - start).astype(np.float64)
+            drawn[start:stop] = _means(times @ sums, times @ counts)
+    low, high = np.full(width, np.nan), np.full(width, np.nan)
+    for at in np.flatnonzero((counts > 0).sum(axis=0) > 1):
+        low[at], high[at] = np.nanpercentile(drawn[:, at], ENDS)
+    return low, high
+
+
+def _permutation(sums: Columns, counts: Columns, draws: int, seed: int) -> list[float]:
+    """Two-sided: how often chance alone, flipping whole conversations, differs at least as much."""
+    size, width = sums.shape
+    seen = np.abs(sums.sum(axis=0)) - 1e-9
+    extreme = np.zeros(width)
+    rng = np.random.default_rng([seed, 1])
+    for start, stop in _chunks(draws):
+        signs = rng.integers(0, 2, (stop - start, size)) * 2.0 - 1.0
+        extreme += (np.abs(signs @ sums) >= seen).sum(axis=0)
+    some = (counts > 0).any(axis=0) if size else np.zeros(width, dtype=bool)
+    return [float(x) for x in np.where(some, (1 + extreme) / (1 + draws), np.nan)]
+
+
+def _chunks(draws: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, draws, CHUNK):
+        yield start, min(start + CHUNK, draws)
+
+
+def holm(ps: Mapping[str, float]) -> dict[str, float]:
+    """Holm's step-down correction: what each p is worth when so many were looked at."""
+    out: dict[str, float] = {}
+    largest = 0.0
+    for rank, name in enumerate(sorted(ps, key=lambda key: ps[key])):
+        largest = max(largest, min(1.0, ps[name] * (len(ps) - rank)))
+        out[name] = largest
+    return out
+
+
+def queries_needed(difference: float, discordant: float, clustering: float = 1.0, power: float = 0.8) -> int | None:
+    """Paired queries that show such a difference in a share, two-sided at 5 %; None where there is none to show.
+
+    `discordant` is the share of queries on which the two systems differ; `clustering` what alike turns cost.
+    """
+    size = abs(difference)
+    if not size > 0 or not math.isfinite(discordant):
+        return None
+    discordant = max(discordant, size)
+    normal = NormalDist()
+    alone = normal.inv_cdf(0.975) * math.sqrt(discordant) + normal.inv_cdf(power) * math.sqrt(discordant - size**2)
+    return math.ceil(alone**2 / size**2 * max(clustering, 1.0))
+
+
+def clustering_factor(differences: Columns, conversations: Groups) -> float:
+    """The variance of the mean with whole conversations over that of independent questions."""
+    known = ~np.isnan(differences)
+    centred = differences[known] - differences[known].mean() if known.any() else np.zeros(0)
+    alone = float((centred**2).sum())
+    return float((np.bincount(conversations[known], centred) ** 2).sum()) / alone if alone > 0 else 1.0
+
+
+def agreement(one: Sequence[float], other: Sequence[float]) -> Agreement:
+    """Ranks and points compared; NaN where a judge gives all the same."""
+    from scipy.stats import kendalltau, spearmanr  # type: ignore[import-untyped]
+
+    if len(one) < 3 or len(set(one)) < 2 or len(set(other)) < 2:
+        return Agreement(math.nan, math.nan, _mean_difference(one, other), len(one))
+    ranks, order = spearmanr(one, other).statistic, kendalltau(one, other).statistic
+    return Agreement(float(ranks), float(order), _mean_difference(one, other), len(one))
+
+
+def _mean_difference(one: Sequence[float], other: Sequence[float]) -> float:
+    return float(np.abs(np.subtract(one, other)).mean()) if len(one) else math.nan
+
+
+def quantile(values: Sequence[float], share: float, draws: int, seed: int) -> Estimate:
+    """A quantile with the interval of a bootstrap over single values: of times, say."""
+    if len(values) == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    array = np.asarray(values, dtype=np.float64)
+    picks = np.random.default_rng(seed).integers(0, len(array), (min(draws, 2_000), len(array)))
+    low, high = np.percentile(np.quantile(array[picks], share, axis=1), ENDS)
+    return Estimate(float(np.quantile(array, share)), float(low), float(high), len(array))

@@ -1,0 +1,54 @@
+"""How numbers and systems read in the report and on the terminal."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from components.evaluation.rewriter.measures import METRICS, OF_SYSTEM
+
+NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
+ALL_METRICS = METRICS | OF_SYSTEM
+PLAN = ("quality", "top1", "latency_p50", "cost")
+NONE = "–"
+
+
+def pair_name(pair: str) -> str:
+    one, _, other = pair.partition("_vs_")
+    return f"{NAMES.get(one, one)} − {NAMES.get(other, other)}"
+
+
+def number(value: Any, metric: str) -> str:
+    """A metric's value in its own unit."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NONE
+    kind = ALL_METRICS[metric].kind
+    if kind == "share":
+        return f"{value:.1%}"
+    if kind == "milliseconds":
+        return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+    return f"{value:.3g}" if kind == "money" else f"{value:.1f}" if kind == "characters" else f"{value:.2f}"
+
+
+def interval(found: Mapping[str, Any] | None, metric: str) -> str:
+    """`[low, high]`; empty where there is none."""
+    if not found or found.get("low") is None or found.get("high") is None:
+        return ""
+    return f"[{number(found['low'], metric)}, {number(found['high'], metric)}]"
+
+
+def points(value: Any) -> str:
+    return f"{100 * value:+.1f}" if isinstance(value, int | float) else NONE
+
+
+def p_value(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return NONE
+    return f"{value:.4f}" if value >= 0.001 else "< .001"
+
+
+def headline(evaluation: Mapping[str, Any]) -> str:
+    """The verdict in one sentence."""
+    name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
+    if evaluation["verdict"]["promote"]:
+        return f"Promote: {name} is better than its teacher, and no worse elsewhere."
+    return f"Hold: {name} stays where it is."
