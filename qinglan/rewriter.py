@@ -93,6 +93,10 @@ class Student:
         """The prompt's text, with the answer's first word to come."""
         return render(self.tokenizer, self.messages(asked))
 
+    def length(self, asked: Asked) -> int:
+        """Tokens of the prompt."""
+        return len(self.tokenizer(self.render(asked), add_special_tokens=False).input_ids)
+
     def write(self, rows: Sequence[Asked]) -> list[Written]:
         """Greedy rewrites of these questions, as one batch."""
         return self.write_messages([self.messages(row) for row in rows])
