@@ -76,14 +76,14 @@ class Student:
     def load(cls, folder: Path) -> "Student":
         """Safetensors alone: a pickle could run code."""
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         card = read_card(folder)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype="auto" if device == "cuda" else torch.float32, use_safetensors=True, local_files_only=True
         ).to(device)
-        return cls(model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True), card)
+        return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, asked: Asked) -> list[Message]:
         """The prompt of training, rollout and serving."""
@@ -92,10 +92,6 @@ class Student:
     def render(self, asked: Asked) -> str:
         """The prompt's text, with the answer's first word to come."""
         return render(self.tokenizer, self.messages(asked))
-
-    def length(self, asked: Asked) -> int:
-        """Tokens of the prompt."""
-        return len(self.tokenizer(self.render(asked), add_special_tokens=False).input_ids)
 
     def write(self, rows: Sequence[Asked]) -> list[Written]:
         """Greedy rewrites of these questions, as one batch."""
@@ -135,3 +131,10 @@ def render(tokenizer: Any, messages: list[Message]) -> str:
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
     )
     return text
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """One for each thread: two threads at once in the same one is an error."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from qinglan.config import Config, Name, explain
 from qinglan.lineage.record import digest
-from qinglan.rewriter import Student, Written
+from qinglan.rewriter import Student, Written, load_tokenizer, render
 from serving.rewriter.batches import Batches
 
 MOST_TOGETHER = 32
@@ -40,6 +40,7 @@ class Rewriter(Model):  # type: ignore[misc]
 
     def load(self) -> bool:
         self._student = Student.load(self._folder)
+        self._tokenizer = load_tokenizer(self._folder)  # the event loop's own; the student's is in its thread
         self._longest = self._student.model.config.max_position_embeddings - self._student.card.max_new_tokens
         self._batches = Batches[Instance, Written](self._student.write, MOST_TOGETHER)
         self.version = digest(self._folder)[:12]
@@ -69,7 +70,8 @@ class Rewriter(Model):  # type: ignore[misc]
                 f"instances[{number}]: this model was trained for {', '.join(known) or 'nobody'}, "
                 f"not for {instance.tenant_id!r}."
             )
-        if (length := self._student.length(instance)) > self._longest:
+        text = render(self._tokenizer, self._student.messages(instance))
+        if (length := len(self._tokenizer(text, add_special_tokens=False).input_ids)) > self._longest:
             raise InvalidInput(f"instances[{number}]: {length} tokens; the model reads {self._longest} at most.")
         return instance
 

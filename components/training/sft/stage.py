@@ -22,7 +22,7 @@ from qinglan.jobs import Command, run
 from qinglan.jobs.failures import explain_failure
 from qinglan.lineage.record import digest
 from qinglan.progress import steps
-from qinglan.rewriter import RewriterCard, Student, write_card
+from qinglan.rewriter import RewriterCard, Student, load_tokenizer, write_card
 from qinglan.scratch import scratch, source_digest
 
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
@@ -92,9 +92,7 @@ def _check_device(config: SftConfig) -> None:
 
 
 def _check_base(base: Path, train: Chats, chats: Path, config: SftConfig) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    tokenizer = load_tokenizer(base)
     check_tokenizer(tokenizer, train, base)
     for name in ("train", "dev"):
         check_lengths(tokenizer, chats / f"{name}.jsonl", config.max_length)
