@@ -65,8 +65,8 @@ def constant_reward(steps: Sequence[Step]) -> Alarm | None:
         return None
     return Alarm(
         "constant-reward", "stop",
-        f"avg_reward has been {rewards[-1]:.4f} for {SAME} steps, to the last digit: there is nothing to learn from. "
-        "Look at the rollouts: are all of them at the floor, or the same text? Raise the temperature, or mend the SFT.",
+        f"avg_reward has been {rewards[-1]:.4f} for {SAME} steps, to the last digit: nothing to learn from. "
+        "Look at the rollouts: are all at the floor, or all the same text? Raise the temperature, or mend SFT.",
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def kl_runaway(steps: Sequence[Step]) -> Alarm | None:
         return None
     return Alarm(
         "kl-runaway", "stop" if now > KL_STOP else "warn",
-        f"kl is {now:.1f} at {_at(steps)} (trainings that went well stood near 1): the policy has left the SFT model. "
+        f"kl is {now:.1f} at {_at(steps)} (trainings that went learned stood near 1): the policy left the SFT model. "
         "Raise the KL coefficient, or lower the actor's learning rate.",
     )  # fmt: skip
 
