@@ -8,8 +8,8 @@ from components.image import DATA_IMAGE
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def evaluate(
     locked_test: dsl.Input[dsl.Dataset],
-    sft: dsl.Input[dsl.Dataset],
-    ppo: dsl.Input[dsl.Dataset],
+    chats: dsl.Input[dsl.Dataset],
+    prompts: dsl.Input[dsl.Dataset],
     sft_model: dsl.Input[dsl.Model],
     rl_model: dsl.Input[dsl.Model],
     sft_log: dsl.Input[dsl.Artifact],
@@ -37,8 +37,8 @@ def evaluate(
     settings = EvaluateConfig.parse(config, "evaluate")
     inputs = {
         "locked_test": locked_test,
-        "sft": sft,
-        "ppo": ppo,
+        "chats": chats,
+        "prompts": prompts,
         "sft_model": sft_model,
         "rl_model": rl_model,
         "sft_log": sft_log,
@@ -55,7 +55,7 @@ def evaluate(
         counts = stage.evaluate(
             Path(locked_test.path),
             {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},
-            {"sft": Path(sft.path), "ppo": Path(ppo.path)},
+            {"sft": Path(chats.path), "ppo": Path(prompts.path)},
             {"sft": Path(sft_log.path), "ppo": Path(ppo_log.path)},
             stage.Outputs(
                 Path(evaluation.path),

@@ -135,7 +135,7 @@ def _shown(numbers: Numbers, candidate: str) -> str:
     difference, low, high, p, n = (numbers("paired", pair, x) for x in ("difference", "low", "high", "p", "n"))
     return (
         f"{candidate} minus teacher, gold passage first: {_points(difference)} "
-        f"[{_points(low)}, {_points(high)}], p {p:.4f}, {n:.0f} queries."
+        f"[{100 * low:+.1f}, {100 * high:+.1f}], p {p:.4f}, {n:.0f} queries."
     )
 
 

@@ -1,0 +1,66 @@
+"""The blind sample: nobody sees who wrote what, and the key brings it back."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.evaluation.rewriter.blind import export, read_scores
+from qinglan.errors import DataError
+from qinglan.tables import read_table, write_table
+from tests.components.evaluation.world import Evaluated
+
+
+def fill(sheet: Path, key: Path, target: Path, score: dict[str, float]) -> Path:
+    """As people would: each rewrite gets its system's score; equal rewrites get the first's."""
+    kept = orjson.loads(key.read_bytes())
+    rows = [cells for _, cells in read_table(sheet)]
+    for cells in rows:
+        for letter, names in kept[str(cells["编号"])]["letters"].items():
+            cells[f"{letter}评分(1-5)"] = score[sorted(names)[0]]
+    columns = list(dict.fromkeys(name for cells in rows for name in cells))
+    with write_table(target, columns) as add:
+        for cells in rows:
+            add([cells.get(name) for name in columns])
+    return target
+
+
+def test_people_score_without_knowing_and_the_key_brings_it_back(evaluated: Evaluated, tmp_path: Path) -> None:
+    sheet, key = tmp_path / "blind.xlsx", tmp_path / "key.json"
+    assert export(evaluated.predictions, sheet, key, 8, seed=0) == 8
+
+    shown = [cells for _, cells in read_table(sheet)]
+    assert not any("teacher" in str(value) for cells in shown for value in cells.values())
+    letters = [row["letters"] for row in orjson.loads(key.read_bytes()).values()]
+    assert len({tuple(sorted(row.items(), key=str)[0][1]) for row in letters}) > 1, "the order is shuffled"
+    score: dict[str, float] = {"history": 2, "plain": 1, "rl": 5, "sft": 3, "teacher": 4}
+    people = read_scores(fill(sheet, key, tmp_path / "filled.xlsx", score), key, evaluated.predictions, 200)
+    assert people["systems"]["plain"]["value"] < people["systems"]["rl"]["value"]
+    assert people["systems"]["history"]["n"] == 8
+    assert people["agreement"]["n"] > 8
+    assert people["agreement"]["spearman"] > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(6, "is 6"), ("好", "is '好'"), (True, "is True"), (None, "no scores yet")]
+)
+def test_a_score_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, value: Any, said: str) -> None:
+    sheet, key = tmp_path / "blind.xlsx", tmp_path / "key.json"
+    export(evaluated.predictions, sheet, key, 1, seed=0)
+    filled = fill(
+        sheet, key, tmp_path / "filled.xlsx", dict.fromkeys(("plain", "history", "teacher", "sft", "rl"), value)
+    )
+
+    with pytest.raises(DataError, match=said):
+        read_scores(filled, key, evaluated.predictions)
+
+
+def test_a_formula_in_a_rewrite_stays_text_in_the_sheet(evaluated: Evaluated, tmp_path: Path) -> None:
+    line = orjson.loads(evaluated.predictions.read_bytes().splitlines()[0])
+    line["systems"]["rl"]["rewrite"] = '=HYPERLINK("http://x","y")'
+    (tmp_path / "p.jsonl").write_bytes(orjson.dumps(line))
+    export(tmp_path / "p.jsonl", tmp_path / "blind.xlsx", tmp_path / "key.json", 5, seed=0)
+
+    [(_, cells)] = read_table(tmp_path / "blind.xlsx")
+    assert '\'=HYPERLINK("http://x","y")' in cells.values()

@@ -1,0 +1,150 @@
+"""Promote or hold: by table, and by properties that no evaluation can break."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.evaluation.rewriter.config import GateConfig
+from components.evaluation.rewriter.gate import decide
+
+GATE = GateConfig()
+
+
+def compared(low: float = 0.04) -> dict[str, Any]:
+    one = {"difference": low + 0.02, "low": low, "high": low + 0.04, "p": 0.001, "n": 1000}
+    return {**one, "ndcg": dict(one), "recall": dict(one)}
+
+
+def good() -> dict[str, Any]:
+    """An evaluation that leaves nothing to wish for."""
+
+    def level(length: float, cost: float) -> dict[str, Any]:
+        values = {"copied": 0.0, "invented": 0.0, "zero_hit": 0.01, "length": length, "cost": cost}
+        return {name: {"value": value} for name, value in values.items()}
+
+    versus = {**compared(), "tenants": {"fivedoctors": compared(), "chengla": compared()}}
+    return {
+        "candidate": "rl",
+        "systems": {
+            "teacher": level(14.0, 25.0),
+            "rl": level(15.0, 2.8),
+        },
+        "paired": {"rl_vs_teacher": versus, "rl_vs_plain": compared(0.5)},
+    }
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    evaluation = copy.deepcopy(good())
+    *names, last = path.split(".")
+    place = evaluation
+    for name in names:
+        place = place[name]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return evaluation
+
+
+def test_a_candidate_that_is_better_everywhere_is_promoted_with_its_figures() -> None:
+    verdict = decide(good(), GATE)
+
+    assert (verdict.promote, verdict.word) == (True, "promote")
+    assert verdict.reasons == [
+        "rl minus teacher, gold passage first: +6.0 points [+4.0, +8.0], p 0.0010, 1000 queries."
+    ]
+
+
+HELD = [
+    ("paired.rl_vs_teacher.low", 0.0, "Better than the teacher: not shown"),
+    ("paired.rl_vs_teacher.low", -0.2, "Better than the teacher: not shown"),
+    ("paired.rl_vs_teacher.p", 0.05, "Better than the teacher: not shown"),
+    ("paired.rl_vs_teacher.n", 199, "Too few: 199 queries"),
+    ("paired.rl_vs_plain.low", 0.0, "Better than no rewrite: not shown"),
+    ("paired.rl_vs_teacher.ndcg.low", -0.01, "nDCG@10 may be worse than the teacher's by 1.0 points"),
+    ("paired.rl_vs_teacher.recall.low", -0.3, "recall@10 may be worse"),
+    ("paired.rl_vs_teacher.tenants.chengla.recall.low", -0.02, "recall@10 for chengla may be worse"),
+    ("paired.rl_vs_teacher.tenants", {}, "tenants is empty"),
+    ("systems.rl.length.value", 21.1, "over 1.5 times"),
+    ("systems.rl.copied.value", 0.051, "5.1% of the rewrites copy"),
+    ("systems.rl.invented.value", 0.021, "hold a number that nobody mentioned"),
+    ("systems.rl.zero_hit.value", 0.021, "find nothing"),
+    ("systems.rl.cost.value", 25.1, "over 1 times"),
+    ("systems.rl.cost.value", math.nan, "systems.rl.cost.value is nan, which is no number"),
+    ("systems.teacher.cost.value", None, "systems.teacher.cost.value is not in the evaluation"),
+    ("paired.rl_vs_teacher.low", None, "paired.rl_vs_teacher.low is not in the evaluation"),
+    ("paired.rl_vs_teacher.p", math.nan, "paired.rl_vs_teacher.p is nan"),
+    ("paired.rl_vs_teacher.low", "0.5", "is '0.5', which is no number"),
+    ("paired.rl_vs_teacher.n", True, "is True, which is no number"),
+    ("paired", None, "is not in the evaluation"),
+    ("systems", [], "is not in the evaluation"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "said"), HELD, ids=[f"{path}={value}" for path, value, _ in HELD])
+def test_one_fault_holds_and_is_named(path: str, value: Any, said: str) -> None:
+    verdict = decide(changed(path, value), GATE)
+
+    assert (verdict.promote, verdict.word) == (False, "hold")
+    assert any(said in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_not_shown_says_how_many_queries_would_show_it() -> None:
+    evaluation = changed("paired.rl_vs_teacher.low", -0.01)
+    evaluation["power"] = {"interesting": {"difference": 0.03, "queries": 1270}}
+
+    assert any("+3.0 points takes about 1,270 queries" in reason for reason in decide(evaluation, GATE).reasons)
+
+
+def test_an_sft_model_alone_is_judged_by_its_own_numbers() -> None:
+    evaluation = good()
+    for name in ("teacher", "plain"):
+        evaluation["paired"][f"sft_vs_{name}"] = evaluation["paired"].pop(f"rl_vs_{name}")
+    evaluation["systems"]["sft"] = evaluation["systems"].pop("rl")
+
+    assert not decide(evaluation, GATE).promote
+    assert decide({**evaluation, "candidate": "sft"}, GATE).promote
+
+
+numbers = st.one_of(st.floats(-1, 1), st.just(math.nan), st.just(math.inf), st.none(), st.text(max_size=2))
+
+
+@given(numbers, numbers, numbers, numbers)
+def test_nothing_but_a_sure_gain_is_ever_promoted(low: Any, p: Any, ndcg: Any, cost: Any) -> None:
+    evaluation = good()
+    versus = evaluation["paired"]["rl_vs_teacher"]
+    versus.update(low=low, p=p)
+    versus["ndcg"]["low"] = ndcg
+    evaluation["systems"]["rl"]["cost"]["value"] = cost
+    verdict = decide(evaluation, GATE)
+
+    if verdict.promote:
+        assert low > 0 and p < GATE.p and ndcg > -GATE.margin and cost <= 25.0
+    else:
+        assert verdict.reasons
+
+
+@given(st.floats(-0.5, 0.5), st.floats(0, 0.5), st.floats(-0.2, 0.2), st.floats(0, 0.2))
+def test_a_better_candidate_is_never_held_where_a_worse_one_is_promoted(
+    low: float, more: float, recall: float, more_recall: float
+) -> None:
+    def verdict(low: float, recall: float) -> bool:
+        evaluation = changed("paired.rl_vs_teacher.low", low)
+        evaluation["paired"]["rl_vs_teacher"]["recall"]["low"] = recall
+        return decide(evaluation, GATE).promote
+
+    assert verdict(low, recall) <= verdict(low + more, recall + more_recall)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=3), lambda inner: st.dictionaries(
+    st.sampled_from(["paired", "systems", "rl_vs_teacher", "low", "tenants", "candidate"]), inner, max_size=4
+), max_leaves=12))  # fmt: skip
+def test_rubbish_is_held_with_a_reason(rubbish: Any) -> None:
+    verdict = decide(rubbish if isinstance(rubbish, dict) else {}, GATE)
+
+    assert not verdict.promote
+    assert verdict.reasons

@@ -1,0 +1,90 @@
+"""A locked question that training or selection saw stops the evaluation, however it is dressed."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.parquet import ParquetRows
+from components.data.convert.stage import ppo_row, sft_row
+from components.evaluation.rewriter import leak
+from qinglan.errors import DataError
+from qinglan.rows import Validated
+from tests.components.evaluation.world import PRODUCTS, locked_row
+
+CONFIG = ConvertConfig()
+TEST = [locked_row("s", "fivedoctors", product, turn) for product in PRODUCTS for turn in (1, 2)]
+OTHER = locked_row("s", "fivedoctors", "蓝莓软胶囊", 1)
+
+
+def write_training(folder: Path, sft: list[Validated], ppo: list[Validated]) -> dict[str, Path]:
+    """As the convert stage writes them; the rows are in the last file that is read of each."""
+    for kind in ("sft", "ppo"):
+        (folder / kind).mkdir()
+    for split in ("train", "dev"):
+        chats = [sft_row(row, "train", CONFIG) for row in (sft if split == "dev" else [OTHER])]
+        (folder / f"sft/{split}.jsonl").write_bytes(b"".join(orjson.dumps(chat) + b"\n" for chat in chats))
+        with ParquetRows(folder / f"ppo/{split}.parquet") as add:
+            for row in ppo if split == "dev" else [OTHER]:
+                add.add(ppo_row(row, "train", CONFIG))
+    return {"sft": folder / "sft", "ppo": folder / "ppo"}
+
+
+def test_a_clean_test_passes_and_says_how_many_rows_it_was_compared_with(tmp_path: Path) -> None:
+    assert leak.check(TEST, write_training(tmp_path, [OTHER], [OTHER, OTHER])) == 5
+
+
+@pytest.mark.parametrize("where", ["sft", "ppo"])
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        {},
+        {"id": "another"},
+        {"id": "another", "question": " 要放冰箱吗？？", "user_profile": "另一个人"},
+        {"id": "another", "history_summary": "客服已介绍，鱼油软胶囊。"},
+        {"id": "another", "conversation_id": "elsewhere"},
+    ],
+)
+def test_a_seen_question_is_found_by_its_content(tmp_path: Path, where: str, dressed: dict[str, Any]) -> None:
+    seen = TEST[2].model_copy(update=dressed)
+    rows = {"sft": [OTHER], "ppo": [OTHER], where: [seen]}
+
+    with pytest.raises(DataError, match=rf"1 rows .* test row {TEST[2].id} is dev\..*:1 \(row {seen.id}\)"):
+        leak.check(TEST, write_training(tmp_path, rows["sft"], rows["ppo"]))
+
+
+def test_the_same_words_about_another_product_are_no_leak(tmp_path: Path) -> None:
+    other = TEST[2].model_copy(update={"id": "another", "history_summary": "客服已介绍蓝莓软胶囊"})
+
+    assert leak.check(TEST, write_training(tmp_path, [other], [other])) == 4
+
+
+def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:
+    folders = write_training(tmp_path, [OTHER], [OTHER])
+    (folders["ppo"] / "dev.parquet").unlink()
+
+    with pytest.raises(DataError, match=r"dev\.parquet: not there"):
+        leak.check(TEST, folders)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"not json", "no chat with a user turn"),
+        (b'{"messages": [{"role": "system", "content": "x"}]}', "no chat with a user turn"),
+        (b'{"messages": [{"role": "user", "content": "free text"}]}', "has no line"),
+    ],
+)
+def test_a_training_row_that_cannot_be_compared_is_an_error(line: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=rf"train\.jsonl:3: .*{said}"):
+        leak.asked_of_chat(line, "train.jsonl:3")
+
+
+def test_a_parquet_file_that_is_none_is_an_error(tmp_path: Path) -> None:
+    folders = write_training(tmp_path, [OTHER], [OTHER])
+    (folders["ppo"] / "train.parquet").write_bytes(b"PAR0")
+
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        leak.check(TEST, folders)

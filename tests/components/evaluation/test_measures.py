@@ -1,0 +1,88 @@
+"""What one row says: ranks by hand, copies found, numbers traced."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.evaluation.rewriter.measures import METRICS, Found, copied, measure, ndcg, rank, recall, top1
+from qinglan.rows import Question
+from qinglan.text import normalise
+
+ASKED = Question(
+    id="1", conversation_id="c", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",
+    history_summary="客服已介绍虾青素软胶囊，上一轮问的是退换货政策，用户表示收到的包装完好无损", gold=("k1",),
+)  # fmt: skip
+PASSAGE = "虾青素软胶囊全天总量以标签为上限，可随正餐分次摄入。"
+
+
+def test_ndcg_by_hand() -> None:
+    assert ndcg(("k1", "k2"), ("k1",)) == 1.0
+    assert ndcg(("k2", "k1"), ("k1",)) == pytest.approx(1 / math.log2(3))
+    assert ndcg(("x", "k1", "k2"), ("k1", "k2")) == pytest.approx(
+        (1 / math.log2(3) + 1 / math.log2(4)) / (1 + 1 / math.log2(3))
+    )
+    assert ndcg((*"abcdefghij", "k1"), ("k1",)) == 0.0
+
+
+def test_recall_and_top1_by_hand() -> None:
+    assert (recall(("a", "k1"), ("k1", "k2")), top1(("a", "k1"), ("k1",)), rank(("a", "k1"), ("k1",))) == (
+        0.5,
+        0.0,
+        2,
+    )
+    assert (recall((), ("k1",)), top1((), ("k1",)), rank((), ("k1",))) == (0.0, 0.0, None)
+
+
+def test_without_gold_nothing_is_known_of_gold() -> None:
+    assert all(math.isnan(metric(("a",), ())) for metric in (top1, ndcg, recall))
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.sets(st.sampled_from("abcdefgh"), min_size=1))
+def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str], gold: set[str]) -> None:
+    labels = tuple(gold)
+    better = sorted(ids, key=lambda one: one not in gold)
+
+    for metric in (top1, ndcg, recall):
+        assert 0 <= metric(ids, labels) <= metric(better, labels) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "expected"),
+    [
+        ("虾青素软胶囊 每日服用频次", False),
+        ("客服已介绍虾青素软胶囊，上一轮问的是退换货", True),
+        ("虾青素软胶囊全天总量以标签为上限 可随正餐", True),
+        ("那它一天吃几次", False),
+    ],
+)
+def test_a_long_run_of_history_or_passage_is_a_copy(rewrite: str, expected: bool) -> None:
+    sources = (ASKED.history_summary, PASSAGE)
+
+    assert copied(normalise(rewrite), ASKED.question, sources) is expected
+
+
+def test_what_stands_in_the_question_is_no_copy() -> None:
+    question = ASKED.history_summary
+
+    assert not copied(normalise(question), question, (ASKED.history_summary,))
+
+
+def test_every_metric_but_the_examiners_is_measured() -> None:
+    values = measure(ASKED, "虾青素软胶囊 500毫克 45", Found(("k2", "k1"), (PASSAGE, ""), 0.4))
+
+    assert set(values) == set(METRICS) - {"quality"}
+    assert (values["invented"], values["top1"], values["judged_top1"], values["zero_hit"]) == (1.0, 0.0, 0.4, 0.0)
+    assert values["length_ratio"] == pytest.approx(15 / 7)
+
+
+def test_numbers_of_the_profile_are_not_invented_and_an_empty_rewrite_finds_nothing() -> None:
+    assert measure(ASKED, "虾青素 45岁", Found())["invented"] == 0.0
+    empty = measure(ASKED, "", Found())
+    assert (empty["empty"], empty["zero_hit"], empty["top1"], empty["copied"]) == (1.0, 1.0, 0.0, 0.0)
+
+
+def test_a_question_left_alone_counts_as_the_same_whatever_its_punctuation() -> None:
+    assert measure(ASKED, "那它一天吃几次？", Found())["same"] == 1.0
+    assert measure(ASKED, "虾青素一天吃几次", Found())["same"] == 0.0

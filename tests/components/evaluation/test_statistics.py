@@ -1,0 +1,157 @@
+"""The mathematics: checked by hand tables, by simulation, and by the plan's own power table."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.evaluation.rewriter.statistics import (
+    agreement,
+    clustering_factor,
+    estimates,
+    groups,
+    holm,
+    paired,
+    quantile,
+    queries_needed,
+)
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(("discordant", "queries"), [(0.05, 434), (0.10, 870), (0.15, 1306), (0.20, 1742)])
+def test_the_power_formula_gives_the_known_table_for_85_to_88_percent(discordant: float, queries: int) -> None:
+    assert queries_needed(0.03, discordant) == pytest.approx(queries, abs=1)
+
+
+def test_no_difference_needs_no_number_of_queries_and_clustering_costs() -> None:
+    assert queries_needed(0.0, 0.1) is None
+    assert queries_needed(NAN, 0.1) is None
+    alone, clustered = queries_needed(0.03, 0.1), queries_needed(0.03, 0.1, clustering=1.46)
+    assert alone is not None and clustered is not None
+    assert clustered == pytest.approx(1.46 * alone, abs=2)
+
+
+def test_holm_by_hand() -> None:
+    # .01 x 4, then .02 x 3, then .03 x 2 which may not fall below .06, then .4
+    assert holm({"c": 0.03, "a": 0.01, "d": 0.4, "b": 0.02}) == pytest.approx(
+        {"a": 0.04, "b": 0.06, "c": 0.06, "d": 0.4}
+    )
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), max_size=8))
+def test_holm_never_makes_a_p_smaller_and_keeps_their_order(ps: dict[str, float]) -> None:
+    adjusted = holm(ps)
+
+    assert all(ps[name] <= adjusted[name] <= 1 for name in ps)
+    order = sorted(ps, key=lambda name: ps[name])
+    assert [adjusted[name] for name in order] == sorted(adjusted.values())
+
+
+def conversations(rng: np.random.Generator, level: float, size: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Turns of one conversation share an effect, as in real ones."""
+    turns = rng.integers(1, 5, size)
+    effects = rng.normal(level, 0.3, size)
+    names = np.repeat(np.arange(size), turns)
+    return effects[names] + rng.normal(0, 0.3, len(names)), names
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(7)
+    covered = 0
+    for trial in range(200):
+        values, names = conversations(rng, 0.2)
+        [found] = estimates(values[:, None], names, 400, trial)
+        covered += found.low <= 0.2 <= found.high
+
+    assert 0.89 <= covered / 200 <= 0.985
+
+
+def test_p_is_uniform_when_nothing_differs() -> None:
+    rng = np.random.default_rng(11)
+    ps = []
+    for trial in range(300):
+        values, names = conversations(rng, 0.0)
+        ps.append(paired(values[:, None], names, 300, trial)[0].p)
+
+    assert 0.4 < float(np.mean(ps)) < 0.6
+    assert 0.02 <= float(np.mean(np.array(ps) < 0.05)) <= 0.09
+
+
+def test_a_real_difference_has_a_small_p_and_an_interval_above_zero() -> None:
+    values, names = conversations(np.random.default_rng(3), 0.4)
+    [found] = paired(values[:, None], names, 2_000, 0)
+
+    assert found.p < 0.001
+    assert 0 < found.low < found.difference < found.high
+    assert (found.conversations, found.n, found.wins + found.losses) == (60, len(values), len(values))
+
+
+def test_alike_turns_make_the_interval_wider() -> None:
+    values = np.repeat(np.random.default_rng(5).normal(0, 1, 50), 4)
+    together, apart = np.repeat(np.arange(50), 4), np.arange(200)
+    wide, narrow = (estimates(values[:, None], names, 1_000, 0)[0] for names in (together, apart))
+
+    assert wide.high - wide.low > 1.6 * (narrow.high - narrow.low)
+    assert clustering_factor(values, together) == pytest.approx(4.0)
+    assert clustering_factor(values, apart) == pytest.approx(1.0)
+
+
+def test_what_is_not_known_is_left_out_of_mean_and_count() -> None:
+    column = np.array([[1.0], [NAN], [0.0], [NAN]])
+    [found] = estimates(column, np.array([0, 0, 1, 2]), 200, 0)
+
+    assert (found.value, found.n) == (0.5, 2)
+    [nothing] = estimates(np.full((4, 1), NAN), np.array([0, 0, 1, 2]), 200, 0)
+    assert math.isnan(nothing.value) and math.isnan(nothing.low) and nothing.n == 0
+
+
+def test_one_conversation_alone_has_no_interval_and_no_significance() -> None:
+    [found] = paired(np.ones((5, 1)), np.zeros(5, dtype=np.int64), 200, 0)
+
+    assert found.difference == 1.0
+    assert math.isnan(found.low) and math.isnan(found.high)
+    assert found.p == 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-1.0, 0.0, 1.0, NAN])), min_size=1, max_size=30))
+def test_an_interval_holds_its_value_and_the_opposite_comparison_mirrors_it(rows: list[tuple[int, float]]) -> None:
+    names, values = groups([name for name, _ in rows]), np.array([[value] for _, value in rows])
+    [one], [other] = paired(values, names, 100, 0), paired(-values, names, 100, 0)
+
+    if one.n == 0:
+        assert math.isnan(one.difference) and math.isnan(one.p)
+        return
+    assert one.difference == pytest.approx(-other.difference)
+    assert (one.p, one.wins, one.losses) == (other.p, other.losses, other.wins)
+    if not math.isnan(one.low):
+        assert one.low <= one.high
+        assert one.low == pytest.approx(-other.high)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    values, names = conversations(np.random.default_rng(1), 0.1)
+
+    assert paired(values[:, None], names, 700, 3) == paired(values[:, None], names, 700, 3)
+    assert paired(values[:, None], names, 700, 3) != paired(values[:, None], names, 700, 4)
+
+
+def test_agreement_is_of_ranks_and_of_points() -> None:
+    same = agreement([1, 2, 3, 5], [2, 3, 4, 5])
+    opposite = agreement([1, 2, 3, 4], [4, 3, 2, 1])
+
+    assert (same.spearman, same.kendall, same.mean_difference) == pytest.approx((1.0, 1.0, 0.75))
+    assert (opposite.spearman, opposite.kendall) == pytest.approx((-1.0, -1.0))
+    assert math.isnan(agreement([3, 3, 3], [1, 2, 3]).spearman)
+    assert math.isnan(agreement([], []).mean_difference)
+
+
+def test_a_quantile_has_an_interval_around_it() -> None:
+    found = quantile([float(x) for x in range(101)], 0.5, 500, 0)
+
+    assert found.value == 50
+    assert found.low < 50 < found.high
+    assert math.isnan(quantile([], 0.5, 500, 0).value)

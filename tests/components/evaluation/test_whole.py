@@ -1,0 +1,95 @@
+"""The whole stage, with models that are loaded and asked: leaks first, every output written, timed as served."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.evaluation.rewriter import stage
+from components.evaluation.rewriter.students import spread, time_served
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.files import dump_line
+from tests.components.evaluation.test_leak import OTHER, write_training
+from tests.components.evaluation.world import CONFIG, WordRag, gateway, locked_rows, write_knowledge_base
+from tests.echo import Reply, Scripted, running
+from tests.tiny import tiny_model
+
+
+def outputs(folder: Path) -> stage.Outputs:
+    return stage.Outputs(*(folder / name for name in ("e.json", "r.html", "p.jsonl", "blind.xlsx", "key.json")))
+
+
+@pytest.mark.slow
+def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> None:
+    knowledge_base = write_knowledge_base(tmp_path / "kb.jsonl")
+    rag = WordRag(knowledge_base)
+    test = tmp_path / "test"
+    test.write_bytes(b"".join(map(dump_line, locked_rows(rag.snapshot))))
+    models = {name: tiny_model(tmp_path / name, seed=seed) for seed, name in enumerate(("sft", "rl"))}
+    (tmp_path / "training").mkdir()
+    training = write_training(tmp_path / "training", [OTHER], [OTHER])
+    served = Scripted(Reply(200, b'{"predictions": [{"rewritten_query": "served", "model_version": "1"}]}'))
+    out = outputs(tmp_path)
+    with gateway(tmp_path, knowledge_base, rag) as url, running(served) as rewriter:
+        config = CONFIG.model_copy(update={"rewriter_urls": {"rl": rewriter}, "latency_rows": 3})
+        counts = stage.evaluate(test, models, training, {}, out, config, url)
+        alone = stage.evaluate(test, {"sft": models["sft"]}, {"sft": training["sft"]}, {}, out, config, url)
+
+    assert (counts.rows, counts.labelled, counts.training_rows, counts.promote) == (12, 12, 4, 0)
+    assert (alone.training_rows, alone.promote) == (2, 0)
+    assert len(served.seen) == 4, "one to warm up, three timed"
+    value = orjson.loads(out.evaluation.read_bytes())
+    assert value["candidate"] == "sft"
+    assert set(value["digests"]["models"]) == {"sft"}
+    assert value["digests"]["knowledge_bases"] == [rag.snapshot]
+    assert all(path.stat().st_size for path in out)
+
+
+def test_a_leak_stops_everything_before_a_model_is_loaded(tmp_path: Path) -> None:
+    rows = locked_rows("s")
+    test = tmp_path / "test"
+    test.write_bytes(b"".join(map(dump_line, rows)))
+    training = write_training(tmp_path, [rows[3]], [OTHER])
+    models = {"sft": tmp_path / "no model", "rl": tmp_path / "no model"}
+
+    with pytest.raises(DataError, match="trained or selected on"):
+        stage.evaluate(test, models, training, {}, outputs(tmp_path), CONFIG, "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("models", "training", "said"),
+    [
+        ({"rl": "x"}, {"sft": "x", "ppo": "x"}, "sft is needed"),
+        ({"sft": "x", "other": "x"}, {"sft": "x"}, "sft is needed"),
+        ({"sft": "x", "rl": "x"}, {"sft": "x"}, "rows of ppo are needed"),
+    ],
+)
+def test_what_is_not_given_is_named(tmp_path: Path, models: Any, training: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        stage.evaluate(tmp_path, models, training, {}, outputs(tmp_path), CONFIG, "http://127.0.0.1:9")
+
+
+def test_an_empty_test_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "test").write_bytes(b"")
+
+    with pytest.raises(DataError, match="no rows"):
+        stage.evaluate(
+            tmp_path / "test",
+            {"sft": tmp_path},
+            {"sft": tmp_path},
+            {},
+            outputs(tmp_path),
+            CONFIG,
+            "http://127.0.0.1:9",
+        )
+
+
+def test_a_rewriter_that_is_away_is_an_outage() -> None:
+    with running(Scripted(Reply(503, b"loading"))) as url, pytest.raises(OutageError, match="503"):
+        time_served(url, locked_rows("s")[:1])
+
+
+@pytest.mark.parametrize(("rows", "wanted", "places"), [(10, 2, [0, 5]), (3, 9, [0, 1, 2]), (0, 5, [])])
+def test_timed_rows_are_spread_over_all(rows: int, wanted: int, places: list[int]) -> None:
+    assert spread(rows, wanted) == places

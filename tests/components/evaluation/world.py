@@ -1,0 +1,134 @@
+"""A small world to evaluate in: passages, locked questions, a RAG service that matches words, and two judges."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.students import Writing
+from qinglan.files import dump_line, sha256_file
+from qinglan.rag.contract import RAG_PATH, Passage
+from qinglan.rows import Retrieval, Validated
+from qinglan.text import bigrams
+from serving.teacher.app import create_app
+from serving.teacher.brain import Brains
+from serving.teacher.config import Behaviour
+from serving.teacher.examining import load_examiners
+from serving.teacher.extractive import load_brain
+from tests.echo import GatewayProcess, gateway_config, running
+
+PRODUCTS = ("虾青素软胶囊", "鱼油软胶囊", "益生菌冲饮粉", "叶黄素咀嚼片")
+TERMS = {"每日服用频次": "一天吃几次", "贮藏条件要求": "要放冰箱吗", "退换货政策": "买错了能退不"}
+NOTHING = Retrieval(query="q", hits=(), top1_score=0.0, count=0)
+CONFIG = EvaluateConfig(draws=500, score_threshold=0.0, agreement_rows=12, examples=3, blind_rows=8)
+TENANTS = ("fivedoctors", "chengla")
+HOSTILE = "<script>alert('问')</script>一天吃几次"
+
+
+def write_knowledge_base(path: Path) -> Path:
+    passages = [
+        Passage(id=f"{product}/{term}", title=f"{product} {term}", content=f"{product}请看标签。常见问法：{asks}。")
+        for product in PRODUCTS
+        for term, asks in TERMS.items()
+    ]
+    path.write_bytes(b"".join(map(dump_line, passages)))
+    return path
+
+
+def locked_rows(snapshot: str, tenants: tuple[str, ...] = ("fivedoctors",)) -> list[Validated]:
+    """A conversation per tenant and product, a turn per term; the teacher forgets the product in the last turn."""
+    return [
+        locked_row(snapshot, tenant, product, turn)
+        for tenant in tenants
+        for product in PRODUCTS
+        for turn in range(len(TERMS))
+    ]
+
+
+def locked_row(snapshot: str, tenant: str, product: str, turn: int) -> Validated:
+    term, asks = list(TERMS.items())[turn]
+    forgets = turn == len(TERMS) - 1
+    return Validated(
+        id=f"{tenant}-{product}-{turn}", tenant_id=tenant, conversation_id=product,
+        question=HOSTILE if (product, turn) == (PRODUCTS[0], 0) else asks, history_summary=f"客服已介绍{product}",
+        need=f"{product}{asks}", gold=(f"{product}/{term}",), split="test", teacher="fivedoctors", call="x",
+        rewritten_query=asks if forgets else f"{product} {term}", need_source="sheet", scored_against="need",
+        snapshot=snapshot, plain=NOTHING, rewritten=NOTHING, accepted=True, reason="",
+    )  # fmt: skip
+
+
+class WordRag:
+    """A RAG service that ranks passages by the character pairs they share with the query."""
+
+    def __init__(self, knowledge_base: Path) -> None:
+        self.snapshot = sha256_file(knowledge_base)
+        self.passages = [Passage.model_validate_json(line) for line in knowledge_base.read_bytes().splitlines()]
+        self.asked: list[dict[str, Any]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        status, answer = (200, self.answer(orjson.loads(body))) if scope["path"] == RAG_PATH else (404, {})
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": orjson.dumps(answer)})
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(request)
+        near = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
+        recall = [
+            {"id": one.id, "content": one.content, "reranker_score": overlap(request["need"], one), "metadata": {}}
+            for one in near
+            if overlap(request["rewritten_query"], one)
+        ]
+        data = {
+            "rewritten_query": request["rewritten_query"], "recall": recall[: request["top_k"]],
+            "scored_against": "need", "rewriter": "request", "snapshot": self.snapshot,
+        }  # fmt: skip
+        return {"code": 200, "msg": "success", "data": data}
+
+
+def overlap(text: str, passage: Passage) -> float:
+    own = set(bigrams(text))
+    return len(own & set(bigrams(f"{passage.title}\n{passage.content}"))) / len(own) if own else 0.0
+
+
+def judges(knowledge_base: Path) -> Any:
+    """A server with the stand-in's judge and its examiner."""
+    bases = {"fivedoctors": knowledge_base}
+    return create_app(Brains(load_brain(bases), load_examiners(bases)), Behaviour())
+
+
+def models_of(url: str) -> dict[str, Any]:
+    """A gateway's settings for those two."""
+    price = {"input": 1.0, "cached_input": 0.1, "output": 10.0, "as_of": "2026-11-01"}
+    model = {"base_url": f"{url}/v1", "price": price, "max_output_tokens": 400}
+    return {
+        "model": {"model": "fivedoctors"},
+        "judge": {**model, "model": "fivedoctors"},
+        "examiner": {**model, "model": "fivedoctors-examiner"},
+    }
+
+
+class Evaluated(NamedTuple):
+    value: dict[str, Any]
+    predictions: Path
+    rag: WordRag
+
+
+@contextmanager
+def gateway(folder: Path, knowledge_base: Path, rag: Any) -> Iterator[str]:
+    with running(judges(knowledge_base)) as teacher, running(rag) as rag_url:
+        process = GatewayProcess(gateway_config(teacher, rag_url, **models_of(teacher)), folder)
+        try:
+            yield process.url()
+        finally:
+            process.stop()
+
+
+def writing(texts: list[str]) -> Writing:
+    return Writing(texts, 1, 2.0, [0.01, 0.02, 0.04], False, 0, "CPU, 1 of 2 cores")
