@@ -1,0 +1,91 @@
+"""LoRA adapters, one after the other: what is served is what was trained.
+
+SFT's adapter is merged before PPO trains its own on top. PPO's adapter alone on the base is another model; so a
+release holds either merged weights, or one adapter of the base that stands for both, with the base's digest.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files import replaced
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+Tensors = dict[str, Any]
+
+
+def merged(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale: float) -> Tensors:
+    """The weights with scale x B x A added, in double precision and rounded once."""
+    out = dict(weights)
+    for name, (down, up) in pairs(adapter).items():
+        if name not in out:
+            raise DataError(f"The adapter changes {name}, which the model does not have: it is of another base.")
+        added = scale * (up.double() @ down.double())
+        if added.shape != out[name].shape:
+            raise DataError(f"The adapter's {name} is {tuple(added.shape)}, the model's {tuple(out[name].shape)}.")
+        out[name] = (out[name].double() + added).to(out[name].dtype)
+    return out
+
+
+def concatenated(first: tuple[Tensors, float], second: tuple[Tensors, float]) -> Tensors:
+    """One adapter of scale 1 that adds what both add: their ranks side by side, each with its scale inside."""
+    import torch
+
+    sides = [(pairs(adapter), scale) for adapter, scale in (first, second)]
+    out: Tensors = {}
+    for name in sorted({name for those, _ in sides for name in those}):
+        mine = [(*those[name], scale) for those, scale in sides if name in those]
+        prefix = f"base_model.model.{name.removesuffix('.weight')}"
+        out[f"{prefix}.lora_A.weight"] = torch.cat([down for down, _, _ in mine], dim=0).contiguous()
+        out[f"{prefix}.lora_B.weight"] = torch.cat([up * scale for _, up, scale in mine], dim=1).contiguous()
+    return out
+
+
+def pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """By the name of the weight that is changed: A (down) and B (up)."""
+    out = {}
+    for name, down in adapter.items():
+        if ".lora_A." in name:
+            up = adapter[name.replace(".lora_A.", ".lora_B.")]
+            out[f"{name.split('.lora_A.')[0].removeprefix('base_model.model.')}.weight"] = (down, up)
+    return out
+
+
+def read_adapter(folder: Path) -> tuple[Tensors, float]:
+    """An adapter as PEFT saves it, and its scale."""
+    from safetensors.torch import load_file
+
+    config = orjson.loads((folder / CONFIG).read_bytes())
+    if config.get("use_rslora") or config.get("rank_pattern") or config.get("alpha_pattern"):
+        raise DataError(f"{folder / CONFIG}: ranks or scales that differ by module cannot be put side by side here.")
+    return dict(load_file(folder / WEIGHTS)), config["lora_alpha"] / config["r"]
+
+
+def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
+    """An adapter of scale 1 in PEFT's format; modules of a lower rank are filled up with nothing.
+
+    `base` is the digest of the weights that it belongs on.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    rank = max(down.shape[0] for down, _ in pairs(adapter).values())
+    for name, tensor in list(adapter.items()):
+        side = 0 if ".lora_A." in name else 1
+        missing = rank - tensor.shape[side]
+        if missing:
+            shape = [missing, tensor.shape[1]] if side == 0 else [tensor.shape[0], missing]
+            adapter[name] = torch.cat([tensor, tensor.new_zeros(shape)], dim=side)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(adapter, folder / WEIGHTS, metadata={"format": "pt", "base_sha256": base})
+    modules = sorted({name.removesuffix(".weight").rpartition(".")[2] for name in pairs(adapter)})
+    config = {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "lora_dropout": 0.0,
+        "bias": "none", "fan_in_fan_out": False, "target_modules": modules, "inference_mode": True,
+        "base_model_name_or_path": f"sha256:{base}",
+    }  # fmt: skip
+    with replaced(folder / CONFIG) as partial:
+        partial.write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2))

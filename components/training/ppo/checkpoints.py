@@ -1,0 +1,82 @@
+"""verl's checkpoints: which there are, the best kept, and the weights inside, in the precision of their training.
+
+checkpoints/global_step_12/actor/model_world_size_1_rank_0.pt ... fsdp_config.json lora_train_meta.json
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import TrainingError
+from qinglan.files import replaced_folder
+
+LATEST = "latest_checkpointed_iteration.txt"
+STEP = "step.txt"
+
+
+def latest(checkpoints: Path) -> int:
+    """The step that verl goes on from; 0 when it starts anew."""
+    try:
+        return int((checkpoints / LATEST).read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def actor(checkpoints: Path, step: int) -> Path:
+    return checkpoints / f"global_step_{step}" / "actor"
+
+
+def keep(checkpoints: Path, step: int, target: Path) -> None:
+    """Keep this step's actor as the best, whatever verl deletes later: by links, which take no space."""
+    with replaced_folder(target) as partial:
+        shutil.copytree(actor(checkpoints, step), partial / "actor", copy_function=os.link)
+        (partial / STEP).write_text(str(step))
+
+
+def kept_step(best: Path) -> int:
+    """The step of the best checkpoint; 0 when there is none."""
+    path = best / STEP
+    return int(path.read_text()) if path.is_file() else 0
+
+
+def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
+    """The actor's tensors by name, whole again where they were sharded; `only` those with this in their name."""
+    size = orjson.loads((folder / "fsdp_config.json").read_bytes())["world_size"]
+    shards = [_load(folder / f"model_world_size_{size}_rank_{rank}.pt") for rank in range(size)]
+    names = [name for name in shards[0] if only in name]
+    return {name: _whole([shard[name] for shard in shards], name) for name in names}
+
+
+def lora_scale(folder: Path) -> float:
+    """alpha / rank, as it was trained."""
+    meta = orjson.loads((folder / "lora_train_meta.json").read_bytes())
+    return float(meta["lora_alpha"]) / float(meta["r"])
+
+
+def _load(path: Path) -> dict[str, Any]:
+    import torch
+
+    try:
+        # Our own training wrote it a moment ago, with sharded tensors that weights_only refuses.
+        loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+    except (OSError, RuntimeError, EOFError) as error:
+        raise TrainingError(f"{path}: this checkpoint cannot be read ({error}). Run the stage again.") from None
+    return loaded
+
+
+def _whole(parts: list[Any], name: str) -> Any:
+    import torch
+    from torch.distributed.tensor import DTensor
+
+    if not isinstance(parts[0], DTensor):
+        return parts[0]
+    placement: Any = parts[0].placements[-1]
+    locals_ = [part._local_tensor for part in parts]
+    if placement.is_replicate():
+        return locals_[0]
+    if not placement.is_shard():
+        raise TrainingError(f"checkpoint: {name} is placed as {placement}, which cannot be put together here.")
+    return torch.cat(locals_, dim=placement.dim)

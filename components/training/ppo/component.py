@@ -1,0 +1,34 @@
+"""The PPO stage as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import TRAINING_IMAGE
+
+
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+def ppo(
+    sft_model: dsl.Input[dsl.Model],
+    prompts: dsl.Input[dsl.Dataset],
+    gateway_url: str,
+    config: dict,  # type: ignore[type-arg]
+    rl_model: dsl.Output[dsl.Model],
+    ppo_log: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """The student competes with its teacher under live retrieval."""
+    from pathlib import Path
+
+    from components.training.ppo import stage
+    from components.training.ppo.config import PpoConfig
+    from qinglan.lineage.record import recorded
+
+    settings = PpoConfig.parse(config, "ppo")
+    inputs = {"sft_model": sft_model, "ppo": prompts}
+    outputs = {"rl_model": rl_model, "ppo_log": ppo_log}
+    with recorded("ppo", inputs, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.ppo(
+            Path(sft_model.path), Path(prompts.path), Path(rl_model.path), Path(ppo_log.path), gateway_url, settings
+        )
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

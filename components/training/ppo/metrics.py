@@ -1,0 +1,79 @@
+"""verl's words for a step, and ours: the names of the plan, of the monitors and of the report."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Step = dict[str, float]
+
+NAMES = {
+    "actor/pg_loss": "policy_loss",
+    "critic/vf_loss": "value_loss",
+    "actor/pg_clipfrac": "clip_fraction",
+    "actor/entropy": "entropy",
+    "critic/vf_explained_var": "explained_variance",
+    "response_length/mean": "length_tokens",
+    "response_length/clip_ratio": "cut_rate",
+    "actor/lr": "actor_learning_rate",
+    "timing_s/step": "seconds",
+    "timing_s/gen": "seconds_rollout",
+    "timing_s/testing": "seconds_dev",
+    "reward/seconds_unhidden": "seconds_reward_unhidden",
+    "reward/seconds_mean": "seconds_reward_mean",
+}
+UPDATE = ("timing_s/update_actor", "timing_s/update_critic")
+PASSES = ("timing_s/old_log_prob", "timing_s/ref", "timing_s/values", "timing_s/adv")
+REWARD = "reward/"
+RENAMED = {"gold": "train_gold"}
+TESTED = {"gold": "gold", "gold_known": "gold_known", "score": "reward", "win": "win", "copied": "copy_rate"}
+"""Reward terms of dev that are worth a name."""
+
+
+def step_of(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
+    """One line of verl's file logger by our names; `dev` says how many dev rows each data source has.
+
+    verl writes what is no number as null: here it is NaN again, so that the alarms see it.
+    """
+    data = {name: math.nan if value is None else float(value) for name, value in line["data"].items()}
+    out: Step = {"step": float(line["step"])}
+    out |= {ours: data[name] for name, ours in NAMES.items() if name in data}
+    out |= {
+        RENAMED.get(name := key.removeprefix(REWARD), name): value
+        for key, value in data.items()
+        if key.startswith(REWARD) and key not in NAMES
+    }
+    if "critic/score/mean" in data:
+        out.setdefault("avg_reward", data["critic/score/mean"])
+        out["kl"] = data.get("actor/reward_kl_penalty", 0.0) * data.get("response_length/mean", 0.0)
+        out["seconds_update"] = sum(data.get(name, 0.0) for name in UPDATE)
+        out["seconds_passes"] = sum(data.get(name, 0.0) for name in PASSES)
+    return out | tested(data, dev)
+
+
+def tested(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
+    """Dev's figures over all tenants, each row counting once; gold over the rows that have one."""
+    sums = dict.fromkeys(TESTED, 0.0)
+    rows = 0
+    for source, count in dev.items():
+        prefix = f"val-aux/{source}/"
+        if f"{prefix}score/mean@1" in data:
+            rows += count
+            for name in TESTED:
+                sums[name] += count * data.get(f"{prefix}{name}/mean@1", 0.0)
+    if not rows:
+        return {}
+    out = {f"{TESTED[name]}_dev": value / rows for name, value in sums.items() if name in ("score", "copied")}
+    if sums["gold_known"]:
+        out["gold_dev"] = sums["gold"] / sums["gold_known"]
+    return out
+
+
+def standing(step: Mapping[str, float]) -> float | None:
+    """By what checkpoints are compared: gold on dev, else the reward there; None where dev was not tested."""
+    return step.get("gold_dev", step.get("reward_dev"))
+
+
+def note(step: Mapping[str, float]) -> str:
+    """A step in a few words."""
+    shown = {"avg_reward": "reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
+    return ", ".join(f"{word} {step[name]:.3f}" for name, word in shown.items() if name in step)

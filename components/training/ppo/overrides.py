@@ -1,0 +1,201 @@
+"""Our settings as verl's: one pure function, so that a test can compose verl's configuration and look."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from components.training.ppo.config import PpoConfig
+
+Value = str | int | float | bool | list[str] | None
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+CPU_ROLLOUT = "hf_generate"
+"""The name under which the plug-in registers its rollout."""
+
+POOL = 12
+"""CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
+
+
+class Places(NamedTuple):
+    """What is read and written; absolute, since verl's processes run elsewhere."""
+
+    model: Path
+    train: Path
+    dev: Path
+    checkpoints: Path
+    reward_function: Path
+    reward_settings: Path
+
+
+def overrides(config: PpoConfig, places: Places) -> list[str]:
+    """The arguments of verl.trainer.main_ppo."""
+    values = {**_algorithm(config), **_data(config, places), **_actor(config, places), **_rollout(config)}
+    values |= {**_reward(config, places), **_trainer(config, places)}
+    if config.advantage == "gae":
+        values |= _critic(config, places)
+    values |= _cpu(config) if config.hardware.device == "cpu" else _gpu(config)
+    return [f"{key}={_written(value)}" for key, value in values.items()]
+
+
+def _algorithm(config: PpoConfig) -> dict[str, Value]:
+    return {
+        "algorithm.adv_estimator": config.advantage,
+        "algorithm.gamma": config.gamma,
+        "algorithm.lam": config.gae_lambda,
+        "algorithm.use_kl_in_reward": config.kl > 0,
+        "algorithm.kl_ctrl.kl_coef": config.kl,
+    }
+
+
+def _data(config: PpoConfig, places: Places) -> dict[str, Value]:
+    return {
+        "data.train_files": str(places.train),
+        "data.val_files": str(places.dev),
+        "data.train_batch_size": config.prompts,
+        "data.max_prompt_length": config.max_prompt_tokens,
+        "data.max_response_length": config.max_new_tokens,
+        "data.seed": config.seed,
+        "data.dataloader_num_workers": 0,
+        # Serving renders with thinking off; a template without the word does not mind.
+        "+data.apply_chat_template_kwargs.enable_thinking": False,
+    }
+
+
+def _actor(config: PpoConfig, places: Places) -> dict[str, Value]:
+    saved = ["model", "optimizer", "extra"]
+    return {
+        "actor_rollout_ref.model.path": str(places.model),
+        "actor_rollout_ref.model.lora_rank": config.lora.rank,
+        "actor_rollout_ref.model.lora_alpha": config.lora.alpha,
+        "actor_rollout_ref.model.target_modules": config.lora.targets,
+        # The rollout sees the merged weights: what is sampled is what will be served.
+        "actor_rollout_ref.model.lora.merge": config.lora.rank > 0,
+        f"{ACTOR}.optim.lr": config.actor_learning_rate,
+        # verl's own grad_clip is read by nothing.
+        f"{ACTOR}.optim.clip_grad": config.gradient_clip,
+        f"{ACTOR}.ppo_epochs": config.ppo_epochs,
+        f"{ACTOR}.clip_ratio": config.clip,
+        f"{ACTOR}.clip_ratio_low": config.clip,
+        f"{ACTOR}.clip_ratio_high": config.clip,
+        f"{ACTOR}.entropy_coeff": config.entropy,
+        # In prompts: verl multiplies by the rollouts of each.
+        f"{ACTOR}.ppo_mini_batch_size": config.batch // config.rollouts,
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": config.micro_batch,
+        f"{ACTOR}.data_loader_seed": config.seed,
+        f"{ACTOR}.fsdp_config.seed": config.seed,
+        f"{ACTOR}.checkpoint.save_contents": saved if config.lora.rank else [*saved, "hf_model"],
+        f"{ACTOR}.checkpoint.load_contents": saved,
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": config.micro_batch,
+    }
+
+
+def _rollout(config: PpoConfig) -> dict[str, Value]:
+    return {
+        f"{ROLLOUT}.n": config.rollouts,
+        f"{ROLLOUT}.temperature": config.temperature,
+        f"{ROLLOUT}.top_p": config.top_p,
+        f"{ROLLOUT}.seed": config.seed,
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": config.micro_batch,
+    }
+
+
+def _critic(config: PpoConfig, places: Places) -> dict[str, Value]:
+    return {
+        "critic.model.path": config.critic_model or str(places.model),
+        "critic.optim.lr": config.critic_learning_rate,
+        "critic.optim.clip_grad": config.gradient_clip,
+        "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,
+        "critic.data_loader_seed": config.seed,
+        "critic.fsdp.seed": config.seed,
+    }
+
+
+def _reward(config: PpoConfig, places: Places) -> dict[str, Value]:
+    function = "reward.custom_reward_function"
+    return {
+        "reward.num_workers": config.hardware.reward_workers,
+        f"{function}.path": str(places.reward_function),
+        f"{function}.name": "compute_score",
+        f"+{function}.reward_kwargs.settings": str(places.reward_settings),
+    }
+
+
+def _trainer(config: PpoConfig, places: Places) -> dict[str, Value]:
+    return {
+        "trainer.device": config.hardware.device,
+        "trainer.n_gpus_per_node": config.hardware.per_node,
+        "trainer.nnodes": config.hardware.nodes,
+        "trainer.logger": ["console", "file", *config.loggers],
+        "trainer.total_epochs": 1_000_000 if config.steps else config.epochs,
+        "trainer.total_training_steps": config.steps or None,
+        "trainer.save_freq": config.every,
+        "trainer.test_freq": config.every,
+        "trainer.project_name": "qinglan",
+        "trainer.experiment_name": "ppo",
+        "trainer.default_local_dir": str(places.checkpoints),
+        "trainer.resume_mode": "auto",
+        "trainer.max_actor_ckpt_to_keep": config.keep,
+        "trainer.max_critic_ckpt_to_keep": config.keep,
+        # Alone among users of a machine with a cluster of its own, a dashboard is a process for nobody.
+        "+ray_kwargs.ray_init.include_dashboard": False,
+    }
+
+
+def _gpu(config: PpoConfig) -> dict[str, Value]:
+    hardware = config.hardware
+    values: dict[str, Value] = {
+        f"{ACTOR}.strategy": hardware.strategy,
+        f"{ROLLOUT}.name": "vllm",
+        f"{ROLLOUT}.tensor_model_parallel_size": hardware.tensor_parallel,
+        f"{ROLLOUT}.gpu_memory_utilization": hardware.rollout_memory,
+        f"{ROLLOUT}.load_format": "safetensors",
+        f"{ACTOR}.fsdp_config.param_offload": hardware.offload,
+        f"{ACTOR}.fsdp_config.optimizer_offload": hardware.offload,
+    }
+    if config.advantage == "gae":
+        values["critic.strategy"] = hardware.strategy
+        values |= {f"critic.fsdp.{name}_offload": hardware.offload for name in ("param", "optimizer")}
+    return values
+
+
+def _cpu(config: PpoConfig) -> dict[str, Value]:
+    """Single precision, no kernels of a GPU, one process of each kind."""
+    values: dict[str, Value] = {
+        f"{ACTOR}.strategy": "fsdp",
+        f"{ACTOR}.use_torch_compile": False,
+        f"{ACTOR}.fsdp_config.dtype": "float32",
+        f"{ROLLOUT}.name": CPU_ROLLOUT,
+        f"{ROLLOUT}.dtype": "float32",
+        f"{ROLLOUT}.tensor_model_parallel_size": 1,
+        f"{ROLLOUT}.agent.num_workers": 1,
+        f"{ROLLOUT}.load_format": "auto",
+        f"{ROLLOUT}.free_cache_engine": False,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "ray_kwargs.ray_init.num_cpus": POOL,
+        "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node,
+        "+ray_kwargs.ray_init.object_store_memory": 300_000_000,
+    }
+    engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
+    models = {"actor_rollout_ref.model"}
+    if config.advantage == "gae":
+        engines.add("critic.fsdp")
+        models.add("critic.model")
+    for engine in sorted(engines):
+        values[f"{engine}.use_torch_compile"] = False
+        values |= {f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")}
+    for model in sorted(models):
+        values[f"+{model}.override_config.attn_implementation"] = "sdpa"
+        values[f"{model}.use_remove_padding"] = False
+        values[f"{model}.enable_gradient_checkpointing"] = False
+    return values
+
+
+def _written(value: Value) -> str:
+    """In hydra's grammar; texts are quoted, so that no path is read as anything else."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ",".join(value) + "]"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return repr(value)

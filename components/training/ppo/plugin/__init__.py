@@ -1,0 +1,13 @@
+"""What verl loads into each of its processes, by VERL_USE_EXTERNAL_MODULES. Nothing of verl's own files is changed.
+
+lora_guard.py     LoRA, KL and a critic together: on GPUs too
+terms.py          each reward term among verl's metrics: on GPUs too
+cpu.py            a machine without a GPU: loads the three below
+  platform.py       verl's platform "cpu"
+  patches.py        places in verl and torch that take a GPU for granted
+  rollout.py        Hugging Face's generate as a rollout
+importing.py      a patch waits for its module, so that no process imports what it does not use
+"""
+
+EVERYWHERE = ("components.training.ppo.plugin.lora_guard", "components.training.ppo.plugin.terms")
+ON_CPU = (*EVERYWHERE, "components.training.ppo.plugin.cpu")

@@ -1,0 +1,64 @@
+"""Places in verl and torch that take a GPU for granted, each with what it does here instead."""
+
+from typing import Any
+
+from components.training.ppo.plugin.importing import when_imported
+
+POLL_SECONDS = 0.05
+
+
+@when_imported("verl.utils.distributed")
+def _one_backend(module: Any) -> None:
+    """torch refuses "cpu:gloo,cpu:gloo", which is what verl's "cpu and accelerator" comes to."""
+    both = module.initialize_global_process_group_ray
+
+    def initialize(timeout_second: float | None = None, backend: str | None = None) -> Any:
+        return both(timeout_second, backend or "gloo")
+
+    module.initialize_global_process_group_ray = initialize
+
+
+@when_imported("verl.utils.model")
+def _attention(module: Any) -> None:
+    """The critic's loader names flash attention, whatever the configuration says."""
+
+    def load_valuehead_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path, dtype=torch_dtype, config=model_config, attn_implementation="sdpa"
+        )
+
+    module.load_valuehead_model = load_valuehead_model
+
+
+@when_imported("verl.utils.fsdp_utils")
+def _stays_where_it_is(module: Any) -> None:
+    """Moving weights to the GPU and back: they are where they belong."""
+    for name in (
+        "load_fsdp_model_to_gpu", "offload_fsdp_model_to_cpu", "load_fsdp_optimizer", "offload_fsdp_optimizer"
+    ):  # fmt: skip
+        setattr(module, name, lambda *args, **named: None)
+
+
+@when_imported("torch.distributed.fsdp._init_utils")
+def _gloo_broadcasts(module: Any) -> None:
+    """FSDP insists on GPU tensors to broadcast the first weights; gloo takes these."""
+    module._check_module_states_for_sync_module_states = lambda module_states: None
+
+
+@when_imported("torch.distributed.fsdp")
+def _no_pinned_memory(module: Any) -> None:
+    """verl offloads the reference to pinned memory, which needs an accelerator."""
+    module.CPUOffload = lambda offload_params=False: None
+
+
+@when_imported("verl.trainer.ppo.v1.replay_buffer")
+def _looks_sooner(module: Any) -> None:
+    """verl looks for finished samples every two seconds: a third of a small step."""
+    slow = module.ReplayBuffer.__init__
+
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        slow(self, *args, **{"poll_interval": POLL_SECONDS, **named})
+
+    module.ReplayBuffer.__init__ = init

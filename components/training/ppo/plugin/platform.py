@@ -1,0 +1,123 @@
+"""verl's platform "cpu": what verl asks of an accelerator, answered by the processor."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+from verl.plugin.platform.platform_manager import PlatformRegistry
+
+
+def _nothing(*args: Any, **named: Any) -> None:
+    return None
+
+
+def _zero(*args: Any, **named: Any) -> int:
+    return 0
+
+
+def _device_module() -> ModuleType:
+    """torch.cuda's functions as far as verl calls them; torch.cpu lacks most."""
+    module = ModuleType("torch_cpu_as_accelerator")
+    for name in ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats"):
+        setattr(module, name, _nothing)
+    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
+        setattr(module, name, _zero)
+    given: dict[str, Any] = {
+        "current_device": _zero,
+        "is_available": lambda: True,
+        "is_bf16_supported": lambda: True,
+        "device_count": lambda: 1,
+        "mem_get_info": lambda *device: (0, 1),
+        "get_device_name": lambda *device: "cpu",
+        "get_device_capability": lambda *device: (None, None),
+        "get_rng_state": lambda *device: torch.get_rng_state(),
+        "set_rng_state": lambda state, *device: torch.set_rng_state(state),
+        "manual_seed": torch.manual_seed,
+        "manual_seed_all": torch.manual_seed,
+        "current_stream": torch.cpu.current_stream,
+        "Stream": torch.cpu.Stream,
+        "stream": torch.cpu.stream,
+    }
+    for name, value in given.items():
+        setattr(module, name, value)
+    return module
+
+
+@PlatformRegistry.register(platform="cpu")
+class CpuPlatform(PlatformBase):  # type: ignore[misc]
+    """Chosen by VERL_PLATFORM=cpu. To Ray its slots are GPUs, since verl counts those."""
+
+    _module = _device_module()
+
+    @property
+    def device_name(self) -> str:
+        return "cpu"
+
+    @property
+    def vendor_name(self) -> str:
+        return "cpu"
+
+    @property
+    def device_module(self) -> ModuleType:
+        return self._module
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None:
+        return None
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        return None
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        return None
+
+    def empty_cache(self) -> None:
+        return None
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None:
+        return None
+
+    def profiler_stop(self) -> None:
+        return None
+
+    def ray_resource_name(self) -> str:
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+    def cudart(self) -> None:
+        return None

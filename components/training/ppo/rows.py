@@ -1,0 +1,126 @@
+"""The prompts that verl trains on and tests with, chosen from what the convert stage wrote."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.training.ppo.config import PpoConfig
+from qinglan.errors import DataError
+from qinglan.files import replaced
+from qinglan.rewriter import render
+
+COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
+
+
+class Prompts(NamedTuple):
+    """What was written for verl."""
+
+    train: int
+    dev: int
+    hard: int
+    """Of the rows that came in, those on which the teacher leaves something to win."""
+
+    too_long: int
+    """Left out."""
+
+    dev_by_tenant: dict[str, int]
+    """By data source: verl averages each on its own."""
+
+    system_prompts: dict[str, str]
+    """By tenant."""
+
+
+def prepare(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -> Prompts:
+    """Write train.parquet and dev.parquet for verl: what fits, with the hard rows' share."""
+    train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
+    _check_tokenizer(tokenizer, train[0])
+    fits = {name: [row for row in those if _fits(row, tokenizer, config)] for name, those in _named(train, dev)}
+    for name, left in fits.items():
+        if not left:
+            raise DataError(
+                f"{rows / f'{name}.parquet'}: no prompt has {config.max_prompt_tokens} tokens or fewer. "
+                "Raise ppo.max_prompt_tokens."
+            )
+    hard = [is_hard(row["extra_info"]) for row in fits["train"]]
+    chosen = [fits["train"][at] for at in weighted(hard, config.hard_share, config.seed)]
+    if len(chosen) < config.prompts:
+        raise DataError(
+            f"{rows / 'train.parquet'}: {len(chosen)} prompts are fewer than the {config.prompts} of one step. "
+            "Lower ppo.collection, or bring more rows."
+        )
+    tested = random.Random(config.seed).sample(fits["dev"], min(len(fits["dev"]), config.dev_rows))
+    _write(chosen, rows / "train.parquet", work / "train.parquet")
+    _write(tested, rows / "dev.parquet", work / "dev.parquet")
+    return Prompts(
+        train=len(chosen), dev=len(tested), hard=sum(hard),
+        too_long=len(train) + len(dev) - sum(map(len, fits.values())),
+        dev_by_tenant=dict(Counter(row["data_source"] for row in tested)),
+        system_prompts={row["extra_info"]["tenant_id"]: row["prompt"][0]["content"] for row in train},
+    )  # fmt: skip
+
+
+def is_hard(row: Mapping[str, Any]) -> bool:
+    """Whether the teacher's rewrite misses: by the gold passage where it is known, else by the validation."""
+    if len(row["gold"]):
+        return bool(row["teacher_retrieval"]["gold_rank"] != 1)
+    return not row["accepted"]
+
+
+def weighted(hard: Sequence[bool], share: float, seed: int) -> list[int]:
+    """As many rows as there are, `share` of them hard; each kind is used up before any row comes again."""
+    kinds = {kind: [at for at, flag in enumerate(hard) if flag == kind] for kind in (True, False)}
+    if not share or not all(kinds.values()):
+        return list(range(len(hard)))
+    wanted = {True: round(share * len(hard))}
+    wanted[False] = len(hard) - wanted[True]
+    rng = random.Random(seed)
+    out: list[int] = []
+    for kind, those in kinds.items():
+        rounds, rest = divmod(wanted[kind], len(those))
+        out += those * rounds + rng.sample(those, rest)
+    return sorted(out)
+
+
+def _named(train: Any, dev: Any) -> Sequence[tuple[str, list[dict[str, Any]]]]:
+    return (("train", train), ("dev", dev))
+
+
+def _fits(row: Mapping[str, Any], tokenizer: Any, config: PpoConfig) -> bool:
+    ids = tokenizer(render(tokenizer, row["prompt"]), add_special_tokens=False).input_ids
+    return len(ids) <= config.max_prompt_tokens
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise DataError(f"{path}: cannot be read as parquet ({error}). The convert stage writes it.") from None
+    if missing := set(COLUMNS) - set(table.column_names):
+        raise DataError(f"{path}: no column {', '.join(sorted(missing))}. Run the convert stage again.")
+    if not table.num_rows:
+        raise DataError(f"{path}: no rows. Look at the convert stage's counts, and at the sheet's splits.")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _write(rows: list[dict[str, Any]], like: Path, target: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    with replaced(target) as partial:
+        schema = pyarrow.parquet.read_schema(like)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
+
+
+def _check_tokenizer(tokenizer: Any, row: Mapping[str, Any]) -> None:
+    text = render(tokenizer, row["prompt"])
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    if not ids or tokenizer.decode(ids) != text:
+        raise DataError(
+            f"The SFT model's tokenizer ({type(tokenizer).__name__}) turns a prompt of {len(text)} characters into "
+            f"{len(ids)} ids that read {tokenizer.decode(ids)[:40]!r}. Save it under the class it was made with."
+        )

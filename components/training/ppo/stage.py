@@ -1,0 +1,233 @@
+"""The student competes with its teacher: verl's PPO on live retrieval, the best checkpoint by dev, tried at the end.
+
+A training that was killed goes on from its last checkpoint; one that was finished is not done again. What was
+learned before a failure stays in the training's own folder.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+import qinglan.reward
+from components.training.ppo import checkpoints, watch
+from components.training.ppo.calls import Calls
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.launch import command
+from components.training.ppo.metrics import Step, note, standing
+from components.training.ppo.overrides import Places
+from components.training.ppo.processes import nothing_left
+from components.training.ppo.release import export
+from components.training.ppo.rows import Prompts, prepare
+from qinglan.curves import curve_svg
+from qinglan.errors import ConfigError, DataError, TrainingError
+from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.jobs import run
+from qinglan.jobs.failures import explain_failure
+from qinglan.lineage.record import digest
+from qinglan.progress import steps
+from qinglan.reward.outage import clear_outage
+from qinglan.rewriter import RewriterCard, Student, read_card
+from qinglan.scratch import scratch, source_digest
+
+REWARD = Path(qinglan.reward.__file__).parent / "entry.py"
+DONE = "done.json"
+TRIED = 64
+"""Dev prompts that the finished model is asked."""
+
+FATAL = ("not-a-number", "constant-reward")
+"""Alarms that mean something is broken; after the others the best checkpoint is as good as it was."""
+
+
+class PpoCounts(NamedTuple):
+    rows: int
+    dev_rows: int
+    hard_rows: int
+    too_long: int
+    steps: int
+    best_step: int
+    dev_before: float
+    """Share of dev rows with the gold passage first (or, without gold, the mean reward) before any step."""
+
+    dev_after: float
+    """The same, of the checkpoint that became the model."""
+
+    win_rate: float
+    """Over the last steps: the share of rollouts that find better than the teacher."""
+
+    stopped: int
+    """1 when an alarm ended it early."""
+
+    reused: int
+    """1 when this very training had been finished before."""
+
+
+def ppo(
+    sft_model: Path,
+    rows: Path,
+    model: Path,
+    log: Path,
+    gateway_url: str,
+    config: PpoConfig,
+    reward_function: Path = REWARD,
+) -> PpoCounts:
+    """Train, check and write the model's folder, and beside it the log with metrics and curve."""
+    _check_device(config)
+    card = read_card(sft_model)
+    parents = {"sft_model": digest(sft_model)}
+    parents |= {name: sha256_file(_there(rows / f"{name}.parquet")) for name in ("train", "dev")}
+    sources = source_digest(Path(__file__).parent), source_digest(reward_function.parent)
+    work = scratch("ppo", *parents.values(), config.model_dump_json(), *sources)
+    reused = (work / DONE).is_file()
+    if not reused:
+        prompts = _prepare(sft_model, rows, work, config)
+        watched = _train(sft_model, work, gateway_url, config, prompts, reward_function)
+        _finish(sft_model, work, card, parents, prompts, config)
+        with replaced(work / DONE) as partial:
+            partial.write_bytes(orjson.dumps(_facts(watched, prompts, checkpoints.kept_step(work / "best"))))
+        shutil.rmtree(work / "checkpoints", ignore_errors=True)
+    for made, target in (("model", model), ("log", log)):
+        with replaced_folder(target) as partial:
+            shutil.copytree(work / made, partial, dirs_exist_ok=True)
+    return PpoCounts(**orjson.loads((work / DONE).read_bytes()), reused=int(reused))
+
+
+def _check_device(config: PpoConfig) -> None:
+    if config.hardware.device == "cpu" or "RAY_ADDRESS" in os.environ:
+        return
+    import torch
+
+    if torch.cuda.device_count() < config.hardware.per_node:
+        raise ConfigError(
+            f"ppo.hardware.per_node is {config.hardware.per_node}, and this machine shows "
+            f"{torch.cuda.device_count()} GPUs. Run it where they are, or take a profile with "
+            "ppo.hardware.device: cpu, which is for tiny models."
+        )
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. The convert stage writes it.")
+    return path
+
+
+def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> Prompts:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(sft_model, local_files_only=True)
+    if config.critic_model:
+        critic = AutoTokenizer.from_pretrained(config.critic_model, local_files_only=True)
+        if critic.get_vocab() != tokenizer.get_vocab():
+            raise ConfigError(
+                f"ppo.critic_model {config.critic_model} has another vocabulary than the SFT model: it would read "
+                "other texts. Take a smaller model of the same family."
+            )
+    return prepare(rows, work, tokenizer, config)
+
+
+def _train(
+    sft_model: Path, work: Path, gateway_url: str, config: PpoConfig, prompts: Prompts, reward_function: Path
+) -> watch.Watch:
+    """Run verl to its end, from its last checkpoint where there is one."""
+    log, saved, metrics = work / "log", work / "checkpoints", work / "log" / "metrics.jsonl"
+    log.mkdir(exist_ok=True)
+    resumed = checkpoints.latest(saved)
+    watch.forget_after(metrics, resumed)
+    if checkpoints.kept_step(work / "best") > resumed:
+        shutil.rmtree(work / "best")
+    verl_log = work / "verl.jsonl"
+    verl_log.unlink(missing_ok=True)
+    clear_outage(work / "reward")
+    places = Places(
+        sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
+        _reward_settings(work, gateway_url, config),
+    )  # fmt: skip
+    total = config.steps or config.epochs * (prompts.train // config.prompts)
+    with steps("ppo") as show, nothing_left() as marks:
+        watched = watch.Watch(
+            verl_log, metrics, work / "reward", prompts.dev_by_tenant, Calls(gateway_url),
+            tick=lambda step: show(int(step["step"]), total, note(step)),
+            better=lambda step: checkpoints.keep(saved, step, work / "best"),
+        )  # fmt: skip
+        code = run(command(config, places, verl_log, log, marks), log / "train.log", stop=watched)
+        watched()
+    _write_curve(log, watched.steps)
+    _explain(watched, code, work, log / "train.log")
+    return watched
+
+
+def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
+    """What the reward function reads in verl's workers."""
+    path = work / "reward.json"
+    settings = {"gateway_url": gateway_url, "config": config.reward.model_dump(mode="json")}
+    with replaced(path) as partial:
+        partial.write_bytes(orjson.dumps(settings | {"folder": str(work / "reward")}))
+    return path
+
+
+def _explain(watched: watch.Watch, code: int, work: Path, log: Path) -> None:
+    """Raise what ended the training, if it may not count; say where it goes on."""
+    goes_on = checkpoints.latest(work / "checkpoints")
+    again = f"Run the stage again: it goes on after step {goes_on}." if goes_on else "Run the stage again."
+    best = checkpoints.kept_step(work / "best")
+    kept = (
+        f"The best checkpoint, of step {best}, is kept in {work / 'best'}." if best else "No checkpoint was reached."
+    )
+    if watched.outage is not None:
+        raise type(watched.outage)(f"{watched.outage} {again}")
+    if (alarm := watched.stopped) is not None:
+        if alarm.name in FATAL or not best:
+            raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {kept} Log: {log}")
+        print(f"[ppo] stopped ({alarm.name}); the checkpoint of step {best} becomes the model", flush=True)
+    elif code:
+        failure = explain_failure("verl", code, log)
+        raise type(failure)(f"{failure} {kept}")
+    elif not best:
+        raise TrainingError(f"verl ended well but tested nothing on dev. Log: {log}")
+
+
+def _finish(
+    sft_model: Path, work: Path, card: RewriterCard, parents: dict[str, str], prompts: Prompts, config: PpoConfig
+) -> None:
+    """Best checkpoint to model folder, then asked with the serving prompt."""
+    made = RewriterCard(
+        stage="ppo", system_prompts=prompts.system_prompts, max_new_tokens=config.max_new_tokens,
+        parents={**{name: value for name, value in card.parents.items() if name == "base_model"}, **parents},
+    )  # fmt: skip
+    with replaced_folder(work / "model") as folder:
+        export(work / "best" / "actor", sft_model, folder, made)
+        _try(folder, work / "dev.parquet")
+
+
+def _try(model: Path, dev: Path) -> None:
+    import pyarrow.parquet
+
+    written = Student.load(model).write_messages(pyarrow.parquet.read_table(dev)["prompt"].to_pylist()[:TRIED])
+    if not any(one.text for one in written) or all(one.cut for one in written):
+        raise TrainingError(
+            f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. Look at the curve and at "
+            "the rollouts beside it: entropy and length say whether it collapsed. A lower learning rate may help."
+        )
+
+
+def _facts(watched: watch.Watch, prompts: Prompts, best: int) -> dict[str, Any]:
+    trained = [step for step in watched.steps.values() if "avg_reward" in step]
+    wins = [step.get("win_rate", 0.0) for step in trained[-5:]]
+    first = watched.steps.get(0)
+    return {
+        "rows": prompts.train, "dev_rows": prompts.dev, "hard_rows": prompts.hard, "too_long": prompts.too_long,
+        "steps": int(trained[-1]["step"]), "best_step": best,
+        "dev_before": (standing(first) if first else None) or 0.0, "dev_after": standing(watched.steps[best]) or 0.0,
+        "win_rate": sum(wins) / len(wins), "stopped": int(watched.stopped is not None),
+    }  # fmt: skip
+
+
+def _write_curve(log: Path, trained: dict[int, Step]) -> None:
+    def points(name: str) -> list[tuple[float, float]]:
+        return [(at, step[name]) for at, step in sorted(trained.items()) if name in step]
+
+    shown = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
+    curve = curve_svg("PPO: by step", {label: points(name) for label, name in shown.items()})
+    (log / "curve.svg").write_text(curve, encoding="utf-8")

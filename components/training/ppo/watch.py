@@ -1,0 +1,92 @@
+"""A training under way: its metrics by our names as they come, its progress, and what has to end it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import orjson
+
+from components.training.ppo.metrics import Step, standing, step_of
+from qinglan.errors import QinglanError
+from qinglan.files import replaced
+from qinglan.reward.monitors import Alarm, alarms
+from qinglan.reward.outage import read_outage
+
+
+class Watch:
+    """Reads verl's log as it grows; ask it twice a second whether training has to end."""
+
+    def __init__(
+        self,
+        verl_log: Path,
+        metrics: Path,
+        reward_folder: Path,
+        dev: Mapping[str, int],
+        more: Callable[[], Step],
+        tick: Callable[[Step], None],
+        better: Callable[[int], None],
+    ) -> None:
+        """`more` gives figures from elsewhere, `tick` is called with each step, `better` with each new best."""
+        self._verl_log, self._metrics, self._reward_folder, self._dev = verl_log, metrics, reward_folder, dev
+        self._more, self._tick, self._better = more, tick, better
+        self._read = 0
+        self.steps = read_steps(metrics)
+        self.alarms: dict[str, Alarm] = {}
+        self.outage: QinglanError | None = None
+
+    def __call__(self) -> bool:
+        for line in self._new_lines():
+            self._take(step_of(orjson.loads(line), self._dev))
+        self.outage = self.outage or read_outage(self._reward_folder)
+        return self.outage is not None or self.stopped is not None
+
+    @property
+    def stopped(self) -> Alarm | None:
+        """The alarm that ends the training."""
+        return next((alarm for alarm in self.alarms.values() if alarm.level == "stop"), None)
+
+    def _take(self, step: Step) -> None:
+        number = int(step["step"])
+        best = best_step(self.steps)
+        trained = "avg_reward" in step
+        self.steps[number] = {**self.steps.get(number, {}), **step, **(self._more() if trained else {})}
+        write_steps(self._metrics, self.steps)
+        self._tick(self.steps[number])
+        if trained and best_step(self.steps) == number != best:
+            self._better(number)
+        for alarm in alarms([self.steps[at] for at in sorted(self.steps) if "avg_reward" in self.steps[at]]):
+            if alarm.name not in self.alarms or self.alarms[alarm.name].level != alarm.level:
+                print(f"[ppo] {alarm.level}: {alarm.message}", flush=True)
+            self.alarms[alarm.name] = alarm
+
+    def _new_lines(self) -> list[bytes]:
+        try:
+            with self._verl_log.open("rb") as file:
+                file.seek(self._read)
+                lines = [line for line in file.readlines() if line.endswith(b"\n")]
+        except FileNotFoundError:
+            return []
+        self._read += sum(map(len, lines))
+        return lines
+
+
+def best_step(steps: Mapping[int, Step]) -> int | None:
+    """The trained step that stands best on dev, the earliest of equals; None before any was tested."""
+    tested = {at: value for at, step in sorted(steps.items()) if at and (value := standing(step)) is not None}
+    return max(tested, key=lambda at: tested[at], default=None)
+
+
+def read_steps(path: Path) -> dict[int, Step]:
+    """What an earlier part of this training left."""
+    if not path.is_file():
+        return {}
+    return {int(step["step"]): step for line in path.read_bytes().splitlines() if (step := orjson.loads(line))}
+
+
+def write_steps(path: Path, steps: Mapping[int, Step]) -> None:
+    with replaced(path) as partial:
+        partial.write_bytes(b"".join(orjson.dumps(steps[at]) + b"\n" for at in sorted(steps)))
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Drop what will be trained again, since the training goes on from the checkpoint at `step`."""
+    write_steps(path, {at: values for at, values in read_steps(path).items() if at <= step})

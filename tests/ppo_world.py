@@ -1,0 +1,112 @@
+"""What PPO's tests train on: a tiny model that ends its sentences, rows as convert writes them, a reward."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.parquet import ParquetRows
+from components.data.convert.stage import ppo_row
+from components.training.ppo.config import PpoConfig
+from qinglan.rows import Hit, Retrieval, Split, Validated
+from tests.tiny import SHAPE, SYSTEM, TEXTS
+
+FAULT = "QUICK_REWARD_FAULT"
+"""An environment variable that the reward below reads: nothing, `constant`, or `outage` with a number of calls."""
+
+REWARD = '''
+"""Short answers pay: a model that babbles learns to stop."""
+
+import json
+import os
+from pathlib import Path
+
+from qinglan.errors import OutageError
+from qinglan.reward.outage import write_outage
+
+NAMES = (
+    "gold_teacher top1 top1_teacher copied floor kept numbers judged judge_failed canary canary_failed part_judge"
+)
+calls = 0
+
+
+async def compute_score(data_source, solution_str, ground_truth, extra_info=None, settings="", **_):
+    global calls
+    calls += 1
+    folder = Path(json.loads(Path(settings).read_text())["folder"])
+    folder.mkdir(exist_ok=True)
+    fault, _, after = os.environ.get("QUICK_REWARD_FAULT", "").partition(":")
+    if fault == "outage" and calls > int(after):
+        write_outage(folder, OutageError("The RAG service gave no answer."), extra_info["id"])
+        raise OutageError("The RAG service gave no answer.")
+    short = 1.0 - min(len(solution_str), 20) / 20
+    score = 0.5 if fault == "constant" else short
+    terms = {"score": score, "gold": float(short > 0.5), "gold_known": 1.0, "win": 1.0 if short > 0.5 else -1.0}
+    return dict.fromkeys(NAMES.split(), 0.0) | terms | {"length": float(len(solution_str))}
+'''
+
+
+def laptop(**changes: Any) -> PpoConfig:
+    """PPO as small as it gets."""
+    hardware = {"device": "cpu", "per_node": 1, "tensor_parallel": 1, "reward_workers": 1, "strategy": "fsdp"}
+    values: dict[str, Any] = {
+        "collection": 16, "batch": 16, "accumulation": 1, "ppo_epochs": 1, "steps": 2, "every": 1, "gamma": 1.0,
+        "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 16, "max_prompt_tokens": 96, "actor_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3, "dev_rows": 8, "lora": {"rank": 0}, "hardware": hardware, "loggers": [],
+    }  # fmt: skip
+    return PpoConfig.parse(values | changes, "test")
+
+
+def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: Any) -> Validated:
+    found = Retrieval(
+        query="虾青素", hits=(Hit(id="k1", reranker_score=0.5),), top1_score=0.5, count=1, gold_rank=gold_rank
+    )
+    values: dict[str, Any] = {
+        "id": f"{split}{number}", "tenant_id": "fivedoctors", "conversation_id": f"{split}{number}",
+        "question": f"一天吃几次{number}", "history_summary": "用户正在了解虾青素", "need": "虾青素一天吃几次",
+        "need_source": "sheet", "gold": ("k1",), "split": split, "rewritten_query": "虾青素 每日服用频次",
+        "teacher": "echo", "call": "c", "scored_against": "need", "snapshot": "s", "plain": found,
+        "rewritten": found, "accepted": True, "reason": "",
+    }  # fmt: skip
+    return Validated.model_validate(values | changes)
+
+
+def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Path:
+    config = ConvertConfig(system_prompt=SYSTEM)
+    with ParquetRows(folder / "train.parquet") as file:
+        for number in range(train):
+            file.add(ppo_row(validated(number, "train", None if number < hard else 1), "train", config))
+    with ParquetRows(folder / "dev.parquet") as file:
+        for number in range(dev):
+            file.add(ppo_row(validated(number, "dev"), "dev", config))
+    return folder
+
+
+def student(folder: Path, seed: int = 1) -> Path:
+    """A model that was shown for some steps how to answer: it ends, sometimes soon, sometimes late."""
+    from components.training.base.config import BaseConfig
+    from components.training.base.corpus import Text
+    from components.training.base.pretrain import new_model, pretrain
+    from components.training.base.tokenizer import train_tokenizer
+    from qinglan.prompts import student_messages
+    from qinglan.rewriter import RewriterCard, write_card
+
+    tokenizer: Any = train_tokenizer([*TEXTS, *["system user assistant 0 1 2 3 4 5 6 7 8 9"] * 20], SHAPE)
+    model = new_model(tokenizer, SHAPE, seed)
+    answers = ("虾青素 每日服用频次", "虾青素", "虾青素软胶囊 每日服用频次 虾青素 服用", "一天吃几次 虾青素软胶囊")
+    texts = [Text(tuple(student_messages(validated(at, "train"), SYSTEM)), answers[at % 4]) for at in range(64)]
+    tiny = SHAPE.model_copy(update={"steps": 60, "batch": 16, "learning_rate": 1e-2})
+    pretrain(model, tokenizer, texts, BaseConfig(source="tiny", tiny=tiny))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_card(folder, RewriterCard(stage="sft", system_prompts={"fivedoctors": SYSTEM}, max_new_tokens=16))
+    return folder
+
+
+def world(folder: Path) -> tuple[Path, Path, Path]:
+    """SFT model, rows, reward function."""
+    reward = folder / "reward" / "quick.py"
+    reward.parent.mkdir(parents=True)
+    reward.write_text(REWARD, encoding="utf-8")
+    os.environ.pop(FAULT, None)
+    return student(folder / "sft_model"), write_rows(folder / "rows"), reward
