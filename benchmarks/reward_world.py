@@ -91,10 +91,10 @@ class World:
         return score(Episode(prompt, rewrite, student, teacher, plain, judged), config)
 
     def _case(self, row: Question, slice: dict[str, Any]) -> Case:
-        need = self._brain.answer(self.tenant, need_messages(row), None)
-        teacher = self._brain.answer(self.tenant, teacher_messages(row), None)
+        need = self._said(need_messages(row))
+        teacher = self._said(teacher_messages(row))
         prompt = Prompt.model_validate({**row.model_dump(), "need": need, "teacher_rewrite": teacher})
-        hits = self._found(str(teacher), None).hits
+        hits = self._found(teacher, None).hits
         terms = list(load_world(self.tenant).aspects)
         other = terms[(terms.index(slice["aspect"]) + 7) % len(terms)]
         return Case(prompt, slice["item"], slice["aspect"], other, hits[0].content if hits else "")
@@ -104,10 +104,10 @@ class World:
         return Found(tuple(map(_hit, recall)), "need" if need else "query")
 
     def _rate(self, prompt: Prompt, rewrite: str) -> float:
-        said = json.loads(
-            str(self._brain.answer(self.tenant, list(map(dict, judge_messages(prompt, rewrite))), JUDGE_FORMAT))
-        )
-        return float(said["综合得分"]) / BEST
+        return float(json.loads(self._said(judge_messages(prompt, rewrite), JUDGE_FORMAT))["综合得分"]) / BEST
+
+    def _said(self, messages: Any, shape: dict[str, Any] | None = None) -> str:
+        return str(self._brain.answer(self.tenant, messages, shape))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from qinglan.errors import DataError, RowError
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import LONGEST_LINE, Gateway
 from qinglan.ordered import together
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
@@ -66,15 +66,21 @@ class Scorer:
     async def score(self, prompt: Prompt, text: str) -> dict[str, float]:
         """Every term of the rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
         rewrite = floors.answer(text)
-        usable = not (floors.empty(rewrite) or floors.malformed(rewrite))
-        queries = [rewrite if usable else None, prompt.teacher_rewrite, prompt.question]
-        finding = asyncio.gather(*(self._find(prompt, query) for query in queries))
+        query = rewrite if self._searchable(rewrite) else None
         (student, teacher, plain), opinion, style = await asyncio.gather(
-            finding, self._opinion(prompt, rewrite if usable else None), self._styled(rewrite if usable else None)
+            together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
+            self._opinion(prompt, query),
+            self._styled(query),
         )
         judged = self._judged(prompt, student, teacher, opinion)
         terms = score(Episode(prompt, rewrite, student, teacher, plain, judged, style), self._config)
         return terms | {"canary": float(opinion.canary), "canary_failed": float(opinion.canary_failed)}
+
+    def _searchable(self, rewrite: str) -> bool:
+        """Whether there is a query to search and judge; the plan's mode takes markup for one."""
+        if floors.empty(rewrite) or len(rewrite) > LONGEST_LINE:
+            return False
+        return self._config.mode == "seed_v1" or not floors.malformed(rewrite)
 
     async def _find(self, prompt: Prompt, query: str | None) -> Found:
         """The same request for student, teacher and question: what the row brings was asked with other settings."""

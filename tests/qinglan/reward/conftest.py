@@ -1,0 +1,113 @@
+"""A gateway with a judge and a RAG behind it that a test can watch, slow down or take away."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.files import replaced
+from qinglan.reward.config import RewardConfig
+from tests.echo import completion, gateway, gateway_config, running
+
+NEED, GOOD, TEACHER, QUESTION = (
+    "虾青素软胶囊一天吃几次",
+    "虾青素软胶囊 每日服用频次",
+    "虾青素软胶囊 一天吃几次",
+    "一天吃几次",
+)
+FOUND = {GOOD: ["gold", "b", "c"], TEACHER: ["b", "gold", "c"], QUESTION: ["c", "b"], NEED: ["b", "gold"]}
+"""What each query retrieves; any other finds nothing."""
+
+RATED = {GOOD: 4.5, TEACHER: 4.0, NEED: 4.2}
+"""The judge's 综合得分; any other text gets 1."""
+
+
+class Services:
+    """The judge's and the RAG's answers, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.rag_status = self.judge_status = 200
+        self.judgement: Callable[[str], Any] = lambda rewrite: {"综合得分": RATED.get(rewrite, 1.0), "评分理由": "。"}
+        self.snapshot = "s" * 64
+        self.retrieved: list[dict[str, Any]] = []
+        self.judged: list[str] = []
+
+    def answer(self, path: str, body: bytes) -> tuple[int, Any]:
+        if path == "/api/knowledge_bases":
+            base = {"tenant_id": "fivedoctors", "kb_name": "default", "snapshot": self.snapshot, "passages": 3}
+            return self.rag_status, {"knowledge_bases": [base]}
+        return self._recall(orjson.loads(body)) if path.startswith("/api") else self._judge(orjson.loads(body))
+
+    def _recall(self, asked: dict[str, Any]) -> tuple[int, Any]:
+        self.retrieved.append(asked)
+        query = asked["rewritten_query"]
+        recall = [
+            {"id": id, "content": f"{id}的内容。虾青素软胶囊请看标签。", "reranker_score": 0.9 - at / 10,
+             "metadata": {"title": GOOD if id == "gold" else id}}
+            for at, id in enumerate(FOUND.get(query, []))
+        ]  # fmt: skip
+        against = "need" if "need" in asked else "query"
+        data = {"rewritten_query": query, "recall": recall, "scored_against": against, "snapshot": self.snapshot}
+        return self.rag_status, {"code": 200, "msg": "success", "data": data}
+
+    def _judge(self, asked: dict[str, Any]) -> tuple[int, Any]:
+        rewrite = orjson.loads(asked["messages"][-1]["content"])["改写"]
+        self.judged.append(rewrite)
+        said = self.judgement(rewrite)
+        return self.judge_status, orjson.loads(
+            completion(said if isinstance(said, str) else orjson.dumps(said).decode())
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        status, said = self.answer(scope["path"], body)
+        await send(
+            {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
+        )
+        await send({"type": "http.response.body", "body": orjson.dumps(said)})
+
+
+@pytest.fixture
+def services() -> Services:
+    return Services()
+
+
+class House:
+    """A run: services, a gateway before them, and a folder for the reward's settings."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+
+    def run(self, config: RewardConfig, work: Callable[[str], Any], **changes: Any) -> Any:
+        """The result of an asynchronous `work`, which gets the path of its settings file."""
+
+        async def inside() -> Any:
+            async with gateway(gateway_config(self.url, self.url, **changes), self.folder) as base:
+                settings = {"gateway_url": base, "config": config.model_dump(), "folder": str(self.folder)}
+                with replaced(self.folder / "reward.json") as partial:
+                    partial.write_bytes(orjson.dumps(settings))
+                return await work(str(self.folder / "reward.json"))
+
+        return asyncio.run(inside())
+
+
+@pytest.fixture
+def house(services: Services, tmp_path: Path) -> Iterator[House]:
+    with ExitStack() as stack:
+        yield House(stack.enter_context(running(services)), tmp_path)
+
+
+def extra_info(**changes: Any) -> dict[str, Any]:
+    """What verl hands on of a row, with fields that are none of the reward's business."""
+    return {
+        "id": "r1", "conversation_id": "c1", "tenant_id": "fivedoctors", "split": "train", "question": QUESTION,
+        "user_profile": "", "history_summary": "咨询虾青素软胶囊", "need": NEED, "gold": ["gold"],
+        "snapshot": "s" * 64, "accepted": True, "teacher_rewrite": TEACHER, "num_turns": None, **changes,
+    }  # fmt: skip

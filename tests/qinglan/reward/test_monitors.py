@@ -1,0 +1,106 @@
+"""Each alarm: what raises it, what does not, and that it says what to do."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.reward.monitors import MONITORS, Alarm, Step, alarms
+
+HEALTHY: list[Step] = [
+    {"step": n, "avg_reward": 0.01 * n, "clip_fraction": 0.05, "value_loss": 0.5 / (1 + n), "kl": 0.02 * n,
+     "entropy": 0.7 - 0.01 * n, "policy_loss": -0.01, "train_gold": 0.6}
+    | ({} if n % 6 else {"gold_dev": 0.7 + 0.004 * n})
+    for n in range(1, 37)
+]  # fmt: skip
+
+
+def series(name: str, values: Sequence[float]) -> list[Step]:
+    return [{"step": float(at), name: value} for at, value in enumerate(values, 1)]
+
+
+def gamed(golds: Sequence[float], rise: float = 0.1) -> list[Step]:
+    """A reward that rises while held-out gold is measured every fifth step."""
+    last = 5 * (len(golds) - 1)
+    return [
+        {"step": float(at), "avg_reward": rise * at / last, **({"gold_dev": golds[at // 5]} if at % 5 == 0 else {})}
+        for at in range(last + 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "name", "level"),
+    [
+        (series("avg_reward", [0.3] * 6 + [0.1] * 5), "reward-falling", "warn"),
+        (series("clip_fraction", [0.1, 0.51]), "clip-fraction", "warn"),
+        (series("clip_fraction", [0.6] * 5), "clip-fraction", "stop"),
+        (series("value_loss", [0.5, 0.48] * 5), "value-loss-flat", "warn"),
+        (series("kl", [0.5, 4, 4, 4]), "kl-runaway", "warn"),
+        (series("kl", [0.5, 20, 20, 20]), "kl-runaway", "stop"),
+        (series("entropy", [0.6] * 3 + [0.1] * 3), "entropy-collapse", "warn"),
+        (series("entropy", [0.6] * 3 + [0.001] * 3), "entropy-collapse", "stop"),
+        (gamed([0.70, 0.60]), "gold-gap", "stop"),
+        (gamed([0.70, 0.69, 0.69]), "gold-gap", "warn"),
+        (series("avg_reward", [-1.0] * 3), "constant-reward", "stop"),
+        (series("policy_loss", [0.1, math.nan]), "not-a-number", "stop"),
+        (series("value_loss", [0.1, math.inf]), "not-a-number", "stop"),
+    ],
+)
+def test_trouble_is_named_with_its_level(steps: list[Step], name: str, level: str) -> None:
+    assert [(alarm.name, alarm.level) for alarm in alarms(steps) if alarm.name == name] == [(name, level)]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [],
+        HEALTHY,
+        series("avg_reward", [0.3] * 2),
+        series("avg_reward", [0.1, 0.12] * 10),
+        series("clip_fraction", [0.9, 0.5]),
+        series("value_loss", [0.5] * 9),
+        series("kl", [9.0, 1.0, 1.0, 1.0]),
+        gamed([0.70, 0.68]),
+        gamed([0.70, 0.66, 0.71]),
+        gamed([0.70, 0.60], rise=0.01),
+    ],
+)
+def test_what_is_no_trouble_raises_no_alarm(steps: list[Step]) -> None:
+    assert alarms(steps) == []
+
+
+def test_the_trap_of_a_gamed_reward_stops_at_the_first_look() -> None:
+    """Reward and held-out gold of a training on the plan's formula."""
+    seen = {0: (0.0, 0.703), 10: (0.275, 0.603), 20: (0.296, 0.358), 30: (0.361, 0.214)}
+    steps = [{"step": float(at), "avg_reward": reward, "gold_dev": gold} for at, (reward, gold) in seen.items()]
+
+    assert [alarm.name for alarm in alarms(steps[:2]) if alarm.level == "stop"] == ["gold-gap"]
+
+
+def test_what_stops_comes_first() -> None:
+    steps: list[Step] = [{"step": 1.0, "clip_fraction": 0.6, "policy_loss": math.nan}]
+
+    assert [alarm.level for alarm in alarms(steps)] == ["stop", "warn"]
+
+
+@pytest.mark.parametrize("steps", [gamed([0.7, 0.6]), series("kl", [5.0] * 3), series("avg_reward", [0.0] * 3)])
+def test_a_message_says_what_is_seen_and_the_next_step(steps: list[Step]) -> None:
+    [alarm] = alarms(steps)
+
+    assert any(char.isdigit() for char in alarm.message)
+    assert alarm.message.endswith(".")
+    assert alarm.message.count(". ") >= 1
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+NAMES = st.sampled_from(["avg_reward", "clip_fraction", "value_loss", "kl", "entropy", "policy_loss", "gold_dev"])
+
+
+@pytest.mark.parametrize("monitor", MONITORS)
+@given(steps=st.lists(st.dictionaries(NAMES, NUMBERS), max_size=30))
+def test_no_monitor_fails_on_any_steps(monitor: Callable[[list[Step]], Alarm | None], steps: list[Step]) -> None:
+    alarm = monitor(steps)
+
+    assert alarm is None or alarm.level in ("warn", "stop")
