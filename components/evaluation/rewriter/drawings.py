@@ -36,7 +36,10 @@ def forest(title: str, lines: Sequence[Line], unit: str = "points") -> str:
             f'<circle cx="{_x(one.value, low, high):.1f}" cy="{y}" r="5" fill="{colour}"/>',
             _text(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
         ]
-    parts += [_text(_x(end, low, high), 14, f"{end:+.1f} {unit}", "middle", "#777") for end in _ticks(low, high)]
+    parts += [
+        _text(_x(end, low, high), 14, f"{end:+.1f} {unit}" if end else "0", "middle", "#777")
+        for end in _ticks(low, high)
+    ]
     return _svg(title, TOP + ROW * len(shown) + 8, parts)
 
 

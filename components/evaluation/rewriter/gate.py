@@ -71,8 +71,10 @@ def _enough(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]
 
 
 def _better_than_teacher(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    low, p = (numbers("paired", f"{candidate}_vs_teacher", name) for name in ("low", "p"))
-    if low <= 0 or p >= gate.p:
+    low, high, p = (numbers("paired", f"{candidate}_vs_teacher", name) for name in ("low", "high", "p"))
+    if high < 0:
+        yield f"Worse than the teacher. {_shown(numbers, candidate)}"
+    elif low <= 0 or p >= gate.p:
         yield f"Better than the teacher: not shown. {_shown(numbers, candidate)}{_power(numbers)}"
 
 
@@ -88,7 +90,7 @@ def _no_worse_elsewhere(numbers: Numbers, candidate: str, gate: GateConfig) -> I
     tenants = numbers.value("paired", pair, "tenants")
     if not isinstance(tenants, Mapping) or not tenants:
         raise Missing(f"paired.{pair}.tenants is empty")
-    for tenant in tenants:
+    for tenant in tenants if len(tenants) > 1 else ():
         for metric in ELSEWHERE:
             path = ("paired", pair, "tenants", tenant, metric, "low")
             yield from _no_worse(numbers, gate, metric, f" for {tenant}", *path)
@@ -134,7 +136,7 @@ def _shown(numbers: Numbers, candidate: str) -> str:
     pair = f"{candidate}_vs_teacher"
     difference, low, high, p, n = (numbers("paired", pair, x) for x in ("difference", "low", "high", "p", "n"))
     return (
-        f"{candidate} minus teacher, gold passage first: {_points(difference)} "
+        f"{candidate.upper()} minus teacher, gold passage first: {_points(difference)} "
         f"[{100 * low:+.1f}, {100 * high:+.1f}], p {p:.4f}, {n:.0f} queries."
     )
 

@@ -46,9 +46,9 @@ METRICS = {
 """One number a row; the mean is reported."""
 
 OF_SYSTEM = {
-    "latency_p50": Metric("latency, median", "milliseconds", "measured"),
-    "latency_p95": Metric("latency, 95th percentile", "milliseconds", "measured"),
-    "cost": Metric("cost per 1,000", "money", "measured"),
+    "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher set"),
+    "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured"),
+    "cost": Metric("cost per 1,000", "money", "use measured, prices set"),
 }
 """One number a system."""
 

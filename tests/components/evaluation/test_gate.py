@@ -55,13 +55,14 @@ def test_a_candidate_that_is_better_everywhere_is_promoted_with_its_figures() ->
 
     assert (verdict.promote, verdict.word) == (True, "promote")
     assert verdict.reasons == [
-        "rl minus teacher, gold passage first: +6.0 points [+4.0, +8.0], p 0.0010, 1000 queries."
+        "RL minus teacher, gold passage first: +6.0 points [+4.0, +8.0], p 0.0010, 1000 queries."
     ]
 
 
 HELD = [
     ("paired.rl_vs_teacher.low", 0.0, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.low", -0.2, "Better than the teacher: not shown"),
+    ("paired.rl_vs_teacher.high", -0.01, "Worse than the teacher. RL minus teacher"),
     ("paired.rl_vs_teacher.p", 0.05, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.n", 199, "Too few: 199 queries"),
     ("paired.rl_vs_plain.low", 0.0, "Better than no rewrite: not shown"),
@@ -76,6 +77,7 @@ HELD = [
     ("systems.rl.cost.value", 25.1, "over 1 times"),
     ("systems.rl.cost.value", math.nan, "systems.rl.cost.value is nan, which is no number"),
     ("systems.teacher.cost.value", None, "systems.teacher.cost.value is not in the evaluation"),
+    ("paired.rl_vs_teacher.high", None, "paired.rl_vs_teacher.high is not in the evaluation"),
     ("paired.rl_vs_teacher.low", None, "paired.rl_vs_teacher.low is not in the evaluation"),
     ("paired.rl_vs_teacher.p", math.nan, "paired.rl_vs_teacher.p is nan"),
     ("paired.rl_vs_teacher.low", "0.5", "is '0.5', which is no number"),
@@ -148,3 +150,10 @@ def test_rubbish_is_held_with_a_reason(rubbish: Any) -> None:
 
     assert not verdict.promote
     assert verdict.reasons
+
+
+def test_one_tenants_reasons_are_not_said_twice() -> None:
+    evaluation = changed("paired.rl_vs_teacher.ndcg.low", -0.2)
+    evaluation["paired"]["rl_vs_teacher"]["tenants"] = {"fivedoctors": evaluation["paired"]["rl_vs_teacher"].copy()}
+
+    assert len(decide(evaluation, GATE).reasons) == 1
