@@ -22,7 +22,19 @@ SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", 
 def to_markdown(evaluation: Mapping[str, Any]) -> str:
     """Tables of evaluation.json, nothing added."""
     parts = [f"**{headline(evaluation)}**", *(f"- {reason}" for reason in evaluation["verdict"]["reasons"]), ""]
-    return "\n".join([*parts, plan_table(evaluation), "", systems_table(evaluation), "", pairs_table(evaluation), ""])
+    return "\n".join(
+        [
+            *parts,
+            plan_table(evaluation),
+            "",
+            systems_table(evaluation),
+            "",
+            pairs_table(evaluation),
+            "",
+            judges_line(evaluation),
+            "",
+        ]
+    )
 
 
 def plan_table(evaluation: Mapping[str, Any]) -> str:
@@ -60,6 +72,18 @@ def pairs_table(evaluation: Mapping[str, Any]) -> str:
         for name, one in evaluation["paired"].items()
     ]  # fmt: skip
     return table(["gold passage first, points", "difference", "95 %", "p", "queries", "won / lost"], rows)
+
+
+def judges_line(evaluation: Mapping[str, Any]) -> str:
+    """How far the two judges agree, or that they are one."""
+    found = evaluation["agreement"]
+    if found["same_model"]:
+        return f"Examiner and training judge are one model, {found['judge']}: its scores are no second opinion."
+    ranks, order, apart = (number(found[name], "quality") for name in ("spearman", "kendall", "mean_difference"))
+    return (
+        f"Examiner {found['examiner']} and training judge {found['judge']} on {found['n']} rewrites: "
+        f"Spearman {ranks}, Kendall {order}, {apart} points apart on average."
+    )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from components.evaluation.rewriter import statistics
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.measures import METRICS, OF_SYSTEM
+from components.evaluation.rewriter.measures import METRICS
 from components.evaluation.rewriter.statistics import Columns, Groups
 from components.evaluation.rewriter.students import Writing
 from components.evaluation.rewriter.systems import Asking
@@ -175,9 +175,7 @@ def _alone(value: float) -> Json:
 
 def notes(writings: Mapping[str, Writing], asking: Asking, table: Table, config: EvaluateConfig) -> list[str]:
     """What a reader must know to read the numbers right."""
-    lines = [
-        f"{', '.join(OF_SYSTEM[name].name for name in OF_SYSTEM)}: see `how` for what is set and what is measured."
-    ]
+    lines = []
     for name, one in writings.items():
         under = "under the serving code over HTTP" if one.served else "in the evaluation's own process"
         lines.append(f"{name} was timed {under}, one question at a time, on: {one.machine}.")

@@ -112,6 +112,13 @@ def test_the_markdown_shows_expected_beside_measured(evaluated: Evaluated) -> No
     assert text.startswith("**Hold: RL stays where it is.**")
     assert "| gold passage first | 85.0% | 75.0% | 78.0% | 70.8% | 88.0% | 100.0% |" in text
     assert "2,000 ms (set)" in text
+    assert "Examiner fivedoctors-examiner and training judge fivedoctors on" in text
+
+
+def test_one_model_in_both_roles_is_said_in_words(evaluated: Evaluated) -> None:
+    agreement = {**evaluated.value["agreement"], "same_model": True}
+
+    assert "are one model, fivedoctors" in to_markdown({**evaluated.value, "agreement": agreement})
 
 
 @pytest.mark.parametrize("text", ['{"评分理由": "好"}', '{"综合得分": 0}', '{"综合得分": "5"}', '{"综合得分": true}'])
