@@ -67,10 +67,10 @@ class Scorer:
         """Every term of the rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
         rewrite = floors.answer(text)
         query = rewrite if self._searchable(rewrite) else None
-        (student, teacher, plain), opinion, style = await asyncio.gather(
-            together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
-            self._opinion(prompt, query),
+        opinion, style, (student, teacher, plain) = await asyncio.gather(
+            self._opinion(prompt, query),  # first, as it takes longest
             self._styled(query),
+            together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
         )
         judged = self._judged(prompt, student, teacher, opinion)
         terms = score(Episode(prompt, rewrite, student, teacher, plain, judged, style), self._config)
