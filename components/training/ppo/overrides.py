@@ -1,9 +1,11 @@
 """Our settings as verl's: one pure function, so that a test can compose verl's configuration and look."""
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
+from components.training.ppo.plugin import forking
 
 Value = str | int | float | bool | list[str] | None
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -132,6 +134,8 @@ def _trainer(config: PpoConfig, places: Places) -> dict[str, Value]:
         "trainer.experiment_name": "ppo",
         "trainer.default_local_dir": str(places.checkpoints),
         "trainer.resume_mode": "auto",
+        "hydra.run.dir": ".",
+        "hydra.output_subdir": None,
         "trainer.max_actor_ckpt_to_keep": config.keep,
         "trainer.max_critic_ckpt_to_keep": config.keep,
         # Alone among users of a machine with a cluster of its own, a dashboard is a process for nobody.
@@ -172,6 +176,7 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
         "ray_kwargs.ray_init.num_cpus": POOL,
         "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node,
         "+ray_kwargs.ray_init.object_store_memory": 300_000_000,
+        "+ray_kwargs.ray_init.runtime_env.py_executable": f"{sys.executable} {forking.__file__}",
     }
     engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
     models = {"actor_rollout_ref.model"}

@@ -19,32 +19,40 @@ POLITE_SECONDS = 5.0
 
 
 @contextmanager
-def nothing_left() -> Iterator[dict[str, str]]:
-    """Variables for a command; when the block ends, all that carries them is ended and its temporary files are gone.
+def nothing_left(note: Path) -> Iterator[tuple[str, Path]]:
+    """A mark for the environment and a folder for temporary files; when the block ends, all that carries them is gone.
 
-    The folder's path is short: Ray puts sockets into it, and those may not have long names.
+    `note` remembers both: what a killed stage left behind is ended when it runs again. The folder's path is short,
+    since Ray puts sockets into it, and those may not have long names.
     """
-    mark = uuid.uuid4().hex
-    folder = Path(tempfile.mkdtemp(prefix="ql-"))
+    if note.is_file():
+        _end(*note.read_text().split("\n"))
+    mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
+    note.write_text(f"{mark}\n{folder}")
     try:
-        yield {MARK: mark, "RAY_TMPDIR": str(folder), "TMPDIR": str(folder)}
+        yield mark, Path(folder)
     finally:
-        end_marked(mark)
-        shutil.rmtree(folder, ignore_errors=True)
+        _end(mark, folder)
+        note.unlink()
+
+
+def _end(mark: str, folder: str) -> None:
+    end_marked(mark)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def end_marked(mark: str) -> None:
     """End every process with this mark: politely, then for good."""
-    for number, seconds in ((signal.SIGTERM, POLITE_SECONDS), (signal.SIGKILL, POLITE_SECONDS)):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         for process in marked(mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        if _gone(mark, seconds):
+        if _gone(mark):
             return
 
 
-def _gone(mark: str, seconds: float) -> bool:
-    until = time.monotonic() + seconds
+def _gone(mark: str) -> bool:
+    until = time.monotonic() + POLITE_SECONDS
     while time.monotonic() < until:
         if not marked(mark):
             return True
@@ -53,7 +61,7 @@ def _gone(mark: str, seconds: float) -> bool:
 
 
 def marked(mark: str) -> list[int]:
-    """Processes of ours with this mark, those left that are running."""
+    """The running processes with this mark."""
     wanted = f"{MARK}={mark}".encode()
     return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if wanted in _environment(folder)]
 

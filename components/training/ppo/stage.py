@@ -145,13 +145,14 @@ def _train(
         _reward_settings(work, gateway_url, config),
     )  # fmt: skip
     total = config.steps or config.epochs * (prompts.train // config.prompts)
-    with steps("ppo") as show, nothing_left() as marks:
+    with steps("ppo") as show, nothing_left(work / "running") as (mark, temporary):
         watched = watch.Watch(
             verl_log, metrics, work / "reward", prompts.dev_by_tenant, Calls(gateway_url),
             tick=lambda step: show(int(step["step"]), total, note(step)),
             better=lambda step: checkpoints.keep(saved, step, work / "best"),
         )  # fmt: skip
-        code = run(command(config, places, verl_log, log, marks), log / "train.log", stop=watched)
+        started = command(config, places, verl_log, log, mark, temporary)
+        code = run(started, log / "train.log", stop=watched)
         watched()
     _write_curve(log, watched.steps)
     _explain(watched, code, work, log / "train.log")

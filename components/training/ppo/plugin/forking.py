@@ -1,0 +1,151 @@
+"""verl with its nine processes forked from one: torch, transformers and the rest are imported once, not nine times.
+
+    python -m components.training.ppo.plugin.forking ARGUMENTS OF verl.trainer.main_ppo
+
+This process imports, forks a quiet copy of itself, the nest, and goes on as verl's driver. Ray is told to start its
+workers by this file instead of by python (its own `py_executable`): a small process asks the nest for a fork, and
+stays until that has ended. Ray and verl themselves are imported by each: Ray reads its environment as it is loaded,
+and beside the rest the two are quick.
+"""
+
+import array
+import contextlib
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SOCKET = "QINGLAN_NEST"
+DRIVER = "verl.trainer.main_ppo"
+IMPORTED = (
+    "torch", "torch._dynamo", "torch.distributed.fsdp", "torch.utils.tensorboard", "tensordict", "torchdata",
+    "torchdata.stateful_dataloader", "transformers", "transformers.generation", "accelerate", "peft",
+    "transformers.models.qwen3.modeling_qwen3", "datasets", "pandas", "pyarrow.parquet", "hydra", "omegaconf", "zmq",
+    "qinglan.reward.entry",
+)  # fmt: skip
+LARGEST = 1 << 20
+CONNECT_SECONDS = 60.0
+
+
+def main() -> None:
+    """Nest and driver, or, where Ray calls it with a worker to start, the small process."""
+    if len(sys.argv) > 1 and sys.argv[1].endswith(".py"):
+        ask(sys.argv[1:])
+    else:
+        drive()
+
+
+def drive() -> None:
+    import importlib
+
+    for name in IMPORTED:
+        importlib.import_module(name)
+    assert "ray" not in sys.modules, "the workers' Ray would have this process's environment"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(os.environ[SOCKET])
+    listening.listen(64)
+    gc.collect()
+    gc.freeze()  # else the collector would write to every page, and none stay shared
+    driver = os.getpid()
+    _end_with_parent()
+    if os.fork() == 0:
+        nest(listening, driver)
+        os._exit(0)
+    listening.close()
+    runpy.run_module(DRIVER, run_name="__main__", alter_sys=True)
+
+
+def _end_with_parent() -> None:
+    """A stage that is killed takes its training along."""
+    import ctypes
+
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def nest(listening: socket.socket, driver: int) -> None:
+    """Fork a worker for each ask, until the driver is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    listening.settimeout(1.0)
+    while os.getppid() == driver:
+        with contextlib.suppress(TimeoutError):
+            asking, _ = listening.accept()
+            asking.settimeout(None)
+            told, streams = _receive(asking)
+            if os.fork() == 0:
+                listening.close()
+                become(told, streams)
+            for stream in streams:
+                os.close(stream)
+            asking.close()  # the worker has its own; when that closes, the small process sees its end
+
+
+def become(told: dict[str, Any], streams: list[int]) -> None:
+    """The rest of this process's life: the worker that was asked for."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.environ.clear()
+        os.environ.update(told["environment"])
+        os.chdir(told["folder"])
+        sys.argv = told["argv"]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def ask(argv: list[str]) -> None:
+    """Have the nest fork the worker, and stay for as long as it lives."""
+    with _connected(os.environ[SOCKET]) as nested:
+        told = json.dumps({"argv": argv, "environment": dict(os.environ), "folder": str(Path.cwd())}).encode()
+        streams = array.array("i", [0, 1, 2])
+        nested.sendmsg([len(told).to_bytes(4)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        nested.sendall(told)
+        nested.recv(1)
+
+
+def _receive(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    size, streams, _, _ = socket.recv_fds(asking, 4, 3)
+    told = b""
+    while len(told) < int.from_bytes(size):
+        told += asking.recv(LARGEST)
+    values: dict[str, Any] = json.loads(told)
+    return values, streams
+
+
+def _connected(path: str) -> socket.socket:
+    until = time.monotonic() + CONNECT_SECONDS
+    while True:
+        nested = socket.socket(socket.AF_UNIX)
+        try:
+            nested.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            nested.close()
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+        else:
+            return nested
+
+
+if __name__ == "__main__":
+    main()
