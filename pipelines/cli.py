@@ -1,6 +1,6 @@
 """The command `qinglan`. Everything heavy is imported inside a command, so that --help answers at once.
 
-Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget.
+Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training, 7 held.
 """
 
 import json
@@ -14,7 +14,8 @@ import typer
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
-    "4 something we depend on gave no answer; 5 the budget would be passed."
+    "4 something we depend on gave no answer; 5 the budget would be passed; 6 a training that stopped; "
+    "7 the gate says hold."
 )
 
 app = typer.Typer(
@@ -106,21 +107,24 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
     ] = None,
-    only: Annotated[str, typer.Option(help="Run this stage alone: generate, validate or convert.")] = "",
+    only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
+    until: Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.")] = "candidate",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the data line here: the same graph as on the cluster, with kfp.local."""
+    """Run the thread here, from the sheet to a verdict: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
-    from pipelines.run import run_pipeline
+    from pipelines.run import refuse_held, run_pipeline
     from pipelines.summary import print_summary
+    from pipelines.thread import ASKS_THE_GATEWAY
 
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
-    if config.pays and not yes and only != "convert":
+    if config.pays and not yes and (not only or only in ASKS_THE_GATEWAY):
         _ask_to_spend(config)
-    record = run_pipeline(config, root, only, quiet=as_json)
+    record = run_pipeline(config, root, only, until, quiet=as_json)
     _print_json(record) if as_json else print_summary(config, root, record)
+    refuse_held(record)
 
 
 def _ask_to_spend(config: Any) -> None:
@@ -174,6 +178,14 @@ def teacher(context: typer.Context) -> None:
     from serving.teacher.__main__ import main as serve_teacher
 
     _serve("teacher", context, serve_teacher)
+
+
+@serve.command(context_settings=PASSED_ON)
+def rewriter(context: typer.Context) -> None:
+    """The trained student, in KServe's protocol."""
+    from serving.rewriter.__main__ import main as serve_rewriter
+
+    _serve("rewriter", context, serve_rewriter)
 
 
 @serve.command(context_settings=PASSED_ON)

@@ -1,5 +1,7 @@
 """A run's configuration: defaults here and in the stages, differences in configs/<tenant>/<profile>.yaml.
 
+Where training runs is a file of its own, configs/training/<name>.yaml, which any tenant's profile can name.
+
 The resolved whole is written beside every run as config.yaml.
 """
 
@@ -11,11 +13,16 @@ from pydantic import Field, model_validator
 from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
 from components.data.validate.config import ValidateConfig
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.training.base.config import BaseConfig
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
 from qinglan.config import Config, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
 
 CONFIGS = Path(__file__).parent / "configs"
+TRAINING = CONFIGS / "training"
 
 
 class StandIns(Config):
@@ -58,6 +65,21 @@ class RunConfig(Config):
     convert: ConvertConfig = ConvertConfig()
     """The third stage."""
 
+    training: Name = "a100x4"
+    """A file of configs/training: the machine that trains, and what that changes below."""
+
+    base: BaseConfig = BaseConfig()
+    """The model that training starts from."""
+
+    sft: SftConfig = SftConfig()
+    """The student learns the teacher's rewrites."""
+
+    ppo: PpoConfig = PpoConfig()
+    """The student competes with the teacher."""
+
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """The locked test, and the gate."""
+
     @model_validator(mode="before")
     @classmethod
     def _one_tenant(cls, values: Any) -> Any:
@@ -67,17 +89,31 @@ class RunConfig(Config):
             values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}}
         return values
 
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """Each stage's settings as plain data, as the graph takes them."""
+        settings = {
+            "generate": self.generate, "validate": self.validate_, "convert": self.convert, "base": self.base,
+            "sft": self.sft, "ppo": self.ppo, "evaluate": self.evaluate, "gate": self.evaluate.gate,
+        }  # fmt: skip
+        # KFP passes no null: in a stage's settings None is always the default.
+        return {name: model.model_dump(mode="json", exclude_none=True) for name, model in settings.items()}
+
     @property
     def pays(self) -> bool:
         """Whether a run spends money."""
         return not self.stand_ins.teacher
 
 
+def profiles() -> list[Path]:
+    """Every tenant's profiles."""
+    return sorted(path for path in CONFIGS.glob("*/*.yaml") if path.parent != TRAINING)
+
+
 def profile_path(tenant: str, profile: str) -> Path:
     """The file of a profile, by name or by path; an unknown one is an error that lists those there are."""
     path = Path(profile) if profile.endswith(".yaml") else CONFIGS / tenant / f"{profile}.yaml"
     if not path.is_file():
-        known = ", ".join(f"{p.parent.name}/{p.stem}" for p in sorted(CONFIGS.glob("*/*.yaml")))
+        known = ", ".join(f"{p.parent.name}/{p.stem}" for p in profiles())
         raise ConfigError(f"No profile {profile!r} for tenant {tenant!r}. There are: {known}.")
     return path
 
@@ -88,8 +124,28 @@ def load_config(tenant: str, profile: str, **given: Any) -> RunConfig:
     values = load_yaml(path)
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
-    values |= {name: value for name, value in given.items() if value is not None}
+    values = merged(training_settings(values), values)
+    values = merged(values, {name: value for name, value in given.items() if value is not None})
     return RunConfig.parse(values, str(path))
+
+
+def training_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """What the file says that a profile names under `training`."""
+    name = values.get("training", RunConfig.model_fields["training"].default)
+    path = TRAINING / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(one.stem for one in TRAINING.glob("*.yaml")))
+        raise ConfigError(f"training: no {name!r} in pipelines/configs/training. There are: {known}.")
+    return load_yaml(path)
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One mapping laid over another, level by level."""
+    out = dict(under)
+    for name, value in over.items():
+        both = isinstance(value, dict) and isinstance(out.get(name), dict)
+        out[name] = merged(out[name], value) if both else value
+    return out
 
 
 def dump_config(config: RunConfig, path: Path) -> None:

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from pipelines.config import load_config
-from pipelines.run import run_pipeline
+from pipelines.run import refuse_held, run_pipeline
 from pipelines.summary import print_summary
 from qinglan.samples import write_sample
 
@@ -19,6 +19,11 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
         print(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)", flush=True)
     data = out / "data" / TENANTS[0]
     questions, knowledge_base = data / "questions.xlsx", data / "knowledge_base.jsonl"
-    config = load_config(TENANTS[0], "demo", questions=questions, knowledge_base=knowledge_base)
+    config = load_config(
+        TENANTS[0], "demo", questions=questions, knowledge_base=knowledge_base,
+        evaluate={"slices": str((data / "slices.jsonl").resolve())},
+    )  # fmt: skip
     root = out / TENANTS[0]
-    print_summary(config, root, run_pipeline(config, root))
+    record = run_pipeline(config, root)
+    print_summary(config, root, record)
+    refuse_held(record)

@@ -7,14 +7,16 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from pipelines.config import RunConfig
 from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.thread import THREAD
 from qinglan.config import load_yaml
 from qinglan.lineage.record import RECORDS_VARIABLE
+from qinglan.scratch import VARIABLE as SCRATCH_VARIABLE
 
 JOB = "job.json"
 
@@ -25,7 +27,10 @@ class Job(NamedTuple):
     questions_uri: str
     knowledge_base_uri: str
     gateway_url: str
-    only: str = ""
+    stages: tuple[str, ...]
+    """From the thread's beginning; or one alone."""
+
+    alone: bool = False
 
 
 def write_job(run: RunDir, job: Job) -> None:
@@ -33,45 +38,43 @@ def write_job(run: RunDir, job: Job) -> None:
 
 
 def execute(run: RunDir) -> None:
-    """Run the whole graph, or one stage on what the run's folder holds."""
+    """Run the thread's stages, or one alone on what the run's folder holds."""
     from kfp import local
 
-    job = Job(**orjson.loads((run.root / JOB).read_bytes()))
+    job = read_job(run)
     config = RunConfig.parse(load_yaml(run.config), str(run.config))
     os.environ[RECORDS_VARIABLE] = str(run.records.resolve())
+    os.environ[SCRATCH_VARIABLE] = str(run.scratch.resolve())
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
-    if job.only:
+    if job.alone:
         _execute_alone(run, job, config)
     else:
         _execute_all(job, config)
 
 
-def _execute_all(job: Job, config: RunConfig) -> None:
-    from pipelines.rewriter import rewriter
+def read_job(run: RunDir) -> Job:
+    values = orjson.loads((run.root / JOB).read_bytes())
+    return Job(**{**values, "stages": tuple(values["stages"])})
 
-    rewriter(
+
+def _execute_all(job: Job, config: RunConfig) -> None:
+    from pipelines.rewriter import until
+
+    until(job.stages)(
         questions_uri=job.questions_uri,
         knowledge_base_uri=job.knowledge_base_uri,
         gateway_url=job.gateway_url,
-        generate_config=config.generate.model_dump(mode="json"),
-        validate_config=config.validate_.model_dump(mode="json"),
-        convert_config=config.convert.model_dump(mode="json"),
+        **{f"{stage}_config": values for stage, values in config.stages().items()},
     )
-
-
-INPUTS = {"generate": ["questions"], "validate": ["rewrites", "knowledge_base"], "convert": ["validated"]}
 
 
 def _execute_alone(run: RunDir, job: Job, config: RunConfig) -> None:
     from pipelines.rewriter import alone
 
-    configs = {"generate": config.generate, "validate": config.validate_, "convert": config.convert}
-    parameters: dict[str, Any] = {"config": configs[job.only].model_dump(mode="json")}
-    if job.gateway_url:
-        parameters["gateway_url"] = job.gateway_url
+    [stage] = job.stages
     given = {"questions": job.questions_uri, "knowledge_base": job.knowledge_base_uri}
-    newest = {name: str((run.files / NAMES[name]).resolve()) for name in INPUTS[job.only]}
-    alone(job.only, {name: given.get(name, uri) for name, uri in newest.items()}, parameters)()
+    inputs = {name: given.get(name) or str((run.files / NAMES[name]).resolve()) for name in THREAD[stage]}
+    alone(stage, inputs, {"config": config.stages().get(stage, {}), "gateway_url": job.gateway_url})()
 
 
 def _end_with_steps(*_: object) -> None:

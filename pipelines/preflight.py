@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pipelines.config import RunConfig
 from pipelines.rundir import NAMES, RunDir
+from pipelines.thread import GIVEN, THREAD
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.lineage.record import digest
@@ -11,9 +12,6 @@ from qinglan.prompts import template
 from qinglan.questions import read_questions
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.rows import Quarantined, Split
-
-MADE_BY = {"validate": "rewrites", "convert": "validated"}
-"""What a stage that runs alone needs of the run."""
 
 
 def check_questions(config: RunConfig) -> set[str]:
@@ -67,9 +65,11 @@ def own_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """A stage alone works on the run's own sheet and knowledge base; another's would tell a false story."""
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
-    if needed := MADE_BY.get(only):
-        if not (run.files / NAMES[needed]).exists():
-            raise ConfigError(f"{run.root}: no {NAMES[needed]} there. Run the stage before {only!r} first.")
+    needed = [name for name in THREAD.get(only, ()) if name not in GIVEN]
+    if needed:
+        for name in needed:
+            if not (run.files / NAMES[name]).exists():
+                raise ConfigError(f"{run.root}: no {NAMES[name]} there. Run the stage before {only!r} first.")
         for name in ("questions", "knowledge_base"):
             mine = (run.files / NAMES[name]).resolve()
             given: Path | None = getattr(config, name)

@@ -23,11 +23,11 @@ from pipelines.local import Job, write_job
 from pipelines.preflight import check_questions, check_served, knowledge_bases, own_files
 from pipelines.rundir import RunDir, write_json
 from pipelines.services import end_with_parent, service
-from qinglan.errors import ConfigError, QinglanError
+from pipelines.thread import ASKS_THE_GATEWAY, LAST, STAGES, stages_until
+from qinglan.errors import ConfigError, Held, QinglanError
 from qinglan.lineage.record import code_version
 
-STAGES = ("generate", "validate", "convert")
-NEEDS_GATEWAY = {"generate", "validate"}
+ROLES = ("teacher", "judge", "examiner")
 ENOUGH_LABELS = 1_000
 """Rows to fit the local reranker on: with all 2,431 of a sample, scores separate no better (AUC .87, .85)."""
 
@@ -42,11 +42,13 @@ class StepFailed(QinglanError):
         self.exit_code = exit_code
 
 
-def run_pipeline(config: RunConfig, root: Path, only: str = "", quiet: bool = False) -> dict[str, Any]:
-    """Execute the graph, or one stage of it; the answer is what run.json holds."""
-    if only and only not in STAGES:
-        raise ConfigError(f"No stage {only!r}. There are: {', '.join(STAGES)}.")
-    run, stages = RunDir(root), (only,) if only else STAGES
+def run_pipeline(
+    config: RunConfig, root: Path, only: str = "", until: str = LAST, quiet: bool = False
+) -> dict[str, Any]:
+    """Execute the thread up to a stage, or one stage of it; the answer is what run.json holds."""
+    if unknown := {only or until, until} - set(STAGES):
+        raise ConfigError(f"No stage {unknown.pop()!r}. There are: {', '.join(STAGES)}.")
+    run, stages = RunDir(root), (only,) if only else stages_until(until)
     with _locked(run):
         config = own_files(config, run, only)
         _check_inputs(config)
@@ -66,7 +68,9 @@ def _run(
             if gateway_url:
                 check_served(gateway_url, tenants, config.validate_.kb_name)
                 record["gateway_before"] = _gateway_report(gateway_url)
-            write_job(run, Job(str(config.questions), str(config.knowledge_base), gateway_url, only))
+            write_job(
+                run, Job(str(config.questions), str(config.knowledge_base), gateway_url, stages, alone=bool(only))
+            )
             _execute(run, stages, quiet)
             record["gateway"] = _gateway_report(gateway_url)
         record["status"] = "done"
@@ -74,8 +78,21 @@ def _run(
         _link_files(config, run)
         record["seconds"] = round(time.monotonic() - clock, 3)
         record["steps"] = {stage: run.step_record(stage) for stage in STAGES}
+        record["verdict"] = verdict(record["steps"])
         write_json(run.record, record)
     return record
+
+
+def verdict(steps: dict[str, Any]) -> dict[str, Any]:
+    """What the gate has said, where it was reached: the word and its reasons."""
+    said = (steps.get("gate") or {}).get("facts") or {}
+    return {"word": said["verdict"], "reasons": said["reasons"]} if "verdict" in said else {}
+
+
+def refuse_held(record: dict[str, Any]) -> None:
+    """End as the gate has said: a hold is no fault, but what follows must not happen."""
+    if record["verdict"].get("word") == "hold":
+        raise Held("The gate says hold: " + " ".join(record["verdict"]["reasons"]))
 
 
 @contextmanager
@@ -109,15 +126,16 @@ def _prepare(run: RunDir, config: RunConfig, stages: tuple[str, ...]) -> None:
 
 def _start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
     """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
-    if not NEEDS_GATEWAY & set(stages):
+    if not ASKS_THE_GATEWAY & set(stages):
         return ""
     gateway = config.gateway
     bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
     if config.stand_ins.teacher:
         arguments = [*bases, "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
         here = {"base_url": stack.enter_context(service("teacher", arguments, run.logs / "teacher.log"))}
-        models = {"teacher": gateway.teacher.model_copy(update=here), "judge": gateway.judge.model_copy(update=here)}
-        gateway = gateway.model_copy(update=models)
+        gateway = gateway.model_copy(
+            update={role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
+        )
     if config.stand_ins.rag:
         arguments = [*bases, "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():

@@ -8,6 +8,7 @@ runs/<run>/
   records/           one JSON per step: inputs, outputs, digests, code, failure
   logs/              run.log with the steps' output, one file per service
   index/             search indexes by knowledge base digest
+  scratch/           checkpoints: a training that was killed goes on from them
   artifacts/         what KFP wrote, by run and task
   files/             the newest of each artifact, by a name with an ending
 """
@@ -30,9 +31,20 @@ NAMES = {
     "validated": "validated.jsonl",
     "validated_table": "validated.xlsx",
     "validate_quarantine": "validate_quarantine.jsonl",
-    "sft": "sft",
-    "ppo": "ppo",
+    "chats": "sft",
+    "prompts": "ppo",
     "locked_test": "locked_test.jsonl",
+    "base_model": "base_model",
+    "sft_model": "sft_model",
+    "sft_log": "sft_log",
+    "rl_model": "rl_model",
+    "ppo_log": "ppo_log",
+    "evaluation": "evaluation.json",
+    "report": "report.html",
+    "predictions": "predictions.jsonl",
+    "blind_sample": "blind_sample.xlsx",
+    "blind_key": "blind_key.json",
+    "release_candidate": "release_candidate.json",
 }
 """Artifact names of the graph, and what a person calls them."""
 
@@ -72,6 +84,10 @@ class RunDir:
     @property
     def index(self) -> Path:
         return self.root / "index"
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
 
     @property
     def artifacts(self) -> Path:

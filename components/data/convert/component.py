@@ -9,8 +9,8 @@ from components.image import DATA_IMAGE
 def convert(
     validated: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
-    sft: dsl.Output[dsl.Dataset],
-    ppo: dsl.Output[dsl.Dataset],
+    chats: dsl.Output[dsl.Dataset],
+    prompts: dsl.Output[dsl.Dataset],
     locked_test: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
 ) -> None:
@@ -22,12 +22,12 @@ def convert(
     from qinglan.lineage.record import recorded
 
     settings = ConvertConfig.parse(config, "convert")
-    outputs = {"sft": sft, "ppo": ppo, "locked_test": locked_test}
+    outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test}
     with recorded("convert", {"validated": validated}, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.convert(
             Path(validated.path),
-            Path(sft.path),
-            Path(ppo.path),
+            Path(chats.path),
+            Path(prompts.path),
             Path(locked_test.path),
             settings,
         )

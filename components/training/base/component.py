@@ -8,7 +8,7 @@ from components.image import TRAINING_IMAGE
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def base(
     knowledge_base: dsl.Input[dsl.Dataset],
-    ppo: dsl.Input[dsl.Dataset],
+    prompts: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     base_model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
@@ -21,9 +21,9 @@ def base(
     from qinglan.lineage.record import recorded
 
     settings = BaseConfig.parse(config, "base")
-    inputs = {"knowledge_base": knowledge_base, "ppo": ppo}
+    inputs = {"knowledge_base": knowledge_base, "prompts": prompts}
     with recorded("base", inputs, {"base_model": base_model}, settings.model_dump(mode="json")) as facts:
-        counts = stage.base(Path(knowledge_base.path), Path(ppo.path), Path(base_model.path), settings)
+        counts = stage.base(Path(knowledge_base.path), Path(prompts.path), Path(base_model.path), settings)
         facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -50,7 +50,7 @@ def flags(config: SftConfig, paths: Paths) -> list[str]:
         "load_best_model_at_end": True,  # with it the best checkpoint is never among the deleted
         "metric_for_best_model": "eval_loss",
         "create_checkpoint_symlink": True,
-        "early_stop_interval": config.patience,
+        "early_stop_interval": config.patience or None,
         "logging_steps": config.log_every,
         "logging_nan_inf_filter": False,  # a loss that is no number must be seen
         "dataloader_num_workers": config.workers,
@@ -80,8 +80,6 @@ def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
         "true",
         "--output_dir",
         str(merged),
-        "--check_model",
-        "false",
     ]
     words += ["--torch_dtype", config.dtype]
     for name, value in (("model_type", config.model_type), ("template", config.template)):

@@ -31,7 +31,7 @@ class SftConfig(Config):
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     """Of weights and arithmetic."""
 
-    epochs: float = Field(default=3, gt=0)
+    epochs: float = Field(default=3.0, gt=0)
     """Passes over the training rows, unless validation loss stops falling before."""
 
     batch: Positive = 2
@@ -76,8 +76,8 @@ class SftConfig(Config):
     keep_checkpoints: Positive = 3
     """Older ones are deleted, the best never."""
 
-    patience: Positive | None = 3
-    """Validations without a better loss before it stops; None trains to the end."""
+    patience: int = Field(default=3, ge=0)
+    """Validations without a better loss before it stops; 0 trains to the end."""
 
     log_every: Positive = 10
     """Steps between lines of the log."""

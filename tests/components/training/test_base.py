@@ -1,0 +1,122 @@
+"""The weights that training starts from: made from the knowledge base alone, once, or taken from a hub or folder."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.parquet import ParquetRows
+from components.data.convert.stage import ppo_row
+from components.training.base.config import BaseConfig, TinyConfig
+from components.training.base.corpus import corpus
+from components.training.base.stage import base
+from components.training.base.tokenizer import train_tokenizer
+from qinglan.errors import ConfigError, DataError
+from qinglan.lineage.record import digest
+from qinglan.rag.contract import Passage
+from qinglan.rewriter import Student, read_card
+from tests.ppo_world import validated
+from tests.tiny import TEXTS, tiny_model
+from tests.training_rows import knowledge_base
+
+SMALL = BaseConfig(source="tiny", tiny=TinyConfig(hidden=16, layers=1, heads=2, steps=2, batch=4))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    with ParquetRows(tmp_path / "prompts" / "train.parquet") as rows:
+        for number in range(6):
+            rows.add(ppo_row(validated(number, "train"), "train", ConvertConfig()))
+    return tmp_path / "prompts"
+
+
+@given(st.text())
+@settings(max_examples=200, deadline=None)
+def test_the_tokenizer_loses_no_character(text: str) -> None:
+    tokenizer = TOKENIZER
+
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+
+    assert tokenizer.decode(ids) == text.replace("\ud800", "")
+
+
+TOKENIZER = train_tokenizer(TEXTS, TinyConfig(vocabulary=600))
+
+
+def test_what_it_learns_comes_from_the_knowledge_base_alone(tmp_path: Path) -> None:
+    passages = [Passage(id="k", title="虾青素软胶囊 用法", content="每日一次，随餐服用。常见问法：一天吃几次。")]
+    letters = set("虾青素软胶囊用法每日一次随餐服用常见问法一天吃几次")
+
+    texts = corpus("fivedoctors", passages, seed=3)
+
+    assert len(texts) == 4
+    for text in texts[1:]:
+        said = text.prompt[1]["content"].split("\n")
+        assert {letter for line in said[:3] for letter in line.split(": ")[1] if letter.isalpha()} <= letters
+        assert text.answer.startswith("虾青素软胶囊 ")
+    assert corpus("fivedoctors", passages, seed=3) == texts != corpus("fivedoctors", passages, seed=4)
+
+
+def test_it_is_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> None:
+    passages = knowledge_base(tmp_path / "kb.jsonl", 12)
+
+    first = base(passages, prompts, tmp_path / "a", SMALL)
+    again = base(passages, prompts, tmp_path / "b", SMALL)
+    other = base(knowledge_base(tmp_path / "kb2.jsonl", 13), prompts, tmp_path / "c", SMALL)
+
+    assert (first.cached, again.cached, other.cached) == (0, 1, 0)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b") != digest(tmp_path / "c")
+    assert first.steps == 2 and first.parameters > 0
+    assert read_card(tmp_path / "a").parents["kb.jsonl"]
+
+
+def test_the_same_texts_make_the_same_bytes(prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = knowledge_base(tmp_path / "kb.jsonl", 12)
+    base(passages, prompts, tmp_path / "a", SMALL)
+    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "another"))
+
+    assert base(passages, prompts, tmp_path / "b", SMALL).cached == 0
+
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+def test_a_folder_of_weights_is_taken_as_it_is(prompts: Path, tmp_path: Path) -> None:
+    mine = tiny_model(tmp_path / "mine")
+
+    base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+
+    assert read_card(tmp_path / "out").stage == "base"
+    assert Student.load(tmp_path / "out").tokenizer("虾青素").input_ids
+
+
+def test_a_pickle_is_not_taken(prompts: Path, tmp_path: Path) -> None:
+    mine = tiny_model(tmp_path / "mine")
+    shutil.move(mine / "model.safetensors", mine / "pytorch_model.bin")
+
+    with pytest.raises(DataError, match="a pickle could run code"):
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_hub_that_cannot_be_reached_says_what_to_do(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    with pytest.raises(ConfigError, match=r"Qwen/Qwen3-32B@main cannot be had .* put the files in a folder"):
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig())
+
+
+def test_without_passages_there_is_no_base(prompts: Path, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+
+    with pytest.raises(DataError, match="no passages to train a base model from"):
+        base(tmp_path / "none", prompts, tmp_path / "out", SMALL)

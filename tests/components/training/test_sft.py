@@ -1,0 +1,180 @@
+"""SFT's decisions: what is refused before training, the command, and what its log means."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.training.sft.command import Paths, flags, merge_command, train_command, variables
+from components.training.sft.config import SftConfig
+from components.training.sft.rows import check_lengths, check_tokenizer, read_chats
+from components.training.sft.stage import last_checkpoint, sft
+from components.training.sft.watch import Watch, read_line, trouble
+from qinglan.errors import ConfigError, DataError
+from qinglan.prompts import Message
+from tests.tiny import SYSTEM, tiny_model
+from tests.training_rows import chat, chats, write_chats
+
+PATHS = Paths(Path("base"), Path("train.jsonl"), Path("dev.jsonl"), Path("out"))
+
+
+def given(config: SftConfig) -> dict[str, str]:
+    words = flags(config, PATHS)
+    return {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def test_every_number_of_the_plan_reaches_ms_swift() -> None:
+    """The plan's 2.2, with today's name for its --train_type."""
+    plan = {
+        "tuner_type": "lora", "torch_dtype": "bfloat16", "num_train_epochs": "3.0",
+        "per_device_train_batch_size": "2", "per_device_eval_batch_size": "2", "learning_rate": "5e-05",
+        "lora_rank": "16", "lora_alpha": "32", "target_modules": "all-linear", "gradient_accumulation_steps": "8",
+        "eval_steps": "100", "save_steps": "100", "save_total_limit": "3", "logging_steps": "10",
+        "max_length": "2048", "warmup_ratio": "0.05", "dataloader_num_workers": "4", "dataset": "train.jsonl",
+    }  # fmt: skip
+
+    assert given(SftConfig()).items() >= plan.items()
+
+
+def test_ms_swift_itself_accepts_the_command() -> None:
+    """Its own parser reads every flag; an old name would end in an error after an hour of loading."""
+    from swift.arguments import SftArguments
+
+    for config in (SftConfig(), SftConfig(tuner="full", deepspeed="zero3", gpus=8)):
+        assert set(given(config)) <= set(SftArguments.__dataclass_fields__)
+
+
+def test_full_tuning_has_no_adapter() -> None:
+    assert not {"lora_rank", "lora_alpha", "target_modules"} & set(given(SftConfig(tuner="full")))
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "expected"),
+    [
+        (SftConfig(), {}, {"NPROC_PER_NODE": "4"}),
+        (SftConfig(nodes=2), {"RANK": "1"}, {"NPROC_PER_NODE": "4", "NNODES": "2", "NODE_RANK": "1"}),
+        (SftConfig(device="cpu"), {"RANK": "1"}, {"CUDA_VISIBLE_DEVICES": ""}),
+    ],
+)
+def test_pods_of_a_job_train_together_and_not_each_alone(
+    config: SftConfig, environment: dict[str, str], expected: dict[str, str]
+) -> None:
+    found = variables(config, environment)
+
+    assert {name: found[name] for name in expected} == expected
+    assert ("NNODES" in found) == ("NNODES" in expected)
+
+
+def test_on_gpus_the_launcher_is_ms_swifts_own() -> None:
+    assert "swift.cli.main" in train_command(SftConfig(), PATHS, {}).argv
+    assert "NPROC_PER_NODE" not in merge_command(SftConfig(), Path("a"), Path("m")).environment
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"packing": True}, "flash attention"),
+        ({"device": "cpu", "deepspeed": "zero3"}, "for GPUs"),
+        ({"train_type": "lora"}, "train_type"),
+    ],
+)
+def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        SftConfig.parse(values, "sft")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "no rows to learn from"),
+        ([chat(1) | {"messages": chat(1)["messages"][:2]}], "train.jsonl:1: a chat is system, user and an assistant"),
+        ([chat(1), chat(2, answer=" ")], "train.jsonl:2: .*with an empty answer"),
+        ([chat(1), chat(2, system="另一个")], "train.jsonl:2: another system prompt than the rows of 'fivedoctors'"),
+        ([{"text": "x"}], "train.jsonl:1: no chat row"),
+    ],
+)
+def test_rows_that_teach_nothing_are_named(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_chats(write_chats(tmp_path / "train.jsonl", rows))
+
+
+def test_each_tenants_prompt_is_taken_from_its_rows(tmp_path: Path) -> None:
+    rows = [chat(1), chat(2, tenant="chengla", system="你是教育领域的专家")]
+
+    found = read_chats(write_chats(tmp_path / "train.jsonl", rows))
+
+    assert found.system_prompts == {"fivedoctors": SYSTEM, "chengla": "你是教育领域的专家"}
+
+
+class Silent:
+    """A tokenizer that loads under the wrong class: every text becomes nothing."""
+
+    def apply_chat_template(self, messages: list[Message], **_: Any) -> str:
+        return "".join(message["content"] for message in messages)
+
+    def __call__(self, text: str, **_: Any) -> Any:
+        return type("Encoded", (), {"input_ids": []})
+
+    def decode(self, ids: list[int]) -> str:
+        return ""
+
+
+def test_a_tokenizer_that_yields_no_ids_is_refused(tmp_path: Path) -> None:
+    found = read_chats(write_chats(tmp_path / "train.jsonl", [chat(1)]))
+
+    with pytest.raises(DataError, match=r"\(Silent\) turns a prompt of \d+ characters into 0 ids"):
+        check_tokenizer(Silent(), found, Path("base"))
+
+
+def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) -> None:
+    from qinglan.rewriter import load_tokenizer
+
+    tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
+    path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2, answer="很长" * 200)])
+
+    with pytest.raises(DataError, match=r"train.jsonl:2: \d+ tokens, and sft.max_length is 256"):
+        check_lengths(tokenizer, path, 256)
+    check_lengths(tokenizer, write_chats(path, [chat(1)]), 256)
+
+
+def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sft\.gpus is 4, and this machine shows"):
+        sft(tmp_path, chats(tmp_path / "chats"), tmp_path / "model", tmp_path / "log", SftConfig())
+
+
+def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
+    log, seen = tmp_path / "logging.jsonl", list[tuple[int, int]]()
+    watch = Watch(log, lambda row, total: seen.append((int(row["step"]), total)))
+    assert watch() is False
+
+    log.write_text('{"loss": 4.4, "global_step/max_steps": "1/20"}\n{"eval_loss": 2.0, "global_')
+    watch()
+    with log.open("a") as file:
+        file.write(
+            'step/max_steps": "10/20"}\n{"train_runtime": 3.0, "train_loss": 2, "global_step/max_steps": "20/20"}\n'
+        )
+    watch()
+
+    assert seen == [(1, 20), (10, 20)]
+    assert [row.get("eval_loss") for row in watch.metrics] == [None, 2.0]
+
+
+@pytest.mark.parametrize(("name", "value"), [("loss", "NaN"), ("eval_loss", "Infinity"), ("grad_norm", "NaN")])
+def test_a_loss_that_is_no_number_ends_the_training(name: str, value: str) -> None:
+    row, _ = read_line(f'{{"loss": 1.0, "{name}": {value}, "global_step/max_steps": "3/9"}}')
+
+    assert "at step 3" in trouble(row)
+    assert trouble(read_line(json.dumps({"loss": 1.0, "global_step/max_steps": "3/9"}))[0]) == ""
+
+
+def test_a_half_written_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
+    for step in (9, 10, 20):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    for step in (9, 10):
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text("{}")
+
+    found = last_checkpoint(tmp_path)
+
+    assert found is not None and found.name == "checkpoint-10"
+    assert last_checkpoint(tmp_path / "none") is None
