@@ -11,12 +11,22 @@ from pydantic_core import PydanticUndefined
 from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
 from components.data.validate.config import ValidateConfig
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.training.base.config import BaseConfig
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
+from qinglan.reward.config import RewardConfig
 
 ROOT = Path(__file__).parent.parent
 READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/data/generate/README.md": GenerateConfig,
     ROOT / "components/data/validate/README.md": ValidateConfig,
     ROOT / "components/data/convert/README.md": ConvertConfig,
+    ROOT / "components/training/base/README.md": BaseConfig,
+    ROOT / "components/training/sft/README.md": SftConfig,
+    ROOT / "components/training/ppo/README.md": PpoConfig,
+    ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
+    ROOT / "qinglan/reward/README.md": RewardConfig,
 }
 BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)
 

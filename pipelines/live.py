@@ -1,5 +1,6 @@
 """The steps of a run as they go: a tree on a terminal, a line per change in a log."""
 
+import re
 import sys
 import time
 from datetime import datetime
@@ -47,15 +48,15 @@ class Live:
             self._say(states)
 
     def _progress(self, stage: str) -> str:
-        """The stage's newest progress line, without its label."""
-        label = f"[{stage}] ".encode()
+        """The stage's newest progress line: what follows `[stage]`, or `[stage part]`."""
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - 4096))
-                lines = [line.strip() for line in file.read().splitlines() if line.strip().startswith(label)]
+                tail = file.read().decode("utf-8", errors="replace")
         except FileNotFoundError:
             return ""
-        return lines[-1][len(label) :].decode("utf-8", errors="replace") if lines else ""
+        said = re.findall(rf"^\s*\[{stage}( [\w ]+)?\] (.*)$", tail, re.MULTILINE)
+        return " ".join(said[-1]).strip() if said else ""
 
     def _say(self, states: list[tuple[str, str, str]]) -> None:
         """A line when a step changes, and one every few seconds while it runs."""

@@ -44,11 +44,22 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(_funnel_table(funnel(record["steps"])))
     console.print(_totals_table(config, record))
     run = RunDir(root)
+    if (record["steps"].get("evaluate") or {}).get("status") == "done":
+        console.print(_evaluation(run))
     console.print("Files:")
     for name in NAMES.values():
         if (run.files / name).exists():
             console.print(f"  {run.files / name}", highlight=False, soft_wrap=True)
     console.print(f"  {run.root}: config.yaml, run.json, records/, logs/, journal.sqlite", highlight=False)
+
+
+def _evaluation(run: RunDir) -> Any:
+    import orjson
+    from rich.markdown import Markdown
+
+    from components.evaluation.rewriter.markdown import to_markdown
+
+    return Markdown(to_markdown(orjson.loads((run.files / NAMES["evaluation"]).read_bytes())))
 
 
 def _steps_table(steps: dict[str, Any]) -> Any:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import CONFIGS, RunConfig, dump_config, load_config
+from pipelines.config import CONFIGS, TRAINING, RunConfig, dump_config, load_config, merged, profiles
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
-PROFILES = sorted(CONFIGS.glob("*/*.yaml"))
+PROFILES = profiles()
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
@@ -18,6 +18,33 @@ def test_a_profile_loads_and_says_nothing_that_is_the_default(path: Path) -> Non
 
     assert config.tenant_id == config.generate.tenant_id == path.parent.name
     assert idle_settings(load_yaml(path), config) == []
+
+
+@pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_training_file_loads_and_says_nothing_that_is_the_default(path: Path) -> None:
+    profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
+    given = load_yaml(path)
+
+    config = RunConfig.parse({"tenant_id": "fivedoctors", **merged(profile, given)}, str(path))
+
+    assert idle_settings(given, config) == []
+
+
+def test_a_training_file_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    profile = tmp_path / "mine.yaml"
+    profile.write_text("training: h100\n")
+
+    with pytest.raises(ConfigError, match=r"no .h100. in pipelines/configs/training\. There are: a100-multinode"):
+        load_config("fivedoctors", str(profile))
+
+
+def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
+    """KFP passes no null: a None in a stage's settings must be its default."""
+    config = load_config("fivedoctors", "demo")
+
+    for name, values in config.stages().items():
+        model = {"validate": config.validate_, "gate": config.evaluate.gate}.get(name) or getattr(config, name)
+        assert type(model).model_validate(values) == model
 
 
 def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[str]:
