@@ -63,7 +63,9 @@ def _data(config: PpoConfig, places: Places) -> dict[str, Value]:
 
 def _actor(config: PpoConfig, places: Places) -> dict[str, Value]:
     saved = ["model", "optimizer", "extra"]
+    adapters = {f"+{ACTOR}.checkpoint.save_lora_only": True} if config.lora.rank else {}
     return {
+        **adapters,
         "actor_rollout_ref.model.path": str(places.model),
         "actor_rollout_ref.model.lora_rank": config.lora.rank,
         "actor_rollout_ref.model.lora_alpha": config.lora.alpha,
@@ -83,7 +85,7 @@ def _actor(config: PpoConfig, places: Places) -> dict[str, Value]:
         f"{ACTOR}.ppo_micro_batch_size_per_gpu": config.micro_batch,
         f"{ACTOR}.data_loader_seed": config.seed,
         f"{ACTOR}.fsdp_config.seed": config.seed,
-        f"{ACTOR}.checkpoint.save_contents": saved if config.lora.rank else [*saved, "hf_model"],
+        f"{ACTOR}.checkpoint.save_contents": saved,
         f"{ACTOR}.checkpoint.load_contents": saved,
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": config.micro_batch,
     }

@@ -20,7 +20,7 @@ POLITE_SECONDS = 5.0
 
 @contextmanager
 def nothing_left(note: Path) -> Iterator[tuple[str, Path]]:
-    """A mark for the environment and a folder for temporary files; when the block ends, all that carries them is gone.
+    """A mark for the environment and a folder for temporary files; after the block, all with them is gone.
 
     `note` remembers both: what a killed stage left behind is ended when it runs again. The folder's path is short,
     since Ray puts sockets into it, and those may not have long names.

@@ -6,6 +6,7 @@ learned before a failure stays in the training's own folder.
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,6 +76,7 @@ def ppo(
 ) -> PpoCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and curve."""
     _check_device(config)
+    _check_loggers(config, os.environ)
     card = read_card(sft_model)
     parents = {"sft_model": digest(sft_model)}
     parents |= {name: sha256_file(_there(rows / f"{name}.parquet")) for name in ("train", "dev")}
@@ -104,6 +106,15 @@ def _check_device(config: PpoConfig) -> None:
             f"ppo.hardware.per_node is {config.hardware.per_node}, and this machine shows "
             f"{torch.cuda.device_count()} GPUs. Run it where they are, or take a profile with "
             "ppo.hardware.device: cpu, which is for tiny models."
+        )
+
+
+def _check_loggers(config: PpoConfig, environment: Mapping[str, str]) -> None:
+    offline = environment.get("WANDB_MODE") in ("offline", "disabled")
+    if "wandb" in config.loggers and not offline and "WANDB_API_KEY" not in environment:
+        raise ConfigError(
+            "ppo.loggers names wandb, and WANDB_API_KEY is not set. Set it, or WANDB_MODE=offline to keep the run's "
+            "files beside the log, or take wandb out."
         )
 
 

@@ -51,7 +51,7 @@ class Watch:
         self.steps[number] = {**self.steps.get(number, {}), **step, **(self._more() if trained else {})}
         write_steps(self._metrics, self.steps)
         self._tick(self.steps[number])
-        if trained and best_step(self.steps) == number != best:
+        if standing(step) is not None and best_step(self.steps) == number != best:
             self._better(number)
         for alarm in alarms([self.steps[at] for at in sorted(self.steps) if "avg_reward" in self.steps[at]]):
             if alarm.name not in self.alarms or self.alarms[alarm.name].level != alarm.level:

@@ -1,6 +1,7 @@
 """What verl loads into each of its processes, by VERL_USE_EXTERNAL_MODULES. Nothing of verl's own files is changed.
 
 lora_guard.py     LoRA, KL and a critic together: on GPUs too
+outage.py         no update after a reward that failed: on GPUs too
 terms.py          each reward term among verl's metrics: on GPUs too
 cpu.py            a machine without a GPU: loads the three below
   platform.py       verl's platform "cpu"
@@ -9,5 +10,5 @@ cpu.py            a machine without a GPU: loads the three below
 importing.py      a patch waits for its module, so that no process imports what it does not use
 """
 
-EVERYWHERE = ("components.training.ppo.plugin.lora_guard", "components.training.ppo.plugin.terms")
+EVERYWHERE = tuple(f"components.training.ppo.plugin.{name}" for name in ("lora_guard", "outage", "terms"))
 ON_CPU = (*EVERYWHERE, "components.training.ppo.plugin.cpu")

@@ -1,0 +1,132 @@
+"""The pieces that verl loads: patches that wait, processes that are ended, verl's loss on the plan's example."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.launch import variables
+from components.training.ppo.plugin import EVERYWHERE, ON_CPU
+from components.training.ppo.plugin.rollout import Ask, Sampling, choosing, together
+from components.training.ppo.processes import MARK, marked, nothing_left
+from tests.ppo_world import laptop
+
+ROOT = Path(__file__).parents[3]
+
+
+def python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
+def test_a_patch_waits_for_its_module_and_imports_nothing(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("value = 1\n")
+    code = """
+import sys
+from components.training.ppo.plugin.importing import when_imported
+
+@when_imported("late")
+def patch(module): module.value += 1
+
+before = "late" in sys.modules
+import late
+when_imported("late")(patch)
+print(before, late.value)
+"""
+    assert python(code, PYTHONPATH=f"{tmp_path}:{ROOT}") == "False 3"
+
+
+def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
+    assert variables(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(EVERYWHERE)
+    assert "VERL_PLATFORM" not in variables(PpoConfig())
+    assert variables(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_CPU)
+
+
+def test_asks_share_a_batch_with_those_that_sample_alike() -> None:
+    warm, cold = Sampling(1.0, 1.0, -1), Sampling(0.0, 1.0, -1)
+    asks = [Ask([n], sampling, None) for n, sampling in enumerate([warm, cold, warm, warm])]  # type: ignore[arg-type]
+
+    assert [ask.prompt for ask in together(asks, 2)] == [[0], [2]]
+    assert choosing(cold)["do_sample"] is False
+    assert choosing(warm) == {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
+
+
+def test_what_a_training_started_is_gone_even_where_it_left_its_group(tmp_path: Path) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
+    with nothing_left(tmp_path / "running") as (mark, temporary):
+        subprocess.run([sys.executable, "-c", child], env={**os.environ, MARK: mark}, check=True)
+        assert len(marked(mark)) == 1
+
+    assert marked(mark) == []
+    assert not temporary.exists()
+
+
+def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) -> None:
+    note = tmp_path / "running"
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, MARK: "m1"})
+    while not marked("m1"):
+        time.sleep(0.01)
+    note.write_text(f"m1\n{tmp_path / 'gone'}")
+
+    with nothing_left(note) as (mark, _):
+        assert mark != "m1"
+        assert left.wait(5) != 0
+
+
+LOSS = """
+import json, torch
+from verl.trainer.ppo.core_algos import compute_gae_advantage_return as compute_advantage
+from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, compute_value_loss
+from verl.workers.config import FSDPActorConfig
+
+mask = torch.ones(1, 1)
+config = FSDPActorConfig(
+    strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1,
+    clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.2,
+)
+
+def policy(reward, new, old=-2.3, value=0.5):
+    loss, metrics = compute_policy_loss_vanilla(
+        torch.tensor([[old]]), torch.tensor([[new]]), torch.tensor([[reward - value]]), mask, "token-mean", config
+    )
+    return float(loss), metrics["actor/pg_clipfrac"]
+
+def value_loss(value, reward):
+    values, returns = torch.tensor([[value]]), torch.tensor([[reward]])
+    return float(compute_value_loss(values, returns, values, mask, 10.0, "token-mean")[0])
+
+advantages, returns = compute_advantage(
+    torch.tensor([[0.65], [-0.3]]), torch.tensor([[0.5], [0.5]]), torch.ones(2, 1), 0.99, 0.95
+)
+print(json.dumps({
+    "win": policy(0.65, -2.1), "lose": policy(-0.3, -2.1), "same": policy(0.65, -2.3),
+    "value": value_loss(0.5, 0.65),
+    "advantages": advantages.flatten().tolist(), "returns": returns.flatten().tolist(),
+}))
+"""
+
+
+@pytest.mark.slow
+def test_verls_loss_gives_the_plans_worked_example() -> None:
+    """Part 3.6.4: reward .65, value .5, log probability -2.3 and then -2.1, clipped at 1.2."""
+    found = json.loads(python(LOSS))
+
+    loss, clipped = found["win"]
+    assert loss == pytest.approx(-1.2 * 0.15, abs=1e-6)
+    assert clipped == 1.0
+    assert found["lose"][0] == pytest.approx(2.718281828**0.2 * 0.8, abs=1e-5), "a loss is not clipped upwards"
+    assert found["same"] == [pytest.approx(-0.15, abs=1e-6), 0.0]
+    assert found["value"] == pytest.approx(0.5 * (0.65 - 0.5) ** 2, abs=1e-6), "the plan's half of the square"
+    assert found["returns"] == pytest.approx([0.65, -0.3], abs=1e-6)
+    assert sum(found["advantages"]) == pytest.approx(0, abs=1e-5), "normalised over the batch"
+    assert found["advantages"][0] > 0 > found["advantages"][1]

@@ -1,0 +1,95 @@
+"""Which prompts verl gets: what fits, the hard ones' share, and errors that say where."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.training.ppo.rows import is_hard, prepare, weighted
+from qinglan.errors import DataError
+from tests.ppo_world import laptop, write_rows
+from tests.tiny import tiny_model
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 1), st.integers(0, 9))
+def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: float, seed: int) -> None:
+    chosen = weighted(hard, share, seed)
+
+    assert len(chosen) == len(hard)
+    if share and len(set(hard)) == 2:
+        assert sum(hard[at] for at in chosen) == round(share * len(hard))
+    else:
+        assert chosen == list(range(len(hard)))
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9))
+def test_no_row_comes_twice_more_than_another_of_its_kind(hard: list[bool], seed: int) -> None:
+    times = Counter(weighted(hard, 0.5, seed))
+
+    for kind in (True, False):
+        those = [times[at] for at, flag in enumerate(hard) if flag == kind]
+        assert max(those) - min(those) <= 1
+
+
+@pytest.mark.parametrize(
+    ("gold", "rank", "accepted", "hard"),
+    [(["k1"], 1, False, False), (["k1"], 2, True, True), (["k1"], None, True, True), ([], None, True, False),
+     ([], None, False, True)],
+)  # fmt: skip
+def test_a_row_is_hard_where_the_teacher_misses(
+    gold: list[str], rank: int | None, accepted: bool, hard: bool
+) -> None:
+    row = {"gold": gold, "teacher_retrieval": {"gold_rank": rank}, "accepted": accepted}
+
+    assert is_hard(row) == hard
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_model(tmp_path_factory.mktemp("model")))
+
+
+def test_verl_gets_half_hard_rows_in_the_schema_of_the_convert_stage(tmp_path: Path, tokenizer: Any) -> None:
+    import pyarrow.parquet
+
+    rows = write_rows(tmp_path / "rows", train=32, hard=4)
+
+    prompts = prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200))
+
+    written = pyarrow.parquet.read_table(tmp_path / "train.parquet")
+    assert written.schema == pyarrow.parquet.read_schema(rows / "train.parquet")
+    ranks = [row["teacher_retrieval"]["gold_rank"] for row in written["extra_info"].to_pylist()]
+    assert (ranks.count(None), len(ranks), prompts.hard) == (16, 32, 4)
+    assert prompts.dev_by_tenant == {"qinglan/fivedoctors": 8}
+
+
+def test_prompts_that_do_not_fit_are_an_error_that_names_the_setting(tmp_path: Path, tokenizer: Any) -> None:
+    with pytest.raises(DataError, match="max_prompt_tokens"):
+        prepare(write_rows(tmp_path / "rows"), tmp_path, tokenizer, laptop(max_prompt_tokens=5))
+
+
+def test_fewer_prompts_than_one_step_takes_are_an_error(tmp_path: Path, tokenizer: Any) -> None:
+    with pytest.raises(DataError, match="10 prompts are fewer than the 16"):
+        prepare(write_rows(tmp_path / "rows", train=10), tmp_path, tokenizer, laptop(max_prompt_tokens=200))
+
+
+def test_an_empty_training_file_is_an_error(tmp_path: Path, tokenizer: Any) -> None:
+    with pytest.raises(DataError, match=r"train\.parquet: no rows"):
+        prepare(write_rows(tmp_path / "rows", train=0), tmp_path, tokenizer, laptop())
+
+
+def test_a_tokenizer_without_ids_is_an_error(tmp_path: Path, tokenizer: Any) -> None:
+    class Silent:
+        apply_chat_template = tokenizer.apply_chat_template
+        decode = tokenizer.decode
+
+        def __call__(self, text: str, add_special_tokens: bool) -> Any:
+            return type("Encoding", (), {"input_ids": []})
+
+    with pytest.raises(DataError, match="0 ids"):
+        prepare(write_rows(tmp_path / "rows"), tmp_path, Silent(), laptop())

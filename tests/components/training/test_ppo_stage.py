@@ -1,0 +1,246 @@
+"""Whole trainings on a CPU: verl itself, a tiny model, a reward that short answers earn."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import pytest
+
+from components.training.ppo.checkpoints import latest, lora_scale, read_weights
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.plugin import ON_CPU
+from components.training.ppo.processes import marked
+from components.training.ppo.stage import PpoCounts, ppo
+from qinglan.errors import ConfigError, OutageError, TrainingError
+from qinglan.rewriter import Student, read_card
+from tests.ppo_world import FAULT, laptop, validated, world
+
+ROOT = Path(__file__).parents[3]
+NOWHERE = "http://127.0.0.1:9"
+"""The reward of these tests asks nobody."""
+
+
+class World(NamedTuple):
+    """Inputs that tests share, and a place of their own for each test's outputs."""
+
+    sft_model: Path
+    rows: Path
+    reward: Path
+    out: Path
+
+    def train(self, config: PpoConfig) -> PpoCounts:
+        return ppo(self.sft_model, self.rows, self.out / "model", self.out / "log", NOWHERE, config, self.reward)
+
+    @property
+    def work(self) -> Path:
+        """The training's own folder."""
+        [folder] = (self.out / "scratch" / "ppo").iterdir()
+        return folder
+
+    def steps(self) -> list[dict[str, float]]:
+        return [orjson.loads(line) for line in (self.out / "log" / "metrics.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    return world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def small(inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path / "scratch"))
+    yield World(*inputs, tmp_path)
+    assert started_with(f"QINGLAN_SCRATCH={tmp_path / 'scratch'}") == [], "processes were left"
+
+
+def started_with(variable: str) -> list[str]:
+    """The commands of processes that had this in their environment when they began."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_text())
+    return found
+
+
+def test_a_gpu_that_is_wanted_and_not_there_is_an_error(small: World) -> None:
+    with pytest.raises(ConfigError, match=r"hardware\.device: cpu"):
+        small.train(PpoConfig())
+
+
+def test_wandb_without_a_key_is_an_error_before_anything_starts(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(ConfigError, match="WANDB_API_KEY"):
+        small.train(laptop(loggers=["wandb"]))
+
+
+@pytest.mark.slow
+def test_verl_trains_and_what_comes_out_is_a_rewriter(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    config = laptop(steps=4, every=2, loggers=["tensorboard", "wandb"])
+
+    counts = small.train(config)
+
+    assert (counts.steps, counts.rows, counts.hard_rows, counts.reused) == (4, 32, 8, 0)
+    steps = small.steps()
+    assert [step["step"] for step in steps] == [0, 1, 2, 3, 4]
+    wanted = "avg_reward win_rate policy_loss value_loss clip_fraction kl entropy length train_gold copy_rate"
+    assert all(name in step for step in steps[1:] for name in wanted.split())
+    assert [step["step"] for step in steps if "gold_dev" in step] == [0, 2, 4]
+    assert read_card(small.out / "model").stage == "ppo"
+    written = Student.load(small.out / "model").write([validated(1, "dev")])
+    assert written[0].text
+    assert weights(small.out / "model") != weights(small.sft_model)
+    assert list((small.out / "log" / "tensorboard").glob("events*"))
+    assert list((small.out / "log" / "wandb").glob("offline-run-*/*.wandb"))
+    assert "gold on dev" in (small.out / "log" / "curve.svg").read_text()
+    assert small.train(config).reused == 1, "the same training is not done again"
+
+
+def weights(folder: Path) -> list[float]:
+    from safetensors.torch import load_file
+
+    return [float(tensor.double().sum()) for _, tensor in sorted(load_file(folder / "model.safetensors").items())]
+
+
+LORA = {"rank": 4, "alpha": 16}
+
+
+@pytest.mark.slow
+def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> None:
+    small.train(laptop(steps=2, every=2, lora=LORA, kl=0.01))
+
+    import torch
+    from peft import PeftModel
+
+    actor = small.work / "best" / "actor"
+    held = read_weights(actor)
+    assert held and all("lora_" in name for name in held), "checkpoints hold the adapter alone"
+    assert lora_scale(actor) == 4.0
+    merged = Student.load(small.out / "model").model
+    base = Student.load(small.sft_model).model
+    adapted = PeftModel.from_pretrained(base, small.out / "model" / "adapter").eval()
+    ids = torch.arange(3, 30).unsqueeze(0)
+    with torch.inference_mode():
+        wanted = adapted(input_ids=ids).logits
+        assert (merged(input_ids=ids).logits - wanted).abs().max() < 1e-4
+        with adapted.disable_adapter():
+            untrained = adapted(input_ids=ids).logits
+    assert (wanted - untrained).abs().max() > 1e-4, "the adapter has learned something"
+
+
+@pytest.mark.slow
+def test_without_the_guard_verl_fails_there(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When this passes no more, verl has mended it and the guard can go."""
+    monkeypatch.setattr("components.training.ppo.launch.ON_CPU", ON_CPU[1:])
+
+    with pytest.raises(TrainingError, match="disable_adapter"):
+        small.train(laptop(steps=1, lora=LORA))
+
+
+@pytest.mark.slow
+def test_grpo_by_configuration(small: World) -> None:
+    counts = small.train(laptop(steps=2, advantage="grpo", rollouts=4))
+
+    assert counts.steps == 2
+    assert all("value_loss" not in step for step in small.steps()), "there is no critic"
+
+
+@pytest.mark.slow
+def test_an_outage_ends_it_resumably_and_the_next_run_goes_on(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = laptop(steps=4, every=1)
+    monkeypatch.setenv(FAULT, f"outage:{8 + 2 * (16 + 8) + 5}")  # dev, two steps with theirs, and a bit of the third
+
+    with pytest.raises(OutageError, match="goes on after step 2"):
+        small.train(config)
+    assert latest(small.work / "checkpoints") == 2
+    monkeypatch.delenv(FAULT)
+    counts = small.train(config)
+
+    assert counts.steps == 4
+    assert [step["step"] for step in small.steps()] == [0, 1, 2, 3, 4]
+    assert "setting global step to 2" in (small.out / "log" / "train.log").read_text()
+
+
+@pytest.mark.slow
+def test_a_constant_reward_is_an_error_that_says_so(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FAULT, "constant")
+
+    with pytest.raises(TrainingError, match=r"constant-reward.*of step 1, is kept"):
+        small.train(laptop(steps=50, every=1))
+
+
+CHILD = """
+import sys
+sys.path[:0] = [{root!r}]
+import types
+tests = types.ModuleType("tests"); tests.__path__ = [{root!r} + "/tests"]; sys.modules["tests"] = tests
+from pathlib import Path
+from components.training.ppo.stage import ppo
+from tests.ppo_world import laptop
+ppo(*(Path(word) for word in sys.argv[1:5]), {url!r}, laptop(steps=6, every=1), Path(sys.argv[5]))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_stage_takes_verl_along_and_goes_on_where_it_was(small: World) -> None:
+    words = [
+        str(path) for path in (small.sft_model, small.rows, small.out / "model", small.out / "log", small.reward)
+    ]
+    code = CHILD.format(root=str(ROOT), url=NOWHERE)
+    child = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, env={**os.environ})
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not list((small.out / "scratch").glob("ppo/*/checkpoints/latest*")):
+        time.sleep(0.1)
+    mark = (small.work / "running").read_text().split("\n")[0]
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    reached = latest(small.work / "checkpoints")
+
+    counts = small.train(laptop(steps=6, every=1))
+
+    assert 1 <= reached < 6
+    assert counts.steps == 6
+    assert marked(mark) == []
+    assert "Resuming from" in (small.out / "log" / "train.log").read_text()
+
+
+def test_the_stage_says_what_is_wrong_with_its_rows(small: World, tmp_path: Path) -> None:
+    from qinglan.errors import DataError
+
+    with pytest.raises(DataError, match=r"train\.parquet: no such file"):
+        small._replace(rows=tmp_path / "none").train(laptop())
+
+
+def test_a_checkpoint_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "fsdp_config.json").write_text('{"world_size": 1}')
+    (tmp_path / "model_world_size_1_rank_0.pt").write_bytes(b"half")
+
+    with pytest.raises(TrainingError, match="cannot be read"):
+        read_weights(tmp_path)
+
+
+def test_a_checkpoint_of_another_model_is_refused(small: World) -> None:
+    import torch
+
+    from components.training.ppo.release import export
+    from qinglan.errors import DataError
+
+    actor = small.out / "actor"
+    actor.mkdir()
+    (actor / "fsdp_config.json").write_text('{"world_size": 1}')
+    torch.save({"model.embed_tokens.weight": torch.zeros(3, 3)}, actor / "model_world_size_1_rank_0.pt")
+
+    with pytest.raises(DataError, match="of another model than the SFT model"):
+        export(actor, small.sft_model, small.out / "model", read_card(small.sft_model))

@@ -1,0 +1,173 @@
+"""A training under way: verl's words become ours, alarms stop it, the best checkpoint is kept."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.training.ppo import checkpoints, watch
+from components.training.ppo import metrics as ours
+from components.training.ppo.calls import counts, since
+from components.training.ppo.metrics import Step, standing, step_of
+from components.training.ppo.plugin.terms import seconds
+from qinglan.errors import OutageError
+from qinglan.reward.outage import write_outage
+
+DEV = {"qinglan/one": 30, "qinglan/two": 10}
+
+
+def line(step: int, reward: float | None = 0.1, **data: Any) -> dict[str, Any]:
+    values = {"critic/score/mean": reward, "actor/pg_loss": 0.1, "response_length/mean": 8.0}
+    return {"step": step, "data": {**values, **data}}
+
+
+def dev(gold: float) -> dict[str, float]:
+    terms = {"score": 0.2, "gold": gold, "gold_known": 1.0}
+    return {f"val-aux/{source}/{name}/mean@1": value for source in DEV for name, value in terms.items()}
+
+
+def test_a_step_has_the_plans_names() -> None:
+    told = {
+        "actor/reward_kl_penalty": 0.1, "timing_s/gen": 2.0, "timing_s/update_actor": 1.0,
+        "timing_s/update_critic": 0.5, "reward/win_rate": 0.6, "reward/gold": 0.4, "critic/vf_loss": 0.3,
+    }  # fmt: skip
+    step = step_of(line(7, 0.25, **told), DEV)
+
+    assert (step["step"], step["avg_reward"], step["win_rate"], step["train_gold"]) == (7, 0.25, 0.6, 0.4)
+    assert step["kl"] == pytest.approx(0.8), "nats a response, not a token"
+    assert (step["seconds_rollout"], step["seconds_update"], step["value_loss"]) == (2.0, 1.5, 0.3)
+
+
+def test_what_verl_writes_as_null_is_no_number_again() -> None:
+    assert math.isnan(step_of(line(1, **{"critic/vf_loss": None}), DEV)["value_loss"])
+
+
+def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
+    data = {
+        "val-aux/qinglan/one/score/mean@1": 0.4, "val-aux/qinglan/one/gold/mean@1": 0.5,
+        "val-aux/qinglan/one/gold_known/mean@1": 1.0, "val-aux/qinglan/two/score/mean@1": 0.0,
+        "val-aux/qinglan/two/gold/mean@1": 0.0, "val-aux/qinglan/two/gold_known/mean@1": 0.0,
+    }  # fmt: skip
+
+    step = ours.tested(data, DEV)
+
+    assert step["reward_dev"] == pytest.approx(0.3)
+    assert step["gold_dev"] == pytest.approx(0.5)
+
+
+def test_without_gold_checkpoints_are_compared_by_reward() -> None:
+    assert standing({"reward_dev": 0.3}) == 0.3
+    assert standing({"reward_dev": 0.3, "gold_dev": 0.1}) == 0.1
+    assert standing({"avg_reward": 0.3}) is None
+
+
+@given(st.dictionaries(st.integers(0, 50), st.floats(0, 1), max_size=12))
+def test_the_best_step_is_the_earliest_of_the_highest_and_never_the_start(golds: dict[int, float]) -> None:
+    best = watch.best_step({at: {"gold_dev": gold} for at, gold in golds.items()})
+
+    trained = {at: gold for at, gold in golds.items() if at}
+    if not trained:
+        assert best is None
+    else:
+        assert best == min(at for at, gold in trained.items() if gold == max(trained.values()))
+
+
+class Trained:
+    """A watch over a file that the test writes, as verl would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "verl.jsonl"
+        self.better: list[int] = []
+        self.watch = watch.Watch(
+            self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, lambda step: None, self.better.append
+        )
+
+    def say(self, *lines: dict[str, Any]) -> bool:
+        with self.log.open("ab") as file:
+            file.writelines(orjson.dumps(one) + b"\n" for one in lines)
+        return self.watch()
+
+
+def test_each_new_best_is_told_once(tmp_path: Path) -> None:
+    training = Trained(tmp_path)
+
+    assert not training.say({"step": 0, "data": dev(0.7)}, line(1, 0.1), line(2, 0.2, **dev(0.5)))
+    assert not training.say(line(3, 0.3), line(4, 0.4, **dev(0.6)), line(6, 0.5, **dev(0.6)))
+
+    assert training.better == [2, 4]
+    kept = watch.read_steps(tmp_path / "metrics.jsonl")
+    assert (kept[0]["gold_dev"], kept[4]["avg_reward"]) == (0.7, 0.4)
+
+
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    training = Trained(tmp_path)
+    training.log.write_bytes(orjson.dumps(line(1))[:20])
+
+    assert not training.watch()
+    assert training.watch.steps == {}
+
+
+def test_a_loss_that_is_no_number_stops_it(tmp_path: Path) -> None:
+    training = Trained(tmp_path)
+
+    assert training.say(line(1), line(2, **{"actor/pg_loss": None}))
+    assert training.watch.stopped and training.watch.stopped.name == "not-a-number"
+
+
+def test_an_outage_stops_it_with_the_reward_workers_own_error(tmp_path: Path) -> None:
+    training = Trained(tmp_path)
+    (tmp_path / "reward").mkdir()
+    write_outage(tmp_path / "reward", OutageError("RAG is away."), "r1")
+
+    assert training.say(line(1))
+    assert isinstance(training.watch.outage, OutageError)
+
+
+def test_steps_after_the_checkpoint_are_forgotten_when_it_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    steps: dict[int, Step] = {at: {"step": at, "avg_reward": 0.1 * at} for at in range(6)}
+    watch.write_steps(path, steps)
+
+    watch.forget_after(path, 3)
+
+    assert sorted(watch.read_steps(path)) == [0, 1, 2, 3]
+
+
+def test_the_best_checkpoint_outlives_verls_deletion(tmp_path: Path) -> None:
+    import shutil
+
+    actor = checkpoints.actor(tmp_path, 4)
+    actor.mkdir(parents=True)
+    (actor / "weights").write_text("w")
+
+    checkpoints.keep(tmp_path, 4, tmp_path / "best")
+    shutil.rmtree(actor)
+
+    assert (checkpoints.kept_step(tmp_path / "best"), checkpoints.latest(tmp_path)) == (4, 0)
+    assert (tmp_path / "best" / "actor" / "weights").read_text() == "w"
+
+
+def test_calls_are_those_since_training_began() -> None:
+    rows = [{"step": "reward", "answered": 10, "hits": 30}, {"step": "generate", "answered": 99, "hits": 99}]
+    before = counts({"by_step": rows, "retrieval_hits": 100, "retrieval_misses": 50})
+    later = [{"step": "reward", "answered": 20, "hits": 60}]
+
+    figures = since(before, counts({"by_step": later, "retrieval_hits": 130, "retrieval_misses": 120}))
+
+    assert figures == {"rag_calls": 100, "rag_hit_rate": 0.3, "judge_calls": 40, "judge_hit_rate": 0.75}
+
+
+def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() -> None:
+    quick_then_slow = [
+        {"generate_sequences": 1.0, "compute_score": 0.5},
+        {"generate_sequences": 3.0, "compute_score": 0.2},
+    ]
+
+    found = seconds(quick_then_slow)
+
+    assert found["seconds_unhidden"] == pytest.approx(0.2)
+    assert found["seconds_mean"] == pytest.approx(0.35)
