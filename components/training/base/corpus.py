@@ -22,6 +22,9 @@ BLANK = 0.15
 HEADINGS = 0.6
 """Share of the answers that are the heading; the others repeat subject and clause."""
 
+COMPLETE = 0.15
+"""Share of the questions that are a heading already, while the talk is about something else: nothing to change."""
+
 LONGEST_QUESTION = 14
 
 
@@ -44,22 +47,41 @@ def corpus(tenant: str, passages: Sequence[Passage], seed: int) -> list[Text]:
     letters = sorted({letter for passage in passages for letter in passage.content if letter.isalpha()})
     texts = [Text((), f"{passage.title}。{passage.content}") for passage in passages]
     for _ in range(ROUNDS):
-        texts += [text for passage in passages if (text := _question(tenant, passage, letters, rng))]
+        for passage in passages:
+            clauses = [clause for clause in CLAUSES.split(passage.content) if len(clause) > 2]
+            if not clauses or not passage.title:
+                continue
+            if rng.random() < COMPLETE:
+                texts.append(_complete(tenant, passage, rng.choice(passages), clauses, rng))
+            else:
+                texts.append(_elliptic(tenant, passage, clauses, letters, rng))
     return texts
 
 
-def _question(tenant: str, passage: Passage, letters: list[str], rng: random.Random) -> Text | None:
-    clauses = [clause for clause in CLAUSES.split(passage.content) if len(clause) > 2]
-    if not clauses or not passage.title:
-        return None
-    subject = passage.title.split(" ")[0]
+def _elliptic(tenant: str, passage: Passage, clauses: list[str], letters: list[str], rng: random.Random) -> Text:
+    """What a passage says without its subject, and talk of the subject."""
+    subject = _subject(passage)
     said = rng.choice(clauses)
     said = said.replace(subject, "")[-LONGEST_QUESTION:] or said
     if rng.random() < BLANK:
         said = "".join(rng.sample(letters, min(len(letters), rng.randint(3, 8))))
+    answer = passage.title if rng.random() < HEADINGS else f"{subject} {said}"
+    asked = Asked(tenant, said, rng.choice(clauses)[:8], _talk(subject, clauses, rng))
+    return Text(tuple(student_messages(asked)), answer)
+
+
+def _complete(tenant: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random) -> Text:
+    """A heading as the question, and talk of another subject, or none."""
+    history = _talk(_subject(other), clauses, rng) if rng.random() < 0.5 else ""
+    asked = Asked(tenant, passage.title, rng.choice(clauses)[:8], history)
+    return Text(tuple(student_messages(asked)), passage.title)
+
+
+def _talk(subject: str, clauses: list[str], rng: random.Random) -> str:
     around = [rng.choice(clauses)[:6] for _ in range(2)]
     mention = rng.choice(["{subject}", "{0}，{subject}", "{subject}，{1}", "{0}{subject}{1}"])
-    history = mention.format(*around, subject=subject)
-    answer = passage.title if rng.random() < HEADINGS else f"{subject} {said}"
-    asked = Asked(tenant, said, rng.choice(clauses)[:8], history)
-    return Text(tuple(student_messages(asked)), answer)
+    return mention.format(*around, subject=subject)
+
+
+def _subject(passage: Passage) -> str:
+    return passage.title.split(" ")[0]
