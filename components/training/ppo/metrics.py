@@ -11,6 +11,7 @@ NAMES = {
     "critic/vf_loss": "value_loss",
     "actor/pg_clipfrac": "clip_fraction",
     "actor/entropy": "entropy",
+    "actor/reward_kl_penalty": "kl",
     "critic/vf_explained_var": "explained_variance",
     "response_length/mean": "length_tokens",
     "response_length/clip_ratio": "cut_rate",
@@ -44,7 +45,6 @@ def step_of(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
     }
     if "critic/score/mean" in data:
         out.setdefault("avg_reward", data["critic/score/mean"])
-        out["kl"] = data.get("actor/reward_kl_penalty", 0.0) * data.get("response_length/mean", 0.0)
         out["seconds_update"] = sum(data.get(name, 0.0) for name in UPDATE)
         out["seconds_passes"] = sum(data.get(name, 0.0) for name in PASSES)
     return out | tested(data, dev)
