@@ -19,6 +19,8 @@ from qinglan.errors import ConfigError
 BACKLOG = 2048
 
 NOBODY_THERE = 499
+IDLE_SECONDS = 120
+"""How long an unused connection is kept: one that is closed as its client writes looks like an outage there."""
 
 
 async def hung_up(_: Request, __: Exception) -> Response:
@@ -47,7 +49,9 @@ async def serve_app(
 ) -> None:
     """Print {name: address}, then serve until SIGTERM or SIGINT; `stopping` is called first, answers come after."""
     host, port = listening.getsockname()[:2]
-    server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+    server = _Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=IDLE_SECONDS)
+    )
 
     def stop() -> None:
         stopping()

@@ -22,6 +22,13 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 BUSY = {429, 502, 503, 504}
 LONGEST_PAUSE = 30.0
+QUEUE_SECONDS = 600.0
+ASKED_AT_ONCE = 24
+"""A little over the gateway's 20, so that it never waits for us; with 128, httpx's pool takes a third longer."""
+
+GATEWAY_ATTEMPTS = 3
+"""For a connection that is closed as we write, and a gateway that is being restarted."""
+
 SHOWN = 200
 
 
@@ -36,6 +43,11 @@ class RagClient:
             base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
         )
         logging.getLogger("httpx").setLevel(logging.WARNING)  # under KFP's executor it would log a line a call
+
+    @classmethod
+    def of_gateway(cls, gateway_url: str) -> Self:
+        """The client of a run's gateway, which limits, retries and gives up itself; here one waits for one's turn."""
+        return cls(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=GATEWAY_ATTEMPTS)
 
     async def __aenter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ REWARD_FALL = 0.1
 CLIPPED = 0.5
 FLAT = 0.95
 KL_WARN, KL_STOP = 3.0, 10.0
-"""Nats a response. Trainings that learned well stood near 1."""
+"""Nats a token. Trainings that learned well stood near 1."""
 
 ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
 """Of what it was at the start."""

@@ -22,12 +22,6 @@ from qinglan.reward.score import quality, score
 from qinglan.reward.style import StyleClient
 
 STEP = "reward"
-QUEUE_SECONDS = 600.0
-ASKED_AT_ONCE = 24
-"""A little over the gateway's 20, so that it never waits for us."""
-
-ATTEMPTS = 3
-"""The gateway tries again by itself; this is for a gateway that is being restarted."""
 
 
 class Opinion(NamedTuple):
@@ -45,7 +39,7 @@ class Scorer:
     def __init__(self, gateway_url: str, config: RewardConfig) -> None:
         self._config = config
         self._gateway = Gateway(gateway_url, STEP)
-        self._rag = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=ATTEMPTS)
+        self._rag = RagClient.of_gateway(gateway_url)
         self._style = StyleClient(config.style) if config.style else None
         self._imputer = Imputer(features=2)
 
@@ -103,7 +97,9 @@ class Scorer:
     async def _opinion(self, prompt: Prompt, rewrite: str | None) -> Opinion:
         """The judge's, where the prompt is in the sample and there is something to judge."""
         config = self._config
-        if rewrite is None or not sampled(prompt.id, config.judge_share, config.seed, "judge"):
+        if rewrite is None or prompt.split != "train":  # a checkpoint is chosen by what it finds
+            return Opinion(None)
+        if not sampled(prompt.id, config.judge_share, config.seed, "judge"):
             return Opinion(None)
         trial = sampled(prompt.id, config.canary_share, config.seed, "canary")
         try:
@@ -126,14 +122,13 @@ class Scorer:
         return await self._style.wanted(rewrite) if self._style and rewrite else 0.0
 
     def _judged(self, prompt: Prompt, student: Found, teacher: Found, opinion: Opinion) -> Judged:
-        """The judge's scores, learned from when they are of a training row; else what they would probably be."""
+        """The judge's scores, which are learned from; else what they would probably be."""
         student_seen, teacher_seen = self._features(prompt, student), self._features(prompt, teacher)
         if opinion.scores is None:
             imputed = self._imputer.predict(student_seen), self._imputer.predict(teacher_seen)
             return Judged(*imputed, judged=False, failed=opinion.failed)
-        if prompt.split == "train":
-            self._imputer.add(student_seen, opinion.scores[0])
-            self._imputer.add(teacher_seen, opinion.scores[1])
+        self._imputer.add(student_seen, opinion.scores[0])
+        self._imputer.add(teacher_seen, opinion.scores[1])
         return Judged(*opinion.scores, judged=True)
 
     def _features(self, prompt: Prompt, side: Found) -> tuple[float, float]:

@@ -21,9 +21,6 @@ from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated, quaran
 from qinglan.tables import Cell, write_table
 
 STEP = "validate"
-QUEUE_SECONDS = 600.0
-ASKED_AT_ONCE = 24
-"""A little over the gateway's 20, so that it never waits for us; with 128, httpx's pool takes a third longer."""
 TABLE = [
     "编号", "问题", "改写", "检索需求", "原问题首位得分", "改写首位得分", "改写召回数",
     "原问题标准段落名次", "改写标准段落名次", "采纳", "原因",
@@ -79,9 +76,7 @@ async def _validate(
 ) -> ValidateCounts:
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
-    # The gateway limits retrievals, tries them again and gives up; here they only wait for their turn.
-    waiting = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=1)
-    async with Gateway(gateway_url, STEP) as gateway, waiting as rag:
+    async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
 
         async def check(row: Rewrite) -> Validated | Quarantined:
             return await _check(gateway, rag, row, snapshots, config)

@@ -25,10 +25,6 @@ from qinglan.rows import Validated
 
 STEP = "evaluate"
 SYSTEMS = ("plain", "history", "teacher", "sft", "rl")
-QUEUE_SECONDS = 600.0
-ASKED_AT_ONCE = 24
-"""A little over the gateway's own limit, so that it never waits for us."""
-
 ROWS_UNDER_WAY = 32
 LONGEST_QUERY = 4000
 Judging = Literal["examiner", "judge"]
@@ -106,9 +102,7 @@ async def _ask_all(
     drawn = draw_rows(rows, config.examined_rows, config.seed)
     examined, judged = set(drawn), set(drawn[: config.agreement_rows])
     out = Asking([], [], Counter(), [], {})
-    # The gateway limits retrievals, tries them again and gives up; here they only wait for their turn.
-    waiting = RagClient(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=1)
-    async with Gateway(gateway_url, STEP) as gateway, waiting as rag:
+    async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
         asker = Asker(gateway, rag, config)
 
         async def ask(at: int) -> Answered:
