@@ -64,7 +64,7 @@ def _run(
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     try:
         with ExitStack() as services:
-            gateway_url = _start_services(config, run, stages, services)
+            gateway_url = start_services(config, run, stages, services)
             if gateway_url:
                 check_served(gateway_url, tenants, config.validate_.kb_name)
                 record["gateway_before"] = _gateway_report(gateway_url)
@@ -124,7 +124,7 @@ def _prepare(run: RunDir, config: RunConfig, stages: tuple[str, ...]) -> None:
     dump_config(config, run.config)
 
 
-def _start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
+def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
     """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
     if not ASKS_THE_GATEWAY & set(stages):
         return ""

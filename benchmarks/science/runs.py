@@ -1,0 +1,132 @@
+"""One run: a sample of its own seed, the whole thread, and the controls beside it. Each is done once and kept."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks.science import shuffled
+from components.evaluation.rewriter import stage as evaluation
+from components.training.ppo.stage import ppo
+from components.training.sft.stage import sft
+from pipelines.config import RunConfig, load_config
+from pipelines.run import run_pipeline, start_services
+from pipelines.rundir import RunDir
+from pipelines.thread import STAGES
+from qinglan.reward.summary import read_rollouts
+from qinglan.samples import write_sample
+from qinglan.tables import read_table, write_table
+
+CONVERSATIONS = 1600
+
+
+def sample(tenant: str, seed: int, folder: Path) -> Path:
+    """The sample's folder, written once."""
+    data = folder / "data"
+    if not (data / "slices.jsonl").exists():
+        write_sample(tenant, data, CONVERSATIONS, seed)
+    return data
+
+
+def settings(tenant: str, data: Path, sheet: str = "questions.xlsx") -> RunConfig:
+    return load_config(
+        tenant, "demo", questions=data / sheet, knowledge_base=data / "knowledge_base.jsonl",
+        evaluate={"slices": str((data / "slices.jsonl").resolve())},
+    )  # fmt: skip
+
+
+def thread(config: RunConfig, root: Path) -> dict[str, Any]:
+    """The whole thread in a folder, or what it came to when it was run there before."""
+    record = RunDir(root).record
+    if not (record.exists() and orjson.loads(record.read_bytes())["status"] == "done"):
+        run_pipeline(config, root)
+    found: dict[str, Any] = orjson.loads((root / "files" / "evaluation.json").read_bytes())
+    return found
+
+
+def without_gold(data: Path) -> Path:
+    """The sheet with labels in its test rows alone: nothing that learns or chooses sees one."""
+    out = data / "without_gold.xlsx"
+    rows = [cells for _, cells in read_table(data / "questions.xlsx")]
+    with write_table(out, list(rows[0])) as add:
+        for row in rows:
+            add([None if name == "标准段落" and row["划分"] != "test" else value for name, value in row.items()])
+    return out
+
+
+@contextmanager
+def gateway(config: RunConfig, root: Path) -> Iterator[str]:
+    with ExitStack() as stack:
+        yield start_services(config, RunDir(root), STAGES, stack)
+
+
+def shuffled_rewards(config: RunConfig, root: Path, out: Path) -> Path:
+    """PPO from the same SFT model with rewards that mean nothing."""
+    files = root / "files"
+    if not (out / "model").exists():
+        with gateway(config, root) as url:
+            here = Path(shuffled.__file__)
+            ppo(files / "sft_model", files / "ppo", out / "model", out / "log", url, config.ppo, here)
+    return out / "model"
+
+
+def best_of_rollouts(config: RunConfig, root: Path, out: Path) -> Path:
+    """SFT on what PPO's own rollouts found better than the teacher did, beside the chats it began with."""
+    files, chats = root / "files", out / "chats"
+    if (out / "model").exists():
+        return out / "model"
+    chats.mkdir(parents=True, exist_ok=True)
+    rows = (files / "sft" / "train.jsonl").read_bytes().splitlines()
+    rows += [orjson.dumps(chat) for chat in _chats(best(root), files / "ppo" / "train.parquet")]
+    (chats / "train.jsonl").write_bytes(b"\n".join(rows) + b"\n")
+    (chats / "dev.jsonl").write_bytes((files / "sft" / "dev.jsonl").read_bytes())
+    sft(files / "base_model", chats, out / "model", out / "log", config.sft)
+    return out / "model"
+
+
+def best(root: Path) -> dict[str, str]:
+    """By row: the rollout with the highest reward, where it found better than the teacher."""
+    kept: dict[str, tuple[float, str]] = {}
+    for folder in root.glob("scratch/ppo/*/reward"):
+        for one in read_rollouts(folder):
+            if one["split"] == "train" and one["win"] > 0 and one["score"] > kept.get(one["id"], (0.0, ""))[0]:
+                kept[one["id"]] = (one["score"], one["rewrite"])
+    return {row: rewrite for row, (_, rewrite) in kept.items()}
+
+
+def _chats(rewrites: dict[str, str], prompts: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet
+
+    for row in pyarrow.parquet.read_table(prompts).to_pylist():
+        if rewrite := rewrites.get(row["extra_info"]["id"]):
+            answer = {"role": "assistant", "content": rewrite}
+            yield {"messages": [*row["prompt"], answer], "metadata": {"tenant_id": row["extra_info"]["tenant_id"]}}
+
+
+def longer_sft(config: RunConfig, root: Path, out: Path) -> Path:
+    """SFT of twice the epochs."""
+    files = root / "files"
+    if not (out / "model").exists():
+        twice = config.sft.model_copy(update={"epochs": 2 * config.sft.epochs})
+        sft(files / "base_model", files / "sft", out / "model", out / "log", twice)
+    return out / "model"
+
+
+def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, Any]:
+    """The run's own evaluation with another model in RL's place."""
+    found = out / "evaluation.json"
+    if not found.exists():
+        files = root / "files"
+        places = evaluation.Outputs(
+            found, out / "report.html", out / "predictions.jsonl", out / "blind.xlsx", out / "blind_key.json"
+        )
+        with gateway(config, root) as url:
+            evaluation.evaluate(
+                files / "locked_test.jsonl", {"sft": files / "sft_model", "rl": model},
+                {"sft": files / "sft", "ppo": files / "ppo"},
+                {"sft": files / "sft_log", "ppo": files / "ppo_log"}, places, config.evaluate, url,
+            )  # fmt: skip
+    values: dict[str, Any] = orjson.loads(found.read_bytes())
+    return values
