@@ -138,6 +138,22 @@ def _ask_to_spend(config: Any) -> None:
         raise typer.Exit(0)
 
 
+@app.command()
+def blind(
+    sheet: Annotated[Path, typer.Argument(help="blind_sample.xlsx of a run, with people's scores filled in.")],
+    out: Annotated[Path, typer.Option(help="The run's folder: its key says who wrote what.")],
+    as_json: Json = False,
+) -> None:
+    """What people gave each system without knowing who wrote what, and how far the examiner agrees with them."""
+    from components.evaluation.rewriter.blind import read_scores
+    from pipelines.rundir import NAMES, RunDir
+    from pipelines.summary import print_blind
+
+    files = RunDir(out).files
+    found = read_scores(sheet, files / NAMES["blind_key"], files / NAMES["predictions"])
+    _print_json(found) if as_json else print_blind(found)
+
+
 @app.command("compile")
 def compile_(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("pipelines/compiled/rewriter.yaml"),

@@ -17,6 +17,9 @@ from qinglan.rows import Quarantined
 ANSWER_TOKENS = {"rewrite": 40, "need": 30, "judgement": 90}
 """What an answer usually takes; the cap on one is in the profile."""
 
+SYSTEMS = 5
+"""That evaluation compares: no rewrite, history, teacher, SFT, RL."""
+
 RETRIEVAL_SECONDS = 0.05
 STALE_DAYS = 90
 RL_CALLS = 3_000
@@ -60,9 +63,22 @@ class Plan(Config):
     original: tuple[TheirBudget, ...]
 
 
+class Rewards(NamedTuple):
+    """What training and evaluation ask for, at most: a text that comes again costs nothing."""
+
+    judgements: int
+    retrievals: int
+    test_rows: int
+    examined: int
+
+
 class Tokens(NamedTuple):
     calls: int = 0
     input: int = 0
+
+    def of(self, calls: int) -> "Tokens":
+        """So many calls like these."""
+        return Tokens(calls, round(self.input / self.calls * calls) if self.calls else 0)
 
     def plus(self, messages: list[Message]) -> "Tokens":
         return Tokens(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
@@ -82,10 +98,16 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         judgements = judgements.plus(judge_messages(row, row.question))
         if not row.need:
             needs = needs.plus(need_messages(row))
+    learned = rewards(config, rows)
+    examiner = config.gateway.models()["examiner"]
     steps = (
         _paid_step(config, "generate", "rewrite", rewrites, config.gateway.teacher),
         _paid_step(config, "validate", "need", needs, config.gateway.judge),
-        _retrievals(config, 2 * rows),
+        _retrievals(config, "validate", 2 * rows),
+        _paid_step(config, "ppo", "judgement", judgements.of(learned.judgements), config.gateway.judge),
+        _retrievals(config, "ppo", learned.retrievals),
+        _paid_step(config, "evaluate", "judgement", judgements.of(SYSTEMS * learned.examined), examiner),
+        _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
     )
     return Plan(
         rows=rows,
@@ -101,6 +123,23 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     )
 
 
+def rewards(config: RunConfig, rows: int) -> Rewards:
+    """By the shares that rows without a split of their own are divided in."""
+    learning, tested = (
+        round(rows * config.convert.train),
+        round(rows * (1 - config.convert.train - config.convert.dev)),
+    )
+    steps = config.ppo.steps or config.ppo.epochs * (learning // config.ppo.prompts)
+    rollouts = steps * config.ppo.collection
+    share = config.ppo.reward.judge_share
+    return Rewards(
+        judgements=round(share * (rollouts + learning)),
+        retrievals=rollouts + 2 * learning,
+        test_rows=tested,
+        examined=min(config.evaluate.examined_rows, tested),
+    )
+
+
 def _paid_step(config: RunConfig, step: str, what: str, tokens: Tokens, model: PaidModel) -> PlanStep:
     output = tokens.calls * ANSWER_TOKENS[what]
     return PlanStep(
@@ -110,10 +149,10 @@ def _paid_step(config: RunConfig, step: str, what: str, tokens: Tokens, model: P
     )  # fmt: skip
 
 
-def _retrievals(config: RunConfig, calls: int) -> PlanStep:
+def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
     at_once = config.gateway.rag.concurrency
     return PlanStep(
-        step="validate", what="retrievals", model="", calls=calls, input_tokens=0, output_tokens=0, cost=0.0,
+        step=step, what="retrievals", model="", calls=calls, input_tokens=0, output_tokens=0, cost=0.0,
         seconds=calls * RETRIEVAL_SECONDS / at_once,
     )  # fmt: skip
 
@@ -150,8 +189,9 @@ def print_plan(plan: Plan) -> None:
     console = Console()
     console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")
     console.print(_calls_table(plan))
-    models = ", ".join(f"{step.what} by {step.model}" for step in plan.steps if step.model)
+    models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
     console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
+    console.print("Judgements of ppo and evaluate are the most there can be: equal texts are asked once.")
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     console.print(_original_table(plan))
     for warning in plan.warnings:

@@ -53,6 +53,26 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(f"  {run.root}: config.yaml, run.json, records/, logs/, journal.sqlite", highlight=False)
 
 
+def print_blind(found: dict[str, Any]) -> None:
+    """People's scores by system, and the examiner beside them."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="People's scores, 1 to 5", title_justify="left")
+    for column in ("system", "mean", "95 %", "rewrites"):
+        table.add_column(column, justify="left" if column == "system" else "right")
+    for name, one in found["systems"].items():
+        table.add_row(name, f"{one['value']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}", f"{one['n']:,}")
+    console = Console()
+    console.print(table)
+    agreed = found["agreement"]
+    console.print(
+        f"With the examiner on {agreed['n']:,} rewrites: rank correlation {agreed['spearman']:.2f} (Spearman), "
+        f"{agreed['kendall']:.2f} (Kendall); {agreed['mean_difference']:.2f} points apart on average.",
+        highlight=False,
+    )
+
+
 def _evaluation(run: RunDir) -> Any:
     import orjson
     from rich.markdown import Markdown
