@@ -82,7 +82,17 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
 
 def said(facts: dict[str, Any]) -> str:
     """A step's counts in words; what did not occur is left out."""
-    return ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in facts.items() if value)
+    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts.items() if _counts(value))
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int | float | str) and bool(value)
+
+
+def _shown(value: int | float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
 def seconds(record: dict[str, Any]) -> float:

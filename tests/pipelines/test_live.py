@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.live import Live, step_line
+from pipelines.live import Live, said, step_line
 from pipelines.rundir import RunDir, write_json
 
 DONE = {
@@ -51,3 +51,9 @@ def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         live.update()
 
     assert capsys.readouterr().out == ""
+
+
+def test_facts_are_said_whatever_they_are() -> None:
+    facts = {"rows": 1200, "loss": 0.16414748, "verdict": "hold", "reasons": ["a long list"], "stopped": 0}
+
+    assert said(facts) == "rows 1,200, loss 0.164, verdict hold"
