@@ -20,7 +20,6 @@ class Places(NamedTuple):
     """What is read and written; absolute, since verl's processes run elsewhere."""
 
     model: Path
-    critic: Path
     train: Path
     dev: Path
     checkpoints: Path
@@ -104,7 +103,7 @@ def _rollout(config: PpoConfig) -> dict[str, Value]:
 
 def _critic(config: PpoConfig, places: Places) -> dict[str, Value]:
     return {
-        "critic.model.path": str(places.critic),
+        "critic.model.path": config.critic_model or str(places.model),
         "critic.optim.lr": config.critic_learning_rate,
         "critic.optim.clip_grad": config.gradient_clip,
         "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,

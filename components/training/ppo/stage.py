@@ -16,7 +16,6 @@ import qinglan.reward
 from components.training.ppo import checkpoints, watch
 from components.training.ppo.calls import Calls
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.critic import prepare_critic
 from components.training.ppo.launch import command
 from components.training.ppo.metrics import Step, note, standing
 from components.training.ppo.overrides import Places
@@ -153,8 +152,7 @@ def _train(
     verl_log.unlink(missing_ok=True)
     clear_outage(work / "reward")
     places = Places(
-        sft_model.resolve(), prepare_critic(Path(config.critic_model or sft_model), work / "critic"),
-        work / "train.parquet", work / "dev.parquet", saved, reward_function,
+        sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
         _reward_settings(work, gateway_url, config),
     )  # fmt: skip
     total = config.steps or config.epochs * (prompts.train // config.prompts)

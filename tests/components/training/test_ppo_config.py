@@ -33,7 +33,7 @@ print(json.dumps(OmegaConf.to_container(config, resolve=True)))
 
 def composed(config: PpoConfig, model: Path) -> Any:
     """What verl would run with; an error when verl refuses it."""
-    places = Places(tiny_model(model), model, *(Path(f"/w/{name}") for name in Places._fields[2:]))
+    places = Places(tiny_model(model), *(Path(f"/w/{name}") for name in Places._fields[1:]))
     given = [word for word in overrides(config, places) if not word.startswith("hydra.")]
     done = subprocess.run(
         [sys.executable, "-c", COMPOSE, json.dumps(given)], capture_output=True, text=True,
