@@ -1,0 +1,99 @@
+"""python -m benchmarks.sft: SFT's tokens a second on this machine, padded, and what packing could save at most.
+
+ms-swift packs with flash attention alone, which is for GPUs; a CPU trains padded. So the ratio is what packing is
+about: the share of a padded batch that is real tokens. On a GPU, `packing: true` in the profile comes near it.
+"""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from benchmarks.report import report
+from components.data.convert.config import ConvertConfig
+from components.data.convert.stage import sft_row
+from components.training.base.config import BaseConfig
+from components.training.base.stage import base
+from components.training.sft.stage import sft
+from pipelines.config import load_config
+from qinglan.questions import Columns, read_questions
+from qinglan.rewriter import load_tokenizer, render
+from qinglan.rows import Hit, Question, Retrieval, Validated
+from qinglan.samples import write_sample
+
+CONVERSATIONS = 400
+TARGET = 0.8
+"""Below it, packing is worth its flash attention even on rows as even as these."""
+
+
+class Lengths(NamedTuple):
+    real: int
+    padded: int
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        os.environ["QINGLAN_SCRATCH"] = str(folder / "scratch")
+        config = load_config("fivedoctors", "demo")
+        chats, prompts = write_rows(folder)
+        tiny = BaseConfig(source="tiny", tiny=config.base.tiny.model_copy(update={"steps": 20}))
+        base(folder / "data" / "knowledge_base.jsonl", prompts, folder / "base", tiny)
+        settings = config.sft.model_copy(update={"epochs": 2.0})
+        started = time.perf_counter()
+        counts = sft(folder / "base", chats, folder / "model", folder / "log", settings)
+        seconds = time.perf_counter() - started
+        found = lengths(folder / "base", chats / "train.jsonl", settings.batch)
+        tokens = found.real * settings.epochs
+        report(
+            "sft", found.real / found.padded, TARGET, found.real / found.padded >= TARGET, rows=counts.rows,
+            steps=counts.steps, tokens_per_second=round(tokens / seconds), seconds=round(seconds, 1),
+            packed="not on a CPU: ms-swift packs with flash attention",
+        )  # fmt: skip
+
+
+def write_rows(folder: Path) -> tuple[Path, Path]:
+    """Chats whose answers repeat the question, and prompts: their lengths are what counts here."""
+    from components.data.convert.parquet import ParquetRows
+    from components.data.convert.stage import ppo_row
+
+    write_sample("fivedoctors", folder / "data", CONVERSATIONS, seed=100)
+    rows = list(read_questions(folder / "data" / "questions.xlsx", Columns(), "fivedoctors"))
+    validated = [_validated(row) for row in rows if isinstance(row, Question)]
+    (folder / "chats").mkdir()
+    for name in ("train", "dev"):
+        chosen = [orjson.dumps(sft_row(row, "train", ConvertConfig())) for row in validated if row.split == name]
+        (folder / "chats" / f"{name}.jsonl").write_bytes(b"\n".join(chosen) + b"\n")
+    with ParquetRows(folder / "prompts" / "train.parquet") as file:
+        for row in validated:
+            if row.split == "train":
+                file.add(ppo_row(row, "train", ConvertConfig()))
+    return folder / "chats", folder / "prompts"
+
+
+def _validated(row: Question) -> Validated:
+    found = Retrieval(query=row.question, hits=(Hit(id="k", reranker_score=0.5),), top1_score=0.5, count=1)
+    return Validated(
+        **row.model_dump(exclude={"need"}), rewritten_query=row.question, teacher="bench", call="", need=row.question,
+        need_source="sheet", scored_against="need", snapshot="s", plain=found, rewritten=found, accepted=True,
+        reason="",
+    )  # fmt: skip
+
+
+def lengths(base_model: Path, chats: Path, batch: int) -> Lengths:
+    """Tokens of the rows, and of batches padded to their longest, in the file's order."""
+    tokenizer = load_tokenizer(base_model)
+    counts = []
+    for line in chats.read_bytes().splitlines():
+        messages = orjson.loads(line)["messages"]
+        text = render(tokenizer, messages[:2]) + messages[2]["content"]
+        counts.append(len(tokenizer(text, add_special_tokens=False).input_ids) + 2)
+    groups = [counts[at : at + batch] for at in range(0, len(counts), batch)]
+    return Lengths(sum(counts), sum(max(group) * len(group) for group in groups))
+
+
+if __name__ == "__main__":
+    main()

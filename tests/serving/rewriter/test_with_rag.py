@@ -1,0 +1,46 @@
+"""The RAG service and its own rewriter, two real processes: a question comes in without a rewrite."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pipelines.services import service
+from qinglan.lineage.record import digest
+from qinglan.rag.contract import RAG_PATH
+from qinglan.rewriter import Student
+from serving.rewriter.model import Instance
+from tests.tiny import tiny_model
+from tests.training_rows import knowledge_base
+
+pytestmark = pytest.mark.slow
+
+ASKED = {"query": "那它一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}
+
+
+def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path / "model")
+    passages = knowledge_base(tmp_path / "kb.jsonl", 8)
+    [written] = Student.load(model).write([Instance.model_validate(ASKED)])
+    with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
+        arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
+        with service("rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
+            answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=30)
+
+    data = json.loads(answer.content)["data"]
+    assert (data["rewriter"], data["rewritten_query"]) == ("model", written.text)
+    assert digest(model).startswith(data["rewriter_version"]) and data["rewriter_version"]
+
+
+def test_without_the_student_the_plain_question_is_searched_and_that_is_said(tmp_path: Path) -> None:
+    passages = knowledge_base(tmp_path / "kb.jsonl", 8)
+    arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
+    arguments += ["--rewriter", "http://127.0.0.1:9"]
+    with service("rag", arguments, tmp_path / "rag.log") as rag:
+        answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=30)
+
+    data = json.loads(answer.content)["data"]
+    assert (data["rewriter"], data["rewritten_query"], data["fallback_reason"]) == (
+        "fallback", ASKED["query"], "unreachable",
+    )  # fmt: skip
