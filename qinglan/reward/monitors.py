@@ -6,7 +6,6 @@ policy_loss, value_loss, clip_fraction, kl, entropy. What is missing raises no a
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 Step = Mapping[str, float]
@@ -74,8 +73,8 @@ def reward_falling(steps: Sequence[Step]) -> Alarm | None:
     rewards = _series(steps, "avg_reward")
     if len(rewards) < EARLIEST:
         return None
-    best = max(fmean(rewards[at : at + WINDOW]) for at in range(len(rewards) - WINDOW + 1))
-    now = fmean(rewards[-WINDOW:])
+    best = max(_mean(rewards[at : at + WINDOW]) for at in range(len(rewards) - WINDOW + 1))
+    now = _mean(rewards[-WINDOW:])
     if best - now <= REWARD_FALL:
         return None
     return Alarm(
@@ -101,7 +100,7 @@ def value_loss_flat(steps: Sequence[Step]) -> Alarm | None:
     losses = _series(steps, "value_loss")
     if len(losses) < EARLIEST:
         return None
-    first, last = fmean(losses[:WINDOW]), fmean(losses[-WINDOW:])
+    first, last = _mean(losses[:WINDOW]), _mean(losses[-WINDOW:])
     if last < FLAT * first:
         return None
     return Alarm(
@@ -113,7 +112,7 @@ def value_loss_flat(steps: Sequence[Step]) -> Alarm | None:
 
 def kl_runaway(steps: Sequence[Step]) -> Alarm | None:
     kls = _series(steps, "kl")
-    if len(kls) < SAME or (now := fmean(kls[-SAME:])) <= KL_WARN:
+    if len(kls) < SAME or (now := _mean(kls[-SAME:])) <= KL_WARN:
         return None
     return Alarm(
         "kl-runaway", "stop" if now > KL_STOP else "warn",
@@ -124,9 +123,9 @@ def kl_runaway(steps: Sequence[Step]) -> Alarm | None:
 
 def entropy_collapse(steps: Sequence[Step]) -> Alarm | None:
     entropies = _series(steps, "entropy")
-    if len(entropies) < 2 * SAME or (first := fmean(entropies[:SAME])) <= 0:
+    if len(entropies) < 2 * SAME or (first := _mean(entropies[:SAME])) <= 0:
         return None
-    left = fmean(entropies[-SAME:]) / first
+    left = _mean(entropies[-SAME:]) / first
     if left >= ENTROPY_WARN:
         return None
     return Alarm(
@@ -162,13 +161,18 @@ MONITORS: tuple[Callable[[Sequence[Step]], Alarm | None], ...] = (
 )  # fmt: skip
 
 
+def _mean(values: Sequence[float]) -> float:
+    """Divided before it is added up: a loss that runs away is as large as a float can be."""
+    return sum(value / len(values) for value in values)
+
+
 def _series(steps: Sequence[Step], name: str) -> list[float]:
     return [step[name] for step in steps if name in step and math.isfinite(step[name])]
 
 
 def _risen(values: Sequence[float]) -> float:
     few = max(1, min(WINDOW, len(values) // 2))
-    return fmean(values[-few:]) - fmean(values[:few])
+    return _mean(values[-few:]) - _mean(values[:few])
 
 
 def _at(steps: Sequence[Step]) -> str:

@@ -16,7 +16,10 @@ def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
     arguments = ["--kb", f"fivedoctors={tmp_path / 'knowledge_base.jsonl'}", "--port", "0"]
 
     with service("teacher", arguments, tmp_path / "teacher.log") as url:
-        assert [model["id"] for model in httpx.get(f"{url}/models").json()["data"]] == ["fivedoctors"]
+        assert [model["id"] for model in httpx.get(f"{url}/models").json()["data"]] == [
+            "fivedoctors",
+            "fivedoctors-examiner",
+        ]
         mine = psutil.Process().children()
 
     assert [child for child in mine if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []

@@ -23,7 +23,7 @@ def ppo(
     from qinglan.lineage.record import recorded
 
     settings = PpoConfig.parse(config, "ppo")
-    inputs = {"sft_model": sft_model, "ppo": prompts}
+    inputs = {"sft_model": sft_model, "prompts": prompts}
     outputs = {"rl_model": rl_model, "ppo_log": ppo_log}
     with recorded("ppo", inputs, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.ppo(
