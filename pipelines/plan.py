@@ -7,7 +7,7 @@ from pydantic import Field
 
 from pipelines.config import RunConfig
 from qinglan.config import Config
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, DataError
 from qinglan.llm.config import PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
 from qinglan.prompts import Message, judge_messages, need_messages, teacher_messages
@@ -98,6 +98,11 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         judgements = judgements.plus(judge_messages(row, row.question))
         if not row.need:
             needs = needs.plus(need_messages(row))
+    if not rows:
+        raise DataError(
+            f"{config.questions}: none of {unfit:,} rows is a question. Is the column of questions named under "
+            "generate.columns in the profile?"
+        )
     learned = rewards(config, rows)
     examiner = config.gateway.models()["examiner"]
     steps = (

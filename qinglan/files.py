@@ -39,6 +39,9 @@ def replaced(target: Path) -> Iterator[Path]:
 def replaced_folder(target: Path) -> Iterator[Path]:
     """A folder to fill that becomes `target`, in place of what was there, only if the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{target.name}.*.partial"):
+        if not Path(f"/proc/{left.name.split('.')[-2]}").exists():  # its process was killed
+            shutil.rmtree(left, ignore_errors=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()

@@ -48,7 +48,8 @@ def read_card(folder: Path) -> RewriterCard:
     try:
         values = orjson.loads((folder / CARD).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        raise DataError(f"{folder / CARD}: {error}. A rewriter model is written by the sft or ppo stage.") from None
+        said = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{folder / CARD}: {said}. A rewriter model is written by the sft or ppo stage.") from None
     return RewriterCard.parse(values, str(folder / CARD))
 
 
@@ -76,14 +77,25 @@ class Student:
     def load(cls, folder: Path) -> "Student":
         """Safetensors alone: a pickle could run code."""
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
 
         card = read_card(folder)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype="auto" if device == "cuda" else torch.float32, use_safetensors=True, local_files_only=True
-        ).to(device)
-        return cls(model.eval(), load_tokenizer(folder), card)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype="auto" if device == "cuda" else torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+            ).to(device)
+            tokenizer = load_tokenizer(folder)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise DataError(
+                f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
+                "Copy it again from where it was trained, or run that stage again."
+            ) from None
+        return cls(model.eval(), tokenizer, card)
 
     def messages(self, asked: Asked) -> list[Message]:
         """The prompt of training, rollout and serving."""

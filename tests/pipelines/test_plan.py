@@ -9,6 +9,7 @@ import pytest
 from pipelines.config import load_config
 from pipelines.plan import make_plan
 from pipelines.summary import funnel
+from qinglan.errors import DataError
 
 TODAY = date(2026, 11, 21)
 
@@ -82,3 +83,11 @@ def test_the_funnel_measures_shares_of_the_sheet() -> None:
         (500, 1.0), (490, 0.98), (490, 0.98), (300, 0.6), (240, 0.48)
     ]  # fmt: skip
     assert [row.measured for row in funnel({"generate": None})] == [None] * 5
+
+
+def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"title": "x"}\n', encoding="utf-8")
+
+    with pytest.raises(DataError, match="none of 1 rows is a question"):
+        make_plan(load_config("fivedoctors", "demo", questions=path))

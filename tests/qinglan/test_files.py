@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl, replaced, sha256_text
+from qinglan.files import dump_line, read_jsonl, replaced, replaced_folder, sha256_text
 from qinglan.rows import Question
 
 ROW = Question(id="a", tenant_id="t", conversation_id="c", question="怎么吃")
@@ -45,3 +45,13 @@ def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, line: bytes, sai
 
 def test_no_two_lists_of_texts_share_a_digest() -> None:
     assert sha256_text("ab", "c") != sha256_text("a", "bc") != sha256_text("abc")
+
+
+def test_what_a_killed_process_left_of_a_folder_is_cleared_away(tmp_path: Path) -> None:
+    left = tmp_path / ".model.999999999.partial"
+    left.mkdir()
+
+    with replaced_folder(tmp_path / "model") as partial:
+        (partial / "a").write_text("x")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

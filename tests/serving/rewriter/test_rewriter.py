@@ -12,6 +12,7 @@ import httpx
 import orjson
 import pytest
 
+from qinglan.errors import DataError
 from qinglan.rewriter import Student
 from serving.rewriter.model import Instance
 from tests.tiny import tiny_model
@@ -110,6 +111,15 @@ def test_a_folder_that_is_no_model_ends_with_what_to_do(tmp_path: Path) -> None:
 
     assert ended.returncode == 3
     assert "written by the sft or ppo stage" in ended.stderr
+
+
+@pytest.mark.parametrize("broken", ["model.safetensors", "config.json"])
+def test_a_model_that_is_not_whole_is_named_with_what_to_do(tmp_path: Path, broken: str) -> None:
+    folder = tiny_model(tmp_path / "model")
+    (folder / broken).write_bytes((folder / broken).read_bytes()[:100])
+
+    with pytest.raises(DataError, match=r"no whole model .* Copy it again"):
+        Student.load(folder)
 
 
 def test_a_server_that_is_told_to_stop_ends_well(served: Served) -> None:
