@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.config import Config, Positive
-from qinglan.errors import DataError
+from qinglan.errors import DataError, TrainingError
 from qinglan.files import replaced
 from qinglan.prompts import Asked, Message, student_messages
 from qinglan.text import one_line
@@ -143,6 +143,12 @@ def render(tokenizer: Any, messages: list[Message]) -> str:
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
     )
     return text
+
+
+def refuse_unusable(written: Sequence[Written], advice: str) -> None:
+    """What a training has made must answer: something, with an end."""
+    if not any(one.text for one in written) or all(one.cut for one in written):
+        raise TrainingError(f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. {advice}")
 
 
 def load_tokenizer(folder: Path) -> Any:

@@ -1,7 +1,7 @@
 """The plan's alarms: pure functions over the metrics of the steps so far.
 
-A step is a mapping with `step` and whichever of these it has: avg_reward, train_gold, gold_dev (some steps only),
-policy_loss, value_loss, clip_fraction, kl, entropy. What is missing raises no alarm.
+A step is a mapping with `step` and whichever of these it has: avg_reward, train_gold, gold_dev and gold_dev_rows
+(some steps only), policy_loss, value_loss, clip_fraction, kl, entropy. What is missing raises no alarm.
 """
 
 import math
@@ -144,7 +144,7 @@ def gold_gap(steps: Sequence[Step]) -> Alarm | None:
     rewards = _series(steps[: tested[-1] + 1], "avg_reward")
     if len(rewards) < 2 or _risen(rewards) < REWARD_RISE:
         return None
-    fallen = max(golds[:-1]) - golds[-1] > GOLD_FALL
+    fallen = max(golds[:-1]) - golds[-1] > max(GOLD_FALL, _by_chance(steps[tested[-1]], max(golds[:-1])))
     if not fallen and (len(golds) < GOLD_POINTS or golds[-1] > golds[0]):
         return None
     return Alarm(
@@ -159,6 +159,12 @@ MONITORS: tuple[Callable[[Sequence[Step]], Alarm | None], ...] = (
     not_a_number, constant_reward, gold_gap, kl_runaway, entropy_collapse, too_much_clipped, reward_falling,
     value_loss_flat,
 )  # fmt: skip
+
+
+def _by_chance(step: Step, before: float) -> float:
+    """Two standard errors of a difference between shares of so many rows."""
+    share = min(1.0, max(0.0, (step["gold_dev"] + before) / 2))
+    return 2 * math.sqrt(2 * share * (1 - share) / max(1.0, step.get("gold_dev_rows", math.inf)))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -65,6 +65,7 @@ def tested(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
     out = {f"{TESTED[name]}_dev": value / rows for name, value in sums.items() if name in ("score", "copied")}
     if sums["gold_known"]:
         out["gold_dev"] = sums["gold"] / sums["gold_known"]
+        out["gold_dev_rows"] = sums["gold_known"]
     return out
 
 

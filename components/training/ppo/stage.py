@@ -30,7 +30,7 @@ from qinglan.jobs.failures import explain_failure
 from qinglan.lineage.record import digest
 from qinglan.progress import steps
 from qinglan.reward.outage import clear_outage
-from qinglan.rewriter import RewriterCard, Student, read_card
+from qinglan.rewriter import RewriterCard, Student, load_tokenizer, read_card, refuse_unusable
 from qinglan.scratch import scratch, source_digest
 
 REWARD = Path(qinglan.reward.__file__).parent / "entry.py"
@@ -125,11 +125,9 @@ def _there(path: Path) -> Path:
 
 
 def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> Prompts:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(sft_model, local_files_only=True)
+    tokenizer = load_tokenizer(sft_model)
     if config.critic_model:
-        critic = AutoTokenizer.from_pretrained(config.critic_model, local_files_only=True)
+        critic = load_tokenizer(Path(config.critic_model))
         if critic.get_vocab() != tokenizer.get_vocab():
             raise ConfigError(
                 f"ppo.critic_model {config.critic_model} has another vocabulary than the SFT model: it would read "
@@ -217,11 +215,11 @@ def _try(model: Path, dev: Path) -> None:
     import pyarrow.parquet
 
     written = Student.load(model).write_messages(pyarrow.parquet.read_table(dev)["prompt"].to_pylist()[:TRIED])
-    if not any(one.text for one in written) or all(one.cut for one in written):
-        raise TrainingError(
-            f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. Look at the curve and at "
-            "the rollouts beside it: entropy and length say whether it collapsed. A lower learning rate may help."
-        )
+    refuse_unusable(
+        written,
+        "Look at the curve and at the rollouts beside it: entropy and length say whether it collapsed. "
+        "A lower learning rate may help.",
+    )
 
 
 def _facts(watched: watch.Watch, prompts: Prompts, best: int) -> dict[str, Any]:

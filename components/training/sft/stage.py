@@ -22,7 +22,7 @@ from qinglan.jobs import Command, run
 from qinglan.jobs.failures import explain_failure
 from qinglan.lineage.record import digest
 from qinglan.progress import steps
-from qinglan.rewriter import RewriterCard, Student, load_tokenizer, write_card
+from qinglan.rewriter import RewriterCard, Student, load_tokenizer, refuse_unusable, write_card
 from qinglan.scratch import scratch, source_digest
 
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
@@ -167,11 +167,9 @@ def _try(model: Path, dev: Path) -> float:
     student = Student.load(model)
     rows = [orjson.loads(line) for line in dev.read_bytes().splitlines()[:TRIED]]
     written = student.write_messages([row["messages"][:2] for row in rows])
-    if not any(one.text for one in written) or all(one.cut for one in written):
-        raise TrainingError(
-            f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. "
-            "Look at the loss curve: it has to fall; more epochs or another sft.learning_rate may help."
-        )
+    refuse_unusable(
+        written, "Look at the loss curve: it has to fall; more epochs or another sft.learning_rate may help."
+    )
     wanted = [str(row["messages"][2]["content"]) for row in rows]
     return sum(one.text == text for one, text in zip(written, wanted, strict=True)) / len(wanted)
 

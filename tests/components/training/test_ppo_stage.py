@@ -159,7 +159,7 @@ def test_grpo_by_configuration(small: World) -> None:
 
 @pytest.mark.slow
 def test_an_outage_ends_it_resumably_and_the_next_run_goes_on(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = laptop(steps=4, every=1)
+    config = laptop(steps=4, every=1, **SLOW)
     monkeypatch.setenv(FAULT, f"outage:{8 + 2 * (16 + 8) + 5}")  # dev, two steps with theirs, and a bit of the third
 
     with pytest.raises(OutageError, match="goes on after step 2"):
@@ -181,6 +181,9 @@ def test_a_constant_reward_is_an_error_that_says_so(small: World, monkeypatch: p
         small.train(laptop(steps=50, every=1))
 
 
+SLOW = {"actor_learning_rate": 1e-6}
+"""With dev rows this few, a policy that moves may fall far enough for an alarm to end its training."""
+
 CHILD = """
 import sys
 sys.path[:0] = [{root!r}]
@@ -189,7 +192,7 @@ tests = types.ModuleType("tests"); tests.__path__ = [{root!r} + "/tests"]; sys.m
 from pathlib import Path
 from components.training.ppo.stage import ppo
 from tests.ppo_world import laptop
-ppo(*(Path(word) for word in sys.argv[1:5]), {url!r}, laptop(steps=6, every=1), Path(sys.argv[5]))
+ppo(*(Path(word) for word in sys.argv[1:5]), {url!r}, laptop(steps=6, every=1, **{slow!r}), Path(sys.argv[5]))
 """
 
 
@@ -198,7 +201,7 @@ def test_a_killed_stage_takes_verl_along_and_goes_on_where_it_was(small: World) 
     words = [
         str(path) for path in (small.sft_model, small.rows, small.out / "model", small.out / "log", small.reward)
     ]
-    code = CHILD.format(root=str(ROOT), url=NOWHERE)
+    code = CHILD.format(root=str(ROOT), url=NOWHERE, slow=SLOW)
     child = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, env={**os.environ})
     until = time.monotonic() + 120
     while time.monotonic() < until and not list((small.out / "scratch").glob("ppo/*/checkpoints/latest*")):
@@ -208,7 +211,7 @@ def test_a_killed_stage_takes_verl_along_and_goes_on_where_it_was(small: World) 
     child.wait()
     reached = latest(small.work / "checkpoints")
 
-    counts = small.train(laptop(steps=6, every=1))
+    counts = small.train(laptop(steps=6, every=1, **SLOW))
 
     assert 1 <= reached < 6
     assert counts.steps == 6

@@ -57,6 +57,7 @@ def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
 
     assert step["reward_dev"] == pytest.approx(0.3)
     assert step["gold_dev"] == pytest.approx(0.5)
+    assert step["gold_dev_rows"] == DEV["qinglan/one"]
 
 
 def test_without_gold_checkpoints_are_compared_by_reward() -> None:

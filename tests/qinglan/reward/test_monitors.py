@@ -79,6 +79,13 @@ def test_the_trap_of_a_gamed_reward_stops_at_the_first_look() -> None:
     assert [alarm.name for alarm in alarms(steps[:2]) if alarm.level == "stop"] == ["gold-gap"]
 
 
+@pytest.mark.parametrize(("rows", "level"), [(8, []), (64, ["stop"]), (512, ["stop"])])
+def test_a_fall_that_so_few_dev_rows_show_by_chance_does_not_stop(rows: float, level: list[str]) -> None:
+    steps = [{**step, "gold_dev_rows": rows} for step in gamed([0.75, 0.50])]
+
+    assert [alarm.level for alarm in alarms(steps)] == level
+
+
 def test_what_stops_comes_first() -> None:
     steps: list[Step] = [{"step": 1.0, "clip_fraction": 0.6, "policy_loss": math.nan}]
 
@@ -95,7 +102,9 @@ def test_a_message_says_what_is_seen_and_the_next_step(steps: list[Step]) -> Non
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
-NAMES = st.sampled_from(["avg_reward", "clip_fraction", "value_loss", "kl", "entropy", "policy_loss", "gold_dev"])
+NAMES = st.sampled_from(
+    ["avg_reward", "clip_fraction", "value_loss", "kl", "entropy", "policy_loss", "gold_dev", "gold_dev_rows"]
+)
 
 
 @pytest.mark.parametrize("monitor", MONITORS)
