@@ -25,8 +25,8 @@ from components.data.generate.stage import generate
 from components.data.validate.config import ValidateConfig
 from components.data.validate.stage import validate
 from pipelines.rundir import write_json
-from pipelines.services import service
 from qinglan.samples import write_sample
+from qinglan.services import service
 from qinglan.tables import read_table, write_table
 
 TEACHER_SECONDS, RAG_SECONDS = 0.2, 0.05

@@ -22,11 +22,11 @@ from benchmarks.plan_reward import Rollout, Trainer
 from benchmarks.report import report
 from benchmarks.standin import serve, started
 from pipelines.rundir import write_json
-from pipelines.services import service
 from qinglan.llm.client import Gateway
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import Prompt
 from qinglan.reward.scorer import Scorer
+from qinglan.services import service
 
 BATCH = 64
 JUDGE_SECONDS, RAG_SECONDS = 0.2, 0.05

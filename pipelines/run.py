@@ -22,10 +22,10 @@ from pipelines.live import Live
 from pipelines.local import Job, write_job
 from pipelines.preflight import check_questions, check_served, knowledge_bases, own_files
 from pipelines.rundir import RunDir, write_json
-from pipelines.services import end_with_parent, service
 from pipelines.thread import ASKS_THE_GATEWAY, LAST, STAGES, stages_until
 from qinglan.errors import ConfigError, Held, QinglanError
 from qinglan.lineage.record import code_version
+from qinglan.services import end_with_parent, service
 
 ROLES = ("teacher", "judge", "examiner")
 ENOUGH_LABELS = 1_000

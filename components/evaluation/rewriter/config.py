@@ -58,7 +58,7 @@ class EvaluateConfig(Config):
     """Rows that a student rewrites one by one, to time it."""
 
     rewriter_urls: dict[Literal["sft", "rl"], str] = {}
-    """Where a student is served (V1 protocol), and timed as its users would; others are timed in this process."""
+    """Where a student is served (V1 protocol), and timed there; others are served for it on this machine."""
 
     gpu_hour_price: float = Field(default=2.0, ge=0)
     """Of the machine that serves the student, in the currency of the prices. It is set, not measured."""

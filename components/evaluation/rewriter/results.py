@@ -177,8 +177,7 @@ def notes(writings: Mapping[str, Writing], asking: Asking, table: Table, config:
     """What a reader must know to read the numbers right."""
     lines = []
     for name, one in writings.items():
-        under = "under the serving code over HTTP" if one.served else "in the evaluation's own process"
-        lines.append(f"{name} was timed {under}, one question at a time, on: {one.machine}.")
+        lines.append(f"{name} was timed under the serving code over HTTP, one question at a time, on: {one.machine}.")
         lines.append(
             f"{name} wrote {len(one.texts) / one.seconds:.1f} rewrites a second in batches of {config.batch} on this "
             f"machine; an hour of it is set at {config.gpu_hour_price:g}."

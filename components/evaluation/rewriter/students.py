@@ -1,14 +1,17 @@
-"""The students at work: every test question rewritten, and a sample timed one by one."""
+"""The students at work: every test question rewritten, and a sample timed one by one under the serving code."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from qinglan.errors import OutageError
 from qinglan.progress import progress
 from qinglan.prompts import Asked
 from qinglan.rewriter import Student
+from qinglan.services import service
 from qinglan.text import normalise
 
 SERVED_PATH = "/v1/models/rewriter:predict"
@@ -26,10 +29,7 @@ class Writing(NamedTuple):
     """For all of them in batches."""
 
     latencies: list[float]
-    """Seconds of single rewrites, one by one."""
-
-    served: bool
-    """Timed under the serving code, over HTTP."""
+    """Seconds of single rewrites over HTTP, one by one."""
 
     otherwise: int
     """Timed rewrites that read otherwise than the batch's: padding and rounding, or another model is served."""
@@ -38,7 +38,17 @@ class Writing(NamedTuple):
 
 
 def rewrite_all(name: str, folder: Path, rows: Sequence[Asked], batch: int, timed: int, url: str = "") -> Writing:
-    """Load a student, let it rewrite every row, time some, and let go of it."""
+    """Let a student rewrite every row, then time some as its users wait: where it is served, or served for this."""
+    texts, cut, seconds = _in_batches(name, folder, rows, batch)
+    picked = spread(len(rows), timed)
+    with served(folder) if not url else nullcontext(url) as address:
+        singly, latencies = time_served(address, [rows[at] for at in picked])
+    otherwise = sum(normalise(one) != normalise(texts[at]) for one, at in zip(singly, picked, strict=True))
+    return Writing(texts, cut, seconds, latencies, otherwise, machine())
+
+
+def _in_batches(name: str, folder: Path, rows: Sequence[Asked], batch: int) -> tuple[list[str], int, float]:
+    """Texts, how many were cut, and seconds; the model is let go of, as a served one needs its place."""
     student = Student.load(folder)
     texts, cut, seconds = [], 0, 0.0
     with progress(f"evaluate {name}", len(rows)) as tick:
@@ -49,11 +59,16 @@ def rewrite_all(name: str, folder: Path, rows: Sequence[Asked], batch: int, time
             seconds += written[0].seconds
             for _ in written:
                 tick()
-    picked = spread(len(rows), timed)
-    sample = [rows[at] for at in picked]
-    singly, latencies = time_served(url, sample) if url else time_here(student, sample)
-    otherwise = sum(normalise(one) != normalise(texts[at]) for one, at in zip(singly, picked, strict=True))
-    return Writing(texts, cut, seconds, latencies, bool(url), otherwise, machine())
+    return texts, cut, seconds
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The server that production runs, for as long as the block lasts."""
+    with TemporaryDirectory(prefix="qinglan-") as log:
+        arguments = ["--model", str(folder.resolve()), "--port", "0"]
+        with service("rewriter", arguments, Path(log) / "rewriter.log") as url:
+            yield url
 
 
 def spread(rows: int, wanted: int) -> list[int]:
@@ -62,19 +77,8 @@ def spread(rows: int, wanted: int) -> list[int]:
     return [at * rows // wanted for at in range(wanted)]
 
 
-def time_here(student: Student, rows: Sequence[Asked]) -> tuple[list[str], list[float]]:
-    """Single rewrites in this process; the first one warms up and does not count."""
-    student.write(rows[:1])
-    texts, times = [], []
-    for row in rows:
-        started = time.perf_counter()
-        texts.append(student.write([row])[0].text)
-        times.append(time.perf_counter() - started)
-    return texts, times
-
-
 def time_served(url: str, rows: Sequence[Asked]) -> tuple[list[str], list[float]]:
-    """Single rewrites as a user of the service waits for them."""
+    """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
     import httpx
 
     texts, times = [], []
@@ -87,7 +91,7 @@ def time_served(url: str, rows: Sequence[Asked]) -> tuple[list[str], list[float]
                 text = str(response.json()["predictions"][0]["rewritten_query"])
             except (httpx.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
                 raise OutageError(
-                    f"Rewriter {url}{SERVED_PATH}: no rewrite ({error}). Start it, or leave `rewriter_urls` out."
+                    f"Rewriter {url}{SERVED_PATH}: no rewrite ({error}). Start it, or leave out `rewriter_urls`."
                 ) from None
             if number:
                 texts.append(text)

@@ -41,6 +41,8 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> No
     assert len(served.seen) == 4, "one to warm up, three timed"
     value = orjson.loads(out.evaluation.read_bytes())
     assert value["candidate"] == "sft"
+    assert value["systems"]["sft"]["latency_p50"]["value"] > 0, "its own server was started, asked and stopped"
+    assert any("sft was timed under the serving code over HTTP" in note for note in value["notes"])
     assert set(value["digests"]["models"]) == {"sft"}
     assert value["digests"]["knowledge_bases"] == [rag.snapshot]
     assert all(path.stat().st_size for path in out)

@@ -131,4 +131,4 @@ def gateway(folder: Path, knowledge_base: Path, rag: Any) -> Iterator[str]:
 
 
 def writing(texts: list[str]) -> Writing:
-    return Writing(texts, 1, 2.0, [0.01, 0.02, 0.04], False, 0, "CPU, 1 of 2 cores")
+    return Writing(texts, 1, 2.0, [0.01, 0.02, 0.04], 0, "CPU, 1 of 2 cores")

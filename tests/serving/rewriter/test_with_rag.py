@@ -6,10 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipelines.services import service
 from qinglan.lineage.record import digest
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter import Student
+from qinglan.services import service
 from serving.rewriter.model import Instance
 from tests.tiny import tiny_model
 from tests.training_rows import knowledge_base

@@ -1,4 +1,4 @@
-"""The programs that a laptop run needs beside it: each a real process on loopback, started, awaited, stopped."""
+"""Servers of ours that somebody needs for a while: each a real process on loopback, started, awaited, stopped."""
 
 import ctypes
 import os
@@ -53,9 +53,13 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:
             if line.startswith(b"{"):
                 return str(orjson.loads(line)[name])
     except queue.Empty:
-        raise OutageError(f"The {name} service was not ready after {READY_SECONDS:.0f} s. See {log}.") from None
+        raise OutageError(_explained(f"was not ready after {READY_SECONDS:.0f} s", name, log)) from None
+    raise error_of(process.wait())(_explained("did not start", name, log))
+
+
+def _explained(what: str, name: str, log: Path) -> str:
     said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
-    raise error_of(process.wait())("\n".join([f"The {name} service did not start:", *said]))
+    return "\n".join([f"The {name} service {what}:", *said])
 
 
 def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:

@@ -6,9 +6,9 @@ import httpx
 import psutil
 import pytest
 
-from pipelines.services import service
 from qinglan.errors import ConfigError, DataError
 from qinglan.samples import write_sample
+from qinglan.services import service
 
 
 def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
