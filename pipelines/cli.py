@@ -1,6 +1,7 @@
 """The command `qinglan`. Everything heavy is imported inside a command, so that --help answers at once.
 
-Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training, 7 held.
+Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training, 7 held,
+130 stopped by Ctrl-C.
 """
 
 import json
@@ -15,7 +16,7 @@ import typer
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
     "4 something we depend on gave no answer; 5 the budget would be passed; 6 a training that stopped; "
-    "7 the gate says hold."
+    "7 the gate says hold; 130 stopped by Ctrl-C."
 )
 
 app = typer.Typer(
@@ -43,9 +44,6 @@ def main() -> None:
         app()
     except Exception as error:
         _explain(error)
-    except KeyboardInterrupt:
-        print("\nStopped. Run the same command again to go on: what was paid for is kept.", file=sys.stderr)
-        sys.exit(130)
 
 
 def _explain(error: Exception) -> NoReturn:

@@ -112,6 +112,8 @@ def profiles() -> list[Path]:
 def profile_path(tenant: str, profile: str) -> Path:
     """The file of a profile, by name or by path; an unknown one is an error that lists those there are."""
     path = Path(profile) if profile.endswith(".yaml") else CONFIGS / tenant / f"{profile}.yaml"
+    if not path.is_file() and profile.endswith(".yaml"):
+        raise ConfigError(f"--profile {path}: no such file.")
     if not path.is_file():
         known = ", ".join(f"{p.parent.name}/{p.stem}" for p in profiles())
         raise ConfigError(f"No profile {profile!r} for tenant {tenant!r}. There are: {known}.")

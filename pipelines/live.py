@@ -20,7 +20,7 @@ class Live:
 
     def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
         self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
-        self._said: dict[str, str] = {}
+        self._said: dict[str, tuple[str, str]] = {}
         self._last_line = 0.0
         self._screen: Any = None
 
@@ -61,10 +61,11 @@ class Live:
     def _say(self, states: list[tuple[str, str, str]]) -> None:
         """A line when a step changes, and one every few seconds while it runs."""
         for stage, status, text in states:
-            news = status != "waiting" and self._said.get(stage) != status
-            due = status == "running" and text and time.monotonic() - self._last_line > LINE_SECONDS
-            if news or due:
-                self._said[stage], self._last_line = status, time.monotonic()
+            before = self._said.get(stage, ("waiting", ""))
+            news = status != before[0]
+            due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
+            if news or (status == "running" and due):
+                self._said[stage], self._last_line = (status, text), time.monotonic()
                 print(f"{MARKS[status]} {stage} {status} {text}".rstrip(), flush=True)
 
 

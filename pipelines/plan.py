@@ -56,6 +56,9 @@ class Plan(Config):
     steps: tuple[PlanStep, ...]
     cost: float
     seconds: float
+    training: str
+    """What the reinforcement learning will do, and so ask for."""
+
     budget: float
     currency: str
     pays: bool
@@ -66,6 +69,8 @@ class Plan(Config):
 class Rewards(NamedTuple):
     """What training and evaluation ask for, at most: a text that comes again costs nothing."""
 
+    rollouts: int
+    steps: int
     judgements: int
     retrievals: int
     test_rows: int
@@ -87,7 +92,8 @@ class Tokens(NamedTuple):
 def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     """Count what the sheet will take; nothing is called."""
     if config.questions is None or not config.questions.is_file():
-        raise ConfigError(f"--questions: {config.questions or 'not given'} is no file. A plan counts its rows.")
+        missing = f"{config.questions}: no such file" if config.questions else "is missing"
+        raise ConfigError(f"--questions {missing}. A plan counts its rows.")
     rewrites, needs, judgements, rows, unfit = Tokens(), Tokens(), Tokens(), 0, 0
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
         if isinstance(row, Quarantined):
@@ -120,6 +126,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         steps=steps,
         cost=sum(step.cost for step in steps),
         seconds=sum(step.seconds for step in steps),
+        training=f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}.",
         budget=config.gateway.budget,
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
@@ -138,6 +145,8 @@ def rewards(config: RunConfig, rows: int) -> Rewards:
     rollouts = steps * config.ppo.collection
     share = config.ppo.reward.judge_share
     return Rewards(
+        rollouts=rollouts,
+        steps=steps,
         judgements=round(share * (rollouts + learning)),
         retrievals=rollouts + 2 * learning,
         test_rows=tested,
@@ -196,6 +205,7 @@ def print_plan(plan: Plan) -> None:
     console.print(_calls_table(plan))
     models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
     console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
+    console.print(f"{plan.training} Its time depends on the machine and is not part of the table.", highlight=False)
     console.print("Judgements of ppo and evaluate are the most there can be: equal texts are asked once.")
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     console.print(_original_table(plan))

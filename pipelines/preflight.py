@@ -11,7 +11,28 @@ from qinglan.lineage.record import digest
 from qinglan.prompts import template
 from qinglan.questions import read_questions
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
+from qinglan.rag.index import read_knowledge_base
 from qinglan.rows import Quarantined, Split
+
+
+def check_given(config: RunConfig) -> None:
+    """Both files are there, and the knowledge base's first line is a passage."""
+    for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
+        if path is None or not path.exists() or (name == "questions" and not path.is_file()):
+            raise ConfigError(
+                f"--{name} {f'{path}: no such file' if path else 'is missing'}. Give yours, "
+                "or make a sample with `qinglan sample TENANT --out DIR`."
+            )
+    bases = knowledge_bases(config)
+    if not bases:
+        raise ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
+    for path in bases.values():
+        try:
+            next(read_knowledge_base(path))
+        except DataError as error:
+            raise DataError(
+                f"--knowledge-base {error} A line is one passage: id, title, content, metadata."
+            ) from None
 
 
 def check_questions(config: RunConfig) -> set[str]:

@@ -20,7 +20,7 @@ from components.data.convert.fates import split_of
 from pipelines.config import RunConfig, dump_config
 from pipelines.live import Live
 from pipelines.local import Job, write_job
-from pipelines.preflight import check_questions, check_served, knowledge_bases, own_files
+from pipelines.preflight import check_given, check_questions, check_served, knowledge_bases, own_files
 from pipelines.rundir import RunDir, write_json
 from pipelines.thread import ASKS_THE_GATEWAY, LAST, STAGES, stages_until
 from qinglan.errors import ConfigError, Held, QinglanError
@@ -32,6 +32,10 @@ ENOUGH_LABELS = 1_000
 """Rows to fit the local reranker on: with all 2,431 of a sample, scores separate no better (AUC .87, .85)."""
 
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
+INTERRUPTED = 130
+STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
+KEPT = "what was paid for is in the journal and costs nothing."
+MENDED = f"Run the same command again when that is mended: {KEPT}"
 
 
 class StepFailed(QinglanError):
@@ -49,10 +53,10 @@ def run_pipeline(
     if unknown := {only or until, until} - set(STAGES):
         raise ConfigError(f"No stage {unknown.pop()!r}. There are: {', '.join(STAGES)}.")
     run, stages = RunDir(root), (only,) if only else stages_until(until)
+    config = own_files(config, run, only)
+    check_given(config)
+    tenants = check_questions(config)
     with _locked(run):
-        config = own_files(config, run, only)
-        _check_inputs(config)
-        tenants = check_questions(config)
         _prepare(run, config, stages)
         return _run(config, run, stages, only, tenants, quiet)
 
@@ -105,15 +109,6 @@ def _locked(run: RunDir) -> Iterator[None]:
         except OSError:
             raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from None
         yield
-
-
-def _check_inputs(config: RunConfig) -> None:
-    for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
-        if path is None or not path.exists() or (name == "questions" and not path.is_file()):
-            raise ConfigError(
-                f"--{name}: {path or 'not given'} is no file. Give yours, "
-                "or make a sample with `qinglan sample TENANT --out DIR`."
-            )
 
 
 def _prepare(run: RunDir, config: RunConfig, stages: tuple[str, ...]) -> None:
@@ -188,12 +183,27 @@ def _execute(run: RunDir, stages: tuple[str, ...], quiet: bool) -> None:
                     live.update()
                     time.sleep(0.2)
                 live.update()
+        except KeyboardInterrupt:
+            where = _stop(child, run, stages)
+            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {KEPT}"
+            raise StepFailed(message, INTERRUPTED) from None
         except BaseException:
-            os.killpg(child.pid, signal.SIGTERM)
-            child.wait()
+            _stop(child, run, stages)
             raise
     if child.returncode:
         raise _failure(run, stages, log)
+
+
+def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: tuple[str, ...]) -> str:
+    """End the child; the step it was in could not say so itself. The answer is that step's name."""
+    os.killpg(child.pid, signal.SIGTERM)
+    child.wait()
+    for stage in stages:
+        if (record := run.step_record(stage)) and record["status"] == "running":
+            ended = {"status": "failed", "ended": datetime.now(UTC).isoformat(timespec="milliseconds")}
+            write_json(run.records / f"{stage}.json", record | ended | {"failure": STOPPED})
+            return stage
+    return ""
 
 
 def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
@@ -206,15 +216,14 @@ def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subpro
 
 
 def _failure(run: RunDir, stages: tuple[str, ...], log: Path) -> StepFailed:
-    resume = "Run the same command again when that is mended: what was paid for is in the journal and costs nothing."
     for stage in stages:
         record = run.step_record(stage)
         if record and record["status"] in ("failed", "running"):
             failure = record.get("failure") or KILLED
             detail = failure["message"] if failure["explained"] else failure["traceback"]
-            return StepFailed(f"{stage}: {detail}\nLog: {log}\n{resume}", failure["exit_code"])
+            return StepFailed(f"{stage}: {detail}\nLog: {log}\n{MENDED}", failure["exit_code"])
     tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:])
-    return StepFailed(f"The graph stopped outside of a step. {log} ends:\n{tail}\n{resume}", 1)
+    return StepFailed(f"The graph stopped outside of a step. {log} ends:\n{tail}\n{MENDED}", 1)
 
 
 def _gateway_report(gateway_url: str) -> dict[str, Any]:

@@ -38,8 +38,9 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
     [
         (["plan", "acme"], 2, "No profile 'demo' for tenant 'acme'. There are: chengla/demo"),
         (["plan", "fivedoctors", "--profile", "none"], 2, "No profile 'none'"),
-        (["plan", "fivedoctors"], 2, "--questions: not given"),
-        (["run", "fivedoctors", "--questions", "none.xlsx"], 2, "--questions: none.xlsx is no file"),
+        (["plan", "fivedoctors", "--profile", "mine.yaml"], 2, "--profile mine.yaml: no such file"),
+        (["plan", "fivedoctors"], 2, "--questions is missing"),
+        (["run", "fivedoctors", "--questions", "none.xlsx"], 2, "--questions none.xlsx: no such file"),
         (["run", "../etc"], 2, "No profile"),
         (["sample", "acme", "--out", "x"], 2, "acme"),
         (["fly"], 2, "No such command"),

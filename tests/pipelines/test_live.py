@@ -45,6 +45,20 @@ def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.Captur
     ]
 
 
+def test_a_line_is_not_said_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.live.LINE_SECONDS", -1.0)
+    run, log = RunDir(tmp_path), tmp_path / "run.log"
+    write_json(run.records / "sft.json", {"status": "running"})
+    with Live(run, ("sft",), log, quiet=False) as live:
+        for text in ("step 1/9", "step 1/9", "step 2/9"):
+            log.write_text(f"[sft] {text}\n")
+            live.update()
+
+    assert capsys.readouterr().out.splitlines() == ["▶ sft running step 1/9", "▶ sft running step 2/9"]
+
+
 def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(tmp_path / "records/generate.json", DONE)
     with Live(RunDir(tmp_path), ("generate",), tmp_path / "run.log", quiet=True) as live:

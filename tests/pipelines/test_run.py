@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -206,6 +207,17 @@ def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(dat
     assert not (tmp_path / "run/journal.sqlite").exists()
 
 
+def test_what_is_no_knowledge_base_is_refused_and_leaves_no_folder(data: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "questions.jsonl"
+    wrong.write_text('{"问题": "一天吃几次"}\n', encoding="utf-8")
+
+    ran = qinglan(*words(data, tmp_path / "out", "--knowledge-base", str(wrong)))
+
+    assert ran.code == 3
+    assert "--knowledge-base" in ran.errors and "A line is one passage: id, title, content" in ran.errors
+    assert not (tmp_path / "out").exists()
+
+
 def test_tenants_that_nobody_serves_are_refused_before_anything_is_paid(data: Path, tmp_path: Path) -> None:
     rows = [{"编号": "a", "问题": "怎么吃"}, {"编号": "b", "问题": "多少钱", "租户": "chengla"}]
 
@@ -324,6 +336,27 @@ def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(da
     assert 10 <= before < asked
     assert report["answered"] + report["hits"] >= asked
     assert report["attempts"] == report["answered"] + len(report["possibly_billed"])
+
+
+def test_ctrl_c_stops_a_run_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "stopped"
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(yaml.safe_dump(demo() | {"stand_ins": {"teacher": True, "rag": True, "teacher_seconds": 0.3}}))
+    run = subprocess.Popen(
+        command(*words(data, out, "--profile", str(slow))),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: answers(out) >= 1)
+    children = psutil.Process(run.pid).children(recursive=True)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+
+    assert run.returncode == 130
+    assert "Stopped in generate. Run the same command again" in errors
+    assert orjson.loads((out / "records/generate.json").read_bytes())["failure"]["message"] == "the run was stopped"
+    assert psutil.wait_procs(children, timeout=20)[1] == []
 
 
 def answers(out: Path) -> int:

@@ -70,8 +70,9 @@ def _shuffled(row: Key, random: Random) -> Key:
 
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
     """What people gave each system, and how far they agree with the examiner; cells left empty are left out."""
+    rows = list(read_table(sheet, [NUMBER]))
     kept = _read_key(key)
-    given = [one for number, cells in read_table(sheet, [NUMBER]) for one in _scores(sheet, number, cells, kept)]
+    given = [one for number, cells in rows for one in _scores(sheet, number, cells, kept)]
     if not given:
         raise DataError(f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')} ... with 1 to 5.")
     examined = _examiner_scores(predictions)
@@ -111,8 +112,12 @@ def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> I
 def _read_key(path: Path) -> dict[str, Key]:
     try:
         return dict(orjson.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: {error}. The evaluate stage writes the key beside the sheet.") from None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes the key beside the sheet.") from None
+    except (ValueError, TypeError):
+        raise DataError(
+            f"{path}: not the key of a blind sample, which is JSON that the evaluate stage writes."
+        ) from None
 
 
 def _examiner_scores(predictions: Path) -> dict[tuple[str, str], float]:

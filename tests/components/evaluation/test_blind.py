@@ -56,6 +56,18 @@ def test_a_score_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, val
         read_scores(filled, key, evaluated.predictions)
 
 
+@pytest.mark.parametrize(("key", "said"), [(None, "No such file"), ("[1", "not the key of a blind sample")])
+def test_a_key_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, key: str | None, said: str) -> None:
+    sheet = tmp_path / "blind.xlsx"
+    export(evaluated.predictions, sheet, tmp_path / "key.json", 1, seed=0)
+    (tmp_path / "key.json").unlink() if key is None else (tmp_path / "key.json").write_text(key)
+
+    with pytest.raises(DataError, match=said):
+        read_scores(sheet, tmp_path / "key.json", evaluated.predictions)
+    with pytest.raises(DataError, match=r"none\.xlsx"):
+        read_scores(tmp_path / "none.xlsx", tmp_path / "key.json", evaluated.predictions)
+
+
 def test_a_formula_in_a_rewrite_stays_text_in_the_sheet(evaluated: Evaluated, tmp_path: Path) -> None:
     line = orjson.loads(evaluated.predictions.read_bytes().splitlines()[0])
     line["systems"]["rl"]["rewrite"] = '=HYPERLINK("http://x","y")'
