@@ -1,10 +1,11 @@
-"""python -m benchmarks.science [FOLDER]: six runs and their controls, up to two hours; it goes on where it stopped.
+"""python -m benchmarks.science [FOLDER]: six runs, and controls of the first. Up to two hours; it goes on where it was.
 
-Prints a Markdown table of every run as it is done, and writes docs/science.results.md with all of them.
+Prints a line of every run as it is done, and writes docs/science.results.md with all there are.
 The last line is JSON: the smallest lower bound of RL minus teacher over the six.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,16 +41,16 @@ def main(folder: Path) -> None:
             data = runs.sample(tenant, seed, place)
             config = runs.settings(tenant, data)
             rows.append(show(row(f"{tenant} {seed}", runs.thread(config, place / "run"))))
-    for tenant in TENANTS:
-        place = folder / f"{tenant}-{SEEDS[0]}"
-        controls += [show(one) for one in controls_of(tenant, place)]
-    write(rows, controls)
+            write(rows, controls)
+    for one in controls_of(TENANTS[0], folder / f"{TENANTS[0]}-{SEEDS[0]}"):
+        controls.append(show(one))
+        write(rows, controls)
     low = min(one.low for one in rows)
     shown = sum(one.low_enough for one in rows)
     report("science", round(low, 4), 0.0, shown == len(rows), runs=len(rows), shown=shown)
 
 
-def controls_of(tenant: str, place: Path) -> list[Row]:
+def controls_of(tenant: str, place: Path) -> Iterator[Row]:
     """What else could explain a gain, or take it away; RL's column holds the control's model."""
     data, root = place / "data", place / "run"
     config = runs.settings(tenant, data)
@@ -58,14 +59,13 @@ def controls_of(tenant: str, place: Path) -> list[Row]:
         "SFT on the best rollouts": runs.best_of_rollouts,
         "SFT, twice the epochs": runs.longer_sft,
     }
-    found = []
     for name, make in made.items():
         out = place / name.replace(" ", "-").replace(",", "")
         model = make(config, root, out)
-        found.append(row(f"{tenant}: {name}", runs.judged(config, root, model, out)))
+        yield row(f"{tenant}: {name}", runs.judged(config, root, model, out))
     runs.without_gold(data)
     blind = runs.thread(runs.settings(tenant, data, "without_gold.xlsx"), place / "run-without-gold")
-    return [*found, row(f"{tenant}: no gold labels", blind)]
+    yield row(f"{tenant}: no gold labels", blind)
 
 
 def row(name: str, found: dict[str, Any]) -> Row:

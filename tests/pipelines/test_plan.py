@@ -34,7 +34,7 @@ def test_a_plan_counts_calls_and_leaves_out_what_is_no_question(questions: Path)
 def test_a_plan_counts_the_most_that_training_and_evaluation_can_ask(questions: Path) -> None:
     config = load_config("fivedoctors", "demo", questions=questions)
     calls = {(step.step, step.what): step.calls for step in make_plan(config, TODAY).steps}
-    rollouts = 36 * 128
+    rollouts = 48 * 128
 
     assert calls["ppo", "judgements"] == round(0.3 * (rollouts + 8))
     assert calls["ppo", "retrievals"] == rollouts + 2 * 8

@@ -1,0 +1,80 @@
+"""python -m benchmarks.ppo.rloo JOB: TRL's RLOO on verl's own prompts, model and reward, in a process of its own."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.reward.entry import compute_score
+
+GENERATIONS = 4
+"""Rewrites a prompt, each the others' baseline."""
+
+
+class Job(NamedTuple):
+    """Paths, and the numbers that both sides share."""
+
+    model: str
+    prompts: str
+    reward: str
+    """The reward's settings, as verl's workers get them."""
+
+    out: str
+    steps: int
+    collection: int
+    batch: int
+    learning_rate: float
+    kl: float
+    max_new_tokens: int
+    seed: int
+
+
+def main(job: Job) -> None:
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+    from trl import RLOOConfig, RLOOTrainer
+
+    from qinglan.rewriter import load_tokenizer
+
+    async def reward(completions: list[Any], row: list[str], **_: Any) -> list[float]:
+        rows = [orjson.loads(one) for one in row]
+        terms = await asyncio.gather(
+            *(
+                compute_score(
+                    one["data_source"], said[0]["content"], one["reward_model"]["ground_truth"], one["extra_info"],
+                    settings=job.reward,
+                )
+                for one, said in zip(rows, completions, strict=True)
+            )
+        )  # fmt: skip
+        return [one["score"] for one in terms]
+
+    settings = RLOOConfig(
+        output_dir=job.out, max_steps=job.steps * job.collection // job.batch, per_device_train_batch_size=job.batch,
+        generation_batch_size=job.collection, num_generations=GENERATIONS, learning_rate=job.learning_rate,
+        lr_scheduler_type="constant", beta=job.kl, max_completion_length=job.max_new_tokens, temperature=1.0,
+        seed=job.seed, use_cpu=True, bf16=False, report_to=[], save_strategy="no", logging_steps=10,
+        gradient_checkpointing=False, max_grad_norm=1.0,
+    )  # fmt: skip
+    trainer = RLOOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(job.model, dtype="float32"),
+        reward_funcs=reward,
+        args=settings,
+        train_dataset=Dataset.from_list(_rows(job.prompts)),
+        processing_class=load_tokenizer(Path(job.model)),
+    )
+    trainer.train()
+    trainer.save_model(job.out)
+
+
+def _rows(prompts: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(prompts).to_pylist()
+    return [{"prompt": row["prompt"], "row": orjson.dumps(row).decode()} for row in rows]
+
+
+if __name__ == "__main__":
+    main(Job(**orjson.loads(Path(sys.argv[1]).read_bytes())))
