@@ -1,7 +1,12 @@
 """Curves as SVG, for a log's folder and for a report: no script, no font of its own, nothing fetched."""
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
+
+CURVE = "curve.svg"
+"""In the log's folder of a training."""
 
 WIDTH, HEIGHT = 640, 280
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 36
@@ -11,8 +16,9 @@ Points = Sequence[tuple[float, float]]
 
 
 def curve_svg(title: str, series: Mapping[str, Points]) -> str:
-    """Lines over a shared x axis; a series without points is left out."""
-    shown = {name: points for name, points in series.items() if points}
+    """Lines over a shared x axis; what is no number is left out, and so is a series without points."""
+    finite = {name: [(x, y) for x, y in points if math.isfinite(y)] for name, points in series.items()}
+    shown = {name: points for name, points in finite.items() if points}
     xs = [x for points in shown.values() for x, _ in points] or [0.0]
     ys = [y for points in shown.values() for _, y in points] or [0.0]
     low, high = min(ys), max(ys)
@@ -42,3 +48,9 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{LEFT + 120 * number}" y="32" fill="{colour}">{escape(name)}</text>')
     return "".join([*parts, "</svg>"])
+
+
+def write_curve_page(log: Path, page: Path) -> None:
+    """A log's curve as a page of its own, which an orchestrator shows beside its step."""
+    curve = (log / CURVE).read_text(encoding="utf-8")
+    page.write_text(f'<!doctype html><meta charset="utf-8"><title>Training</title>{curve}', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""python -m benchmarks.science [FOLDER]: six runs, and controls of the first. Up to two hours; it goes on where it was.
+"""python -m benchmarks.science [FOLDER]: six runs, and controls of the first. It goes on where it stopped.
 
 Prints a line of every run as it is done, and writes docs/science.results.md with all there are.
 The last line is JSON: the smallest lower bound of RL minus teacher over the six.

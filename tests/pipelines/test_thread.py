@@ -87,6 +87,14 @@ def test_the_report_is_one_page_with_the_trainings_curves(ran: Ran) -> None:
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.parametrize(("stage", "series"), [("sft", "validation"), ("ppo", "gold on dev")])
+def test_each_training_has_a_page_with_its_curve(ran: Ran, stage: str, series: str) -> None:
+    page = (ran.out / "files" / f"{stage}_curve.html").read_text(encoding="utf-8")
+
+    assert page.startswith("<!doctype html>") and f">{series}</text>" in page
+    assert f"{stage}_curve" in ran.record["steps"][stage]["outputs"]
+
+
 def test_the_trained_models_are_whole_and_know_their_parents(ran: Ran) -> None:
     files = ran.out / "files"
     sft, rl = read_card(files / "sft_model"), read_card(files / "rl_model")

@@ -13,6 +13,7 @@ def ppo(
     config: dict,  # type: ignore[type-arg]
     rl_model: dsl.Output[dsl.Model],
     ppo_log: dsl.Output[dsl.Artifact],
+    ppo_curve: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> None:
     """The student competes with its teacher under live retrieval."""
@@ -20,15 +21,17 @@ def ppo(
 
     from components.training.ppo import stage
     from components.training.ppo.config import PpoConfig
+    from qinglan.curves import write_curve_page
     from qinglan.lineage.record import recorded
 
     settings = PpoConfig.parse(config, "ppo")
     inputs = {"sft_model": sft_model, "prompts": prompts}
-    outputs = {"rl_model": rl_model, "ppo_log": ppo_log}
+    outputs = {"rl_model": rl_model, "ppo_log": ppo_log, "ppo_curve": ppo_curve}
     with recorded("ppo", inputs, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.ppo(
             Path(sft_model.path), Path(prompts.path), Path(rl_model.path), Path(ppo_log.path), gateway_url, settings
         )
         facts.update(counts._asdict())
+        write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -22,7 +22,7 @@ from components.training.ppo.overrides import Places
 from components.training.ppo.processes import nothing_left
 from components.training.ppo.release import export
 from components.training.ppo.rows import Prompts, prepare
-from qinglan.curves import curve_svg
+from qinglan.curves import CURVE, curve_svg
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.jobs import run
@@ -240,4 +240,4 @@ def _write_curve(log: Path, trained: dict[int, Step]) -> None:
 
     shown = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
     curve = curve_svg("PPO: by step", {label: points(name) for label, name in shown.items()})
-    (log / "curve.svg").write_text(curve, encoding="utf-8")
+    (log / CURVE).write_text(curve, encoding="utf-8")

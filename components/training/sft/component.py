@@ -12,6 +12,7 @@ def sft(
     config: dict,  # type: ignore[type-arg]
     sft_model: dsl.Output[dsl.Model],
     sft_log: dsl.Output[dsl.Artifact],
+    sft_curve: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> None:
     """The student learns the teacher's accepted rewrites."""
@@ -19,15 +20,17 @@ def sft(
 
     from components.training.sft import stage
     from components.training.sft.config import SftConfig
+    from qinglan.curves import write_curve_page
     from qinglan.lineage.record import recorded
 
     settings = SftConfig.parse(config, "sft")
     inputs = {"base_model": base_model, "chats": chats}
-    outputs = {"sft_model": sft_model, "sft_log": sft_log}
+    outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
     with recorded("sft", inputs, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.sft(
             Path(base_model.path), Path(chats.path), Path(sft_model.path), Path(sft_log.path), settings
         )
         facts.update(counts._asdict())
+        write_curve_page(Path(sft_log.path), Path(sft_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

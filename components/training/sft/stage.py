@@ -15,7 +15,7 @@ from components.training.sft.command import Paths, merge_command, train_command
 from components.training.sft.config import SftConfig
 from components.training.sft.rows import Chats, check_lengths, check_tokenizer, read_chats
 from components.training.sft.watch import Watch
-from qinglan.curves import curve_svg
+from qinglan.curves import CURVE, curve_svg
 from qinglan.errors import ConfigError, TrainingError
 from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.jobs import Command, run
@@ -181,4 +181,4 @@ def _write_log(work: Path, metrics: list[dict[str, float]]) -> None:
         label: [(row["step"], row[name]) for row in metrics if name in row]
         for label, name in (("training", "loss"), ("validation", "eval_loss"))
     }
-    (work / "log" / "curve.svg").write_text(curve_svg("SFT: loss by step", series), encoding="utf-8")
+    (work / "log" / CURVE).write_text(curve_svg("SFT: loss by step", series), encoding="utf-8")
