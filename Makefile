@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test test-fast check lock golden docs clean
+.PHONY: help demo test test-fast check bench lock golden docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -41,6 +41,9 @@ check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+BENCHES := cli samples journal rag reranker data-line reward sft ppo
+bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science`, which takes up to two hours
 
 bench-%: $(READY) ## one benchmark; its last line is JSON
 	@$(BIN)/python -m benchmarks.$(subst -,_,$*)

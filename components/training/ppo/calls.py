@@ -20,12 +20,12 @@ class Calls:
         return since(self._before, now) if now else {}
 
     def _counts(self) -> Counts:
-        import httpx2
+        import httpx
 
         try:
-            answer = httpx2.get(self._url, timeout=5.0, trust_env=False)
+            answer = httpx.get(self._url, timeout=5.0, trust_env=False)
             return counts(answer.raise_for_status().json())
-        except (httpx2.HTTPError, ValueError):
+        except (httpx.HTTPError, ValueError):
             return {}
 
 

@@ -25,6 +25,7 @@ from components.training.ppo.rows import Prompts, prepare
 from qinglan.curves import CURVE, curve_svg
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.gpus import need_gpus
 from qinglan.jobs import run
 from qinglan.jobs.failures import explain_failure
 from qinglan.lineage.record import digest
@@ -75,7 +76,8 @@ def ppo(
     reward_function: Path = REWARD,
 ) -> PpoCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and curve."""
-    _check_device(config)
+    if config.hardware.device != "cpu" and "RAY_ADDRESS" not in os.environ:
+        need_gpus("ppo", config.hardware.per_node)
     _check_loggers(config, os.environ)
     card = read_card(sft_model)
     parents = {"sft_model": digest(sft_model)}
@@ -94,19 +96,6 @@ def ppo(
         with replaced_folder(target) as partial:
             shutil.copytree(work / made, partial, dirs_exist_ok=True)
     return PpoCounts(**orjson.loads((work / DONE).read_bytes()), reused=int(reused))
-
-
-def _check_device(config: PpoConfig) -> None:
-    if config.hardware.device == "cpu" or "RAY_ADDRESS" in os.environ:
-        return
-    import torch
-
-    if torch.cuda.device_count() < config.hardware.per_node:
-        raise ConfigError(
-            f"ppo.hardware.per_node is {config.hardware.per_node}, and this machine shows "
-            f"{torch.cuda.device_count()} GPUs. Run it where they are, or take a profile with "
-            "ppo.hardware.device: cpu, which is for tiny models."
-        )
 
 
 def _check_loggers(config: PpoConfig, environment: Mapping[str, str]) -> None:

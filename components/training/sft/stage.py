@@ -16,8 +16,9 @@ from components.training.sft.config import SftConfig
 from components.training.sft.rows import Chats, check_lengths, check_tokenizer, read_chats
 from components.training.sft.watch import Watch
 from qinglan.curves import CURVE, curve_svg
-from qinglan.errors import ConfigError, TrainingError
+from qinglan.errors import TrainingError
 from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, run
 from qinglan.jobs.failures import explain_failure
 from qinglan.lineage.record import digest
@@ -51,7 +52,8 @@ class SftCounts(NamedTuple):
 def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig) -> SftCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and loss curve."""
     train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
-    _check_device(config)
+    if config.device != "cpu":
+        need_gpus("sft", config.gpus)
     _check_base(base, train, chats, config)
     parents = {"base_model": digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
@@ -77,18 +79,6 @@ def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig) -> S
             shutil.copytree(work / made, partial, dirs_exist_ok=True)
     facts = orjson.loads((work / DONE).read_bytes())
     return SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts)
-
-
-def _check_device(config: SftConfig) -> None:
-    if config.device == "cpu":
-        return
-    import torch
-
-    if torch.cuda.device_count() < config.gpus:
-        raise ConfigError(
-            f"sft.gpus is {config.gpus}, and this machine shows {torch.cuda.device_count()}. Run it where they are, "
-            "or take a profile with sft.device: cpu, which is for tiny models."
-        )
 
 
 def _check_base(base: Path, train: Chats, chats: Path, config: SftConfig) -> None:

@@ -1,0 +1,14 @@
+"""What a profile wants of a machine, looked at before anything starts."""
+
+from qinglan.errors import ConfigError
+
+
+def need_gpus(stage: str, wanted: int) -> None:
+    """So many GPUs are here, or an error that says what to do."""
+    import torch
+
+    if (there := torch.cuda.device_count()) < wanted:
+        raise ConfigError(
+            f"{stage}: the settings want {wanted} GPUs, and this machine shows {there}. Run it where they are, or "
+            "take a profile with `training: laptop`, which is for tiny models."
+        )
