@@ -8,7 +8,8 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.ppo.config import PpoConfig
-from qinglan.rows import Hit, Retrieval, Split, Validated
+from qinglan.rows import Split, Validated
+from tests import rows
 from tests.tiny import SHAPE, SYSTEM, TEXTS
 
 FAULT = "QUICK_REWARD_FAULT"
@@ -58,17 +59,9 @@ def laptop(**changes: Any) -> PpoConfig:
 
 
 def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: Any) -> Validated:
-    found = Retrieval(
-        query="虾青素", hits=(Hit(id="k1", reranker_score=0.5),), top1_score=0.5, count=1, gold_rank=gold_rank
-    )
-    values: dict[str, Any] = {
-        "id": f"{split}{number}", "tenant_id": "fivedoctors", "conversation_id": f"{split}{number}",
-        "question": f"一天吃几次{number}", "history_summary": "用户正在了解虾青素", "need": "虾青素一天吃几次",
-        "need_source": "sheet", "gold": ("k1",), "split": split, "rewritten_query": "虾青素 每日服用频次",
-        "teacher": "echo", "call": "c", "scored_against": "need", "snapshot": "s", "plain": found,
-        "rewritten": found, "accepted": True, "reason": "",
-    }  # fmt: skip
-    return Validated.model_validate(values | changes)
+    found = rows.FOUND.model_copy(update={"gold_rank": gold_rank})
+    mine = {"id": f"{split}{number}", "conversation_id": f"{split}{number}", "question": f"一天吃几次{number}"}
+    return rows.validated(**mine, split=split, plain=found, rewritten=found, **changes)
 
 
 def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Path:

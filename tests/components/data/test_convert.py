@@ -17,7 +17,8 @@ from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.prompts import student_messages
-from qinglan.rows import Hit, Retrieval, Validated
+from qinglan.rows import Validated
+from tests.rows import validated
 
 CONFIG = ConvertConfig()
 TOPICS = ["虾青素", "鱼油", "益生菌", "叶黄素", "褪黑素", "姜黄素", "蔓越莓", "燕窝", "氨糖", "烟酰胺"]
@@ -25,26 +26,13 @@ ASKS = ["一天吃几次", "饭前吃还是饭后吃", "孕妇能用吗", "要�
 
 
 def row(n: int, **changes: Any) -> Validated:
-    found = Retrieval(query="q", hits=(Hit(id="k1", reranker_score=0.9),), top1_score=0.9, count=1, gold_rank=1)
-    values: dict[str, Any] = {
-        "id": f"r{n}",
-        "tenant_id": "fivedoctors",
-        "conversation_id": f"c{n}",
+    """Rows that no check of likeness takes for one another, each a conversation of its own."""
+    mine: dict[str, Any] = {
+        "id": f"r{n}", "conversation_id": f"c{n}", "call": f"call-{n}",
         "question": f"{ASKS[n % len(ASKS)]}{n * 7919}",
-        "history_summary": f"用户咨询{TOPICS[n % len(TOPICS)]}{n * 104729}",
-        "need": "虾青素一天吃几次",
-        "rewritten_query": "虾青素 每日服用频次",
-        "teacher": "standin",
-        "call": f"call-{n}",
-        "need_source": "judge",
-        "scored_against": "need",
-        "snapshot": "d" * 64,
-        "plain": found,
-        "rewritten": found,
-        "accepted": True,
-        "reason": "",
-    }
-    return Validated(**{**values, **changes})
+        "history_summary": f"用户咨询{TOPICS[n % len(TOPICS)]}{n * 104729}", "gold": (), "split": None,
+    }  # fmt: skip
+    return validated(**mine | changes)
 
 
 def write(path: Path, rows: Iterable[Validated]) -> Path:
@@ -135,8 +123,8 @@ def test_a_ppo_row_asks_for_nothing_again(tmp_path: Path) -> None:
     assert [dict(m) for m in line["prompt"]] == student_messages(given_row)
     assert line["reward_model"]["ground_truth"] == given_row.need
     assert extra["teacher_rewrite"] == given_row.rewritten_query
-    assert extra["teacher_retrieval"]["hits"][0] == {"id": "k1", "reranker_score": 0.9}
-    assert extra["plain_retrieval"]["top1_score"] == 0.9
+    assert extra["teacher_retrieval"]["hits"][0] == {"id": "k1", "reranker_score": 0.5}
+    assert extra["plain_retrieval"]["top1_score"] == 0.5
     assert list(extra["gold"]) == ["k1"]
 
 

@@ -1,12 +1,11 @@
 """generate and validate before a real gateway: a failure is never a rewrite, an outage never a rejection."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from components.data.generate.config import GenerateConfig
@@ -15,9 +14,10 @@ from components.data.validate.config import ValidateConfig
 from components.data.validate.stage import ValidateCounts, retrieval, validate, verdict
 from qinglan.errors import BudgetError, DataError, OutageError
 from qinglan.files import dump_line, read_jsonl, sha256_file
-from qinglan.rag.contract import RAG_PATH, RagData
+from qinglan.rag.contract import RagData
 from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated
 from tests.echo import GatewayProcess, Reply, Scripted, completion, gateway_config, running
+from tests.rag import Rag
 
 SETTINGS = GenerateConfig(tenant_id="fivedoctors")
 
@@ -110,31 +110,6 @@ def test_a_teacher_that_is_away_is_an_outage(tmp_path: Path) -> None:
     with gateway(tmp_path, teacher) as url, pytest.raises(OutageError):
         run_generate(tmp_path, url, questions)
     assert not (tmp_path / "rewrites").exists()
-
-
-class Rag:
-    """A RAG service that answers each query as told."""
-
-    def __init__(self, found: Callable[[dict[str, Any]], list[dict[str, Any]]], snapshot: str) -> None:
-        self.found, self.snapshot = found, snapshot
-        self.asked: list[dict[str, Any]] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-        status, answer = (200, self.answer(orjson.loads(body))) if scope["path"] == RAG_PATH else (404, {})
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": orjson.dumps(answer)})
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(request)
-        data = {
-            "rewritten_query": request["rewritten_query"], "recall": self.found(request), "scored_against": "need",
-            "rewriter": "request", "snapshot": self.snapshot,
-        }  # fmt: skip
-        return {"code": 200, "msg": "success", "data": data}
 
 
 def hit(passage: str, score: float) -> dict[str, Any]:

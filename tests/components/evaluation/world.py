@@ -5,12 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.students import Writing
 from qinglan.files import dump_line, sha256_file
-from qinglan.rag.contract import RAG_PATH, Passage
+from qinglan.rag.contract import Passage
 from qinglan.rows import Retrieval, Validated
 from qinglan.text import bigrams
 from serving.teacher.app import create_app
@@ -19,6 +17,8 @@ from serving.teacher.config import Behaviour
 from serving.teacher.examining import load_examiners
 from serving.teacher.extractive import load_brain
 from tests.echo import GatewayProcess, gateway_config, running
+from tests.rag import Rag
+from tests.rows import validated
 
 PRODUCTS = ("虾青素软胶囊", "鱼油软胶囊", "益生菌冲饮粉", "叶黄素咀嚼片")
 TERMS = {"每日服用频次": "一天吃几次", "贮藏条件要求": "要放冰箱吗", "退换货政策": "买错了能退不"}
@@ -51,45 +51,29 @@ def locked_rows(snapshot: str, tenants: tuple[str, ...] = ("fivedoctors",)) -> l
 def locked_row(snapshot: str, tenant: str, product: str, turn: int) -> Validated:
     term, asks = list(TERMS.items())[turn]
     forgets = turn == len(TERMS) - 1
-    return Validated(
+    return validated(
         id=f"{tenant}-{product}-{turn}", tenant_id=tenant, conversation_id=product,
         question=HOSTILE if (product, turn) == (PRODUCTS[0], 0) else asks, history_summary=f"客服已介绍{product}",
-        need=f"{product}{asks}", gold=(f"{product}/{term}",), split="test", teacher="fivedoctors", call="x",
-        rewritten_query=asks if forgets else f"{product} {term}", need_source="sheet", scored_against="need",
-        snapshot=snapshot, plain=NOTHING, rewritten=NOTHING, accepted=True, reason="",
+        need=f"{product}{asks}", gold=(f"{product}/{term}",), split="test", snapshot=snapshot,
+        rewritten_query=asks if forgets else f"{product} {term}", plain=NOTHING, rewritten=NOTHING,
     )  # fmt: skip
 
 
-class WordRag:
+class WordRag(Rag):
     """A RAG service that ranks passages by the character pairs they share with the query."""
 
     def __init__(self, knowledge_base: Path) -> None:
-        self.snapshot = sha256_file(knowledge_base)
+        super().__init__(self.near, sha256_file(knowledge_base))
         self.passages = [Passage.model_validate_json(line) for line in knowledge_base.read_bytes().splitlines()]
-        self.asked: list[dict[str, Any]] = []
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-        status, answer = (200, self.answer(orjson.loads(body))) if scope["path"] == RAG_PATH else (404, {})
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": orjson.dumps(answer)})
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(request)
-        near = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
+    def near(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        found = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
         recall = [
             {"id": one.id, "content": one.content, "reranker_score": overlap(request["need"], one), "metadata": {}}
-            for one in near
+            for one in found
             if overlap(request["rewritten_query"], one)
         ]
-        data = {
-            "rewritten_query": request["rewritten_query"], "recall": recall[: request["top_k"]],
-            "scored_against": "need", "rewriter": "request", "snapshot": self.snapshot,
-        }  # fmt: skip
-        return {"code": 200, "msg": "success", "data": data}
+        return recall[: request["top_k"]]
 
 
 def overlap(text: str, passage: Passage) -> float:

@@ -2,42 +2,21 @@
 
 import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
-from qinglan.rag.contract import Passage
 from qinglan.rows import Question
 from serving.teacher.extractive import ExtractiveBrain, load_brain
-
-PRODUCTS = ("虾青素软胶囊", "虾青素咀嚼片", "鱼油软胶囊", "益生菌冲饮粉", "叶黄素咀嚼片", "葡萄籽硬胶囊")
-TERMS = {
-    "每日服用频次": "常见问法：一天吃几次；每天要吃几回。",
-    "贮藏条件要求": "常见问法：要放冰箱吗；怕不怕晒。",
-    "退换货政策": "常见问法：买错了能退不；能换一个吗。",
-    "建议零售价": "常见问法：贵不贵；怎么卖的。",
-}
-ASKED = Question(
-    id="1", conversation_id="1", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",
-    history_summary="客服已介绍虾青素软胶囊，上一轮问的是退换货政策，用户表示收到的包装完好无损",
-)  # fmt: skip
+from tests.serving.teacher.house import ASKED, write_house
 
 Judgement = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def brain(tmp_path_factory: pytest.TempPathFactory) -> ExtractiveBrain:
-    kb: Path = tmp_path_factory.mktemp("kb") / "kb.jsonl"
-    made = [
-        Passage(id=f"{product}{term}", title=f"{product} {term}", content=f"{product}请看标签。{text}")
-        for product in PRODUCTS
-        for term, text in TERMS.items()
-    ]
-    kb.write_bytes(b"".join(orjson.dumps(passage.model_dump()) + b"\n" for passage in made))
-    return load_brain({"fivedoctors": kb})
+    return load_brain({"fivedoctors": write_house(tmp_path_factory.mktemp("kb") / "kb.jsonl")})
 
 
 def judged(brain: ExtractiveBrain, rewrite: str, asked: Question = ASKED) -> Judgement:
