@@ -1,6 +1,6 @@
 """python -m benchmarks.science [FOLDER]: six runs, and controls of the first. It goes on where it stopped.
 
-Prints a line of every run as it is done, and writes docs/science.results.md with all there are.
+Prints a line of every run as it is done and keeps the table in the folder; at the end it is docs/science.results.md.
 The last line is JSON: the smallest lower bound of RL minus teacher over the six.
 """
 
@@ -19,7 +19,7 @@ SEEDS = (11, 12, 13)
 
 RESULTS = Path(__file__).parents[2] / "docs" / "science.results.md"
 COLUMNS = (
-    "run|n|teacher|SFT|RL|RL - teacher, 95 %|p|RL - SFT|gap SFT, RL|documented SFT, RL|"
+    "run|n|teacher|SFT|RL|RL - teacher, 95 %|p|RL - SFT|gate|gap SFT, RL|documented SFT, RL|"
     "unseen phrasing SFT, RL (teacher)|code"
 )
 
@@ -41,10 +41,11 @@ def main(folder: Path) -> None:
             data = runs.sample(tenant, seed, place)
             config = runs.settings(tenant, data)
             rows.append(show(row(f"{tenant} {seed}", runs.thread(config, place / "run"))))
-            write(rows, controls)
+            write(folder / "results.md", rows, controls)
     for one in controls_of(TENANTS[0], folder / f"{TENANTS[0]}-{SEEDS[0]}"):
         controls.append(show(one))
-        write(rows, controls)
+        write(folder / "results.md", rows, controls)
+    write(RESULTS, rows, controls)
     low = min(one.low for one in rows)
     shown = sum(one.low_enough for one in rows)
     report("science", round(low, 4), 0.0, shown == len(rows), runs=len(rows), shown=shown)
@@ -72,7 +73,7 @@ def row(name: str, found: dict[str, Any]) -> Row:
     paired, systems, slices = found["paired"], found["systems"], found["slices"]
     against, over_sft = paired["rl_vs_teacher"], paired["rl_vs_sft"]
     cells = [name, str(against["n"]), *(f"{systems[one]['top1']['value']:.3f}" for one in ("teacher", "sft", "rl"))]
-    cells += [interval(against), f"{against['p']:.4f}", interval(over_sft)]
+    cells += [interval(against), f"{against['p']:.4f}", interval(over_sft), found["verdict"]["word"]]
     cells += [", ".join(share(slices, part, one) for one in ("sft", "rl")) for part in ("gap", "documented")]
     new = ", ".join(share(slices, "new_ask", one) for one in ("sft", "rl"))
     cells += [f"{new} ({share(slices, 'new_ask', 'teacher')})", revision(found["digests"]["code"])]
@@ -97,19 +98,18 @@ def show(one: Row) -> Row:
     return one
 
 
-def write(rows: list[Row], controls: list[Row]) -> None:
+def write(table: Path, rows: list[Row], controls: list[Row]) -> None:
     names = COLUMNS.split("|")
     header = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
-    parts = ["## The six runs", "", *header, *(one.text for one in rows), ""]
-    parts += [
-        "## Beside them (RL's column holds the control's model)",
-        "",
-        *header,
-        *(one.text for one in controls),
-        "",
-    ]
-    RESULTS.parent.mkdir(exist_ok=True)
-    with replaced(RESULTS) as partial:
+    six, beside = ([*header, *(one.text for one in some), ""] for some in (rows, controls))
+    parts = [
+        "# Six runs, and what else could explain them", "",
+        "Written by `make bench-science`; what was asked, and how, is in [science.md](science.md). Shares of questions",
+        "of the locked test with the gold passage first; intervals of 95 % over conversations.", "",
+        "## The six runs", "", *six,
+        "## Beside them", "", "In RL's column stands the control's model.", "", *beside,
+    ]  # fmt: skip
+    with replaced(table) as partial:
         partial.write_text("\n".join(parts), encoding="utf-8")
 
 
