@@ -104,8 +104,8 @@ def write(table: Path, rows: list[Row], controls: list[Row]) -> None:
     six, beside = ([*header, *(one.text for one in some), ""] for some in (rows, controls))
     parts = [
         "# Six runs, and what else could explain them", "",
-        "Written by `make bench-science`; what was asked, and how, is in [science.md](science.md). Shares of questions",
-        "of the locked test with the gold passage first; intervals of 95 % over conversations.", "",
+        "Written by `make bench-science`; what was asked, and how, is in [science.md](science.md). Shares of",
+        "locked questions with the gold passage first; intervals of 95 % over conversations.", "",
         "## The six runs", "", *six,
         "## Beside them", "", "In RL's column stands the control's model.", "", *beside,
     ]  # fmt: skip
