@@ -343,11 +343,9 @@ def test_ctrl_c_stops_a_run_and_says_how_to_go_on(data: Path, tmp_path: Path) ->
     slow = tmp_path / "slow.yaml"
     slow.write_text(yaml.safe_dump(demo() | {"stand_ins": {"teacher": True, "rag": True, "teacher_seconds": 0.3}}))
     run = subprocess.Popen(
-        command(*words(data, out, "--profile", str(slow))),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        command(*words(data, out, "--profile", str(slow))), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, preexec_fn=hears_ctrl_c,
+    )  # fmt: skip
     wait_for(lambda: answers(out) >= 1)
     children = psutil.Process(run.pid).children(recursive=True)
     run.send_signal(signal.SIGINT)
@@ -357,6 +355,11 @@ def test_ctrl_c_stops_a_run_and_says_how_to_go_on(data: Path, tmp_path: Path) ->
     assert "Stopped in generate. Run the same command again" in errors
     assert orjson.loads((out / "records/generate.json").read_bytes())["failure"]["message"] == "the run was stopped"
     assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
+def hears_ctrl_c() -> None:
+    """What a shell starts in its background ignores it, and so does all that is started from there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def answers(out: Path) -> int:
