@@ -154,6 +154,8 @@ def _train(
         watched()
     _write_curve(log, watched.steps)
     _explain(watched, code, work, log / "train.log")
+    if said := watch.no_gain(watched.steps):
+        print(f"[ppo] warn: {said} The curve shows where it fell.", flush=True)
     return watched
 
 

@@ -75,6 +75,15 @@ def best_step(steps: Mapping[int, Step]) -> int | None:
     return max(tested, key=lambda at: tested[at], default=None)
 
 
+def no_gain(steps: Mapping[int, Step]) -> str:
+    """What to say when the best checkpoint stands no better on dev than the model that training began with."""
+    best = best_step(steps)
+    before, after = (standing(steps.get(at, {})) for at in (0, best or 0))
+    if before is None or after is None or after > before:
+        return ""
+    return f"no checkpoint stands above the SFT model on dev: {before:.3f} before, {after:.3f} at best (step {best})."
+
+
 def read_steps(path: Path) -> dict[int, Step]:
     """What an earlier part of this training left."""
     if not path.is_file():

@@ -172,3 +172,15 @@ def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() ->
 
     assert found["seconds_unhidden"] == pytest.approx(0.2)
     assert found["seconds_mean"] == pytest.approx(0.35)
+
+
+@pytest.mark.parametrize(("golds", "told"), [((0.7, 0.4, 0.3), True), ((0.7, 0.7), True), ((0.7, 0.6, 0.8), False)])
+def test_a_training_that_gained_nothing_says_so(golds: tuple[float, ...], told: bool) -> None:
+    steps: dict[int, Step] = {at: {"step": at, "gold_dev": gold} for at, gold in enumerate(golds)}
+
+    assert bool(watch.no_gain(steps)) == told
+    assert not told or f"{golds[0]:.3f} before, {max(golds[1:]):.3f} at best (step 1)" in watch.no_gain(steps)
+
+
+def test_a_training_whose_start_was_not_tested_says_nothing_of_a_gain() -> None:
+    assert watch.no_gain({1: {"step": 1, "gold_dev": 0.1}}) == ""
