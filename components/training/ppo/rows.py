@@ -25,6 +25,9 @@ class Prompts(NamedTuple):
     too_long: int
     """Left out."""
 
+    longest: int
+    """Tokens of the longest prompt that stayed: verl pads all to it, and its time goes with it."""
+
     dev_by_tenant: dict[str, int]
     """By data source: verl averages each on its own."""
 
@@ -36,26 +39,28 @@ def prepare(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -> Prompt
     """Write train.parquet and dev.parquet for verl: what fits, with the hard rows' share."""
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
     _check_tokenizer(tokenizer, train[0])
-    fits = {name: [row for row in those if _fits(row, tokenizer, config)] for name, those in _named(train, dev)}
+    given = {"train": train, "dev": dev}
+    fits = {name: _fitting(those, tokenizer, config.max_prompt_tokens) for name, those in given.items()}
     for name, left in fits.items():
-        if not left:
+        if not left.rows:
             raise DataError(
                 f"{rows / f'{name}.parquet'}: no prompt has {config.max_prompt_tokens} tokens or fewer. "
                 "Raise ppo.max_prompt_tokens."
             )
-    hard = [is_hard(row["extra_info"]) for row in fits["train"]]
-    chosen = [fits["train"][at] for at in weighted(hard, config.hard_share, config.seed)]
+    hard = [is_hard(row["extra_info"]) for row in fits["train"].rows]
+    chosen = [fits["train"].rows[at] for at in weighted(hard, config.hard_share, config.seed)]
     if len(chosen) < config.prompts:
         raise DataError(
             f"{rows / 'train.parquet'}: {len(chosen)} prompts are fewer than the {config.prompts} of one step. "
             "Lower ppo.collection, or bring more rows."
         )
-    tested = random.Random(config.seed).sample(fits["dev"], min(len(fits["dev"]), config.dev_rows))
+    tested = random.Random(config.seed).sample(fits["dev"].rows, min(len(fits["dev"].rows), config.dev_rows))
     _write(chosen, rows / "train.parquet", work / "train.parquet")
     _write(tested, rows / "dev.parquet", work / "dev.parquet")
     return Prompts(
         train=len(chosen), dev=len(tested), hard=sum(hard),
-        too_long=len(train) + len(dev) - sum(map(len, fits.values())),
+        too_long=len(train) + len(dev) - sum(len(left.rows) for left in fits.values()),
+        longest=max(left.longest for left in fits.values()),
         dev_by_tenant=dict(Counter(row["data_source"] for row in tested)),
         system_prompts={row["extra_info"]["tenant_id"]: row["prompt"][0]["content"] for row in train},
     )  # fmt: skip
@@ -83,13 +88,18 @@ def weighted(hard: Sequence[bool], share: float, seed: int) -> list[int]:
     return sorted(out)
 
 
-def _named(train: Any, dev: Any) -> Sequence[tuple[str, list[dict[str, Any]]]]:
-    return (("train", train), ("dev", dev))
+class Fitting(NamedTuple):
+    """Rows whose prompt is not too long."""
+
+    rows: list[dict[str, Any]]
+    longest: int
 
 
-def _fits(row: Mapping[str, Any], tokenizer: Any, config: PpoConfig) -> bool:
-    ids = tokenizer(render(tokenizer, row["prompt"]), add_special_tokens=False).input_ids
-    return len(ids) <= config.max_prompt_tokens
+def _fitting(rows: Sequence[dict[str, Any]], tokenizer: Any, allowed: int) -> Fitting:
+    texts = [render(tokenizer, row["prompt"]) for row in rows]
+    tokens = [len(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
+    fits = [at for at, count in enumerate(tokens) if count <= allowed]
+    return Fitting([rows[at] for at in fits], max((tokens[at] for at in fits), default=0))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -149,7 +149,8 @@ def _train(
             tick=lambda step: show(int(step["step"]), total, note(step)),
             better=lambda step: checkpoints.keep(saved, step, work / "best"),
         )  # fmt: skip
-        started = command(config, places, verl_log, log, mark, temporary)
+        padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
+        started = command(padded, places, verl_log, log, mark, temporary)
         code = run(started, log / "train.log", stop=watched)
         watched()
     _write_curve(log, watched.steps)

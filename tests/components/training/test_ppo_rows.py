@@ -68,6 +68,17 @@ def test_verl_gets_half_hard_rows_in_the_schema_of_the_convert_stage(tmp_path: P
     assert prompts.dev_by_tenant == {"qinglan/fivedoctors": 8}
 
 
+def test_the_longest_prompt_that_stays_is_what_all_are_padded_to(tmp_path: Path, tokenizer: Any) -> None:
+    rows = write_rows(tmp_path / "rows", train=32)
+
+    longest = prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
+
+    assert longest < 200
+    assert prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest)).too_long == 0
+    with pytest.raises(DataError, match="10 prompts are fewer"):
+        prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest - 1))
+
+
 def test_prompts_that_do_not_fit_are_an_error_that_names_the_setting(tmp_path: Path, tokenizer: Any) -> None:
     with pytest.raises(DataError, match="max_prompt_tokens"):
         prepare(write_rows(tmp_path / "rows"), tmp_path, tokenizer, laptop(max_prompt_tokens=5))
