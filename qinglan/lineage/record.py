@@ -25,12 +25,14 @@ from qinglan.files import count_lines, replaced, sha256_file, sha256_text
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
+DATASET = "system.Dataset"
 
 
 class Artifact(Protocol):
     """What we need of a KFP artifact, without KFP."""
 
     metadata: dict[str, Any]
+    schema_title: str
 
     @property
     def uri(self) -> str: ...
@@ -46,10 +48,13 @@ def digest(path: Path) -> str:
     return sha256_text(*(f"{file.relative_to(path)} {sha256_file(file)}" for file in files))
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """An artifact's digest, and how many rows it holds where that can be told at a glance."""
-    rows = sum(_rows(file) for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
-    return {"sha256": digest(path), **({} if is_spreadsheet(path) else {"rows": rows})}
+def describe(item: Artifact) -> dict[str, Any]:
+    """An artifact's digest, and how many rows a dataset holds where that can be told at a glance."""
+    path = Path(item.path)
+    if item.schema_title != DATASET or is_spreadsheet(path):
+        return {"sha256": digest(path)}
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return {"sha256": digest(path), "rows": sum(map(_rows, files))}
 
 
 def _rows(path: Path) -> int:
@@ -99,7 +104,7 @@ def recorded(
         failure |= {"explained": isinstance(error, QinglanError), "exit_code": getattr(error, "exit_code", 1)}
         _write(stage, record | {"status": "failed", "ended": _now(), "failure": failure, "facts": facts})
         raise
-    made = {name: {"uri": item.uri, **describe(Path(item.path))} for name, item in outputs.items()}
+    made = {name: {"uri": item.uri, **describe(item)} for name, item in outputs.items()}
     for name, item in outputs.items():
         own = {key: value for key, value in made[name].items() if key != "uri"}
         item.metadata.update(**own, stage=stage, parents=parents, code=record["code"], facts=facts)

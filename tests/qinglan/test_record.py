@@ -17,6 +17,7 @@ class File:
 
     path: str
     metadata: dict[str, Any] = field(default_factory=dict)
+    schema_title: str = "system.Dataset"
 
     @property
     def uri(self) -> str:
@@ -76,4 +77,10 @@ def test_rows_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
     pandas.DataFrame({"a": [1, 2, 3]}).to_parquet(tmp_path / "x.parquet")
     (tmp_path / "y.jsonl").write_text("{}\n{}\n")
 
-    assert describe(tmp_path)["rows"] == 5
+    assert describe(File(str(tmp_path)))["rows"] == 5
+
+
+def test_what_is_no_dataset_has_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"\n\n")
+
+    assert describe(File(str(tmp_path), schema_title="system.Model")) == {"sha256": digest(tmp_path)}
