@@ -87,7 +87,7 @@ def said(facts: dict[str, Any]) -> str:
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, int | float | str) and bool(value)
+    return isinstance(value, float) or (isinstance(value, int | str) and bool(value))
 
 
 def _shown(value: int | float | str) -> str:

@@ -1,5 +1,7 @@
 """What can be seen before the first paid call: the sheet's own contradictions, and who the RAG service serves."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.config import RunConfig
@@ -7,6 +9,7 @@ from pipelines.rundir import NAMES, RunDir
 from pipelines.thread import GIVEN, THREAD
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.gpus import need_gpus
 from qinglan.lineage.record import digest
 from qinglan.prompts import template
 from qinglan.questions import read_questions
@@ -35,17 +38,27 @@ def check_given(config: RunConfig) -> None:
             ) from None
 
 
+def check_machine(config: RunConfig, stages: Sequence[str]) -> None:
+    """The GPUs that the trainings want are here; a data line would be paid for in vain without them."""
+    if "sft" in stages and config.sft.device != "cpu":
+        need_gpus("sft", config.sft.gpus)
+    if "ppo" in stages and config.ppo.hardware.device != "cpu" and "RAY_ADDRESS" not in os.environ:
+        need_gpus("ppo", config.ppo.hardware.per_node)
+
+
 def check_questions(config: RunConfig) -> set[str]:
     """The sheet's tenants; an error for what would end the run only after money is spent."""
     assert config.questions is not None
     tenants: set[str] = set()
     splits: dict[tuple[str, str], tuple[Split, str]] = {}
+    trains = False
     unfit: list[Quarantined] = []
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
         if isinstance(row, Quarantined):
             unfit.append(row)
             continue
         tenants.add(row.tenant_id)
+        trains = trains or row.split in ("train", None)
         if row.split:
             split, first = splits.setdefault((row.tenant_id, row.conversation_id), (row.split, row.id))
             if split != row.split:
@@ -57,6 +70,11 @@ def check_questions(config: RunConfig) -> set[str]:
         raise DataError(
             f"{config.questions}: none of {len(unfit)} rows is a question. The first, {unfit[0].where}: "
             f"{unfit[0].detail} Is the column of questions named under generate.columns in the profile?"
+        )
+    if not trains:
+        raise DataError(
+            f"{config.questions}: no row is for training. Write train into {config.generate.columns.split} of some "
+            "conversations, or leave the column out, and conversations are drawn."
         )
     for tenant in sorted(tenants):
         config.generate.system_prompt or template(f"teacher.{tenant}")

@@ -20,8 +20,8 @@ from components.data.convert.fates import split_of
 from pipelines.config import RunConfig, dump_config
 from pipelines.live import Live
 from pipelines.local import Job, write_job
-from pipelines.preflight import check_given, check_questions, check_served, knowledge_bases, own_files
-from pipelines.rundir import RunDir, write_json
+from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
+from pipelines.rundir import NAMES, RunDir, write_json
 from pipelines.thread import ASKS_THE_GATEWAY, LAST, STAGES, stages_until
 from qinglan.errors import ConfigError, Held, QinglanError
 from qinglan.lineage.record import code_version
@@ -55,6 +55,7 @@ def run_pipeline(
     run, stages = RunDir(root), (only,) if only else stages_until(until)
     config = own_files(config, run, only)
     check_given(config)
+    check_machine(config, stages)
     tenants = check_questions(config)
     with _locked(run):
         _prepare(run, config, stages)
@@ -114,6 +115,8 @@ def _locked(run: RunDir) -> Iterator[None]:
 def _prepare(run: RunDir, config: RunConfig, stages: tuple[str, ...]) -> None:
     for folder in (run.records, run.logs, run.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
+    if (candidate := run.files / NAMES["release_candidate"]).is_symlink():
+        candidate.unlink()  # of an earlier verdict; the new one may hold
     for stage in stages:
         (run.records / f"{stage}.json").unlink(missing_ok=True)
     dump_config(config, run.config)

@@ -9,6 +9,7 @@ def need_gpus(stage: str, wanted: int) -> None:
 
     if (there := torch.cuda.device_count()) < wanted:
         raise ConfigError(
-            f"{stage}: the settings want {wanted} GPUs, and this machine shows {there}. Run it where they are, or "
-            "take a profile with `training: laptop`, which is for tiny models."
+            f"The settings of {stage} want {wanted} GPUs, and this machine shows {there}. Run it where they are, "
+            "take a profile with `training: laptop`, which is for tiny models, or make the data alone with "
+            "`--until convert`."
         )

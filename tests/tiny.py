@@ -18,7 +18,13 @@ TEXTS = [
 SHAPE = TinyConfig(vocabulary=600, hidden=16, layers=2, heads=2, spread=0.6)
 
 
-def tiny_model(folder: Path, stage: str = "sft", tenants: tuple[str, ...] = ("fivedoctors",), seed: int = 1) -> Path:
+def tiny_model(
+    folder: Path,
+    stage: str = "sft",
+    tenants: tuple[str, ...] = ("fivedoctors",),
+    seed: int = 1,
+    parents: dict[str, str] | None = None,
+) -> Path:
     """A folder that Student.load takes."""
     from components.training.base.pretrain import new_model
     from components.training.base.tokenizer import train_tokenizer
@@ -27,5 +33,6 @@ def tiny_model(folder: Path, stage: str = "sft", tenants: tuple[str, ...] = ("fi
     model = new_model(tokenizer, SHAPE, seed)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_card(folder, RewriterCard(stage=stage, system_prompts=dict.fromkeys(tenants, SYSTEM), max_new_tokens=8))
+    prompts = dict.fromkeys(tenants, SYSTEM)
+    write_card(folder, RewriterCard(stage=stage, system_prompts=prompts, max_new_tokens=8, parents=parents or {}))
     return folder

@@ -5,7 +5,8 @@ read_scores(...)   per-system means with intervals, and the people's agreement w
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,11 +16,12 @@ import orjson
 
 from components.evaluation.rewriter import statistics
 from qinglan.errors import DataError
-from qinglan.files import replaced
-from qinglan.tables import Cells, read_table, write_table
+from qinglan.files import replaced, sha256_text
+from qinglan.tables import Cells, read_table, safe_cell, write_table
+from qinglan.text import one_line
 
 LETTERS = "ABCDE"
-NUMBER, SCORE = "编号", "{}评分(1-5)"
+NUMBER, QUESTION, SCORE = "编号", "问题", "{}评分(1-5)"
 Key = dict[str, Any]
 
 
@@ -28,13 +30,13 @@ def export(predictions: Path, sheet: Path, key: Path, wanted: int, seed: int) ->
     rows = list(_picked(predictions, wanted, seed))
     width = max((len(row["letters"]) for row in rows), default=0)
     letters = LETTERS[:width]
-    columns = [NUMBER, "问题", "历史摘要", *letters, *(SCORE.format(letter) for letter in letters)]
+    columns = [NUMBER, QUESTION, "历史摘要", *letters, *(SCORE.format(letter) for letter in letters)]
     with write_table(sheet, columns) as add:
         for number, row in enumerate(rows, 1):
             texts = [row["texts"].get(letter, "") for letter in letters]
             add([number, row["question"], row["history"], *texts, *[None] * width])
     kept = {
-        str(number): {name: row[name] for name in ("id", "conversation", "letters")}
+        str(number): {name: row[name] for name in ("id", "conversation", "letters")} | {"shown": _shown_digest(row)}
         for number, row in enumerate(rows, 1)
     }
     with replaced(key) as partial:
@@ -68,10 +70,20 @@ def _shuffled(row: Key, random: Random) -> Key:
     }  # fmt: skip
 
 
+def _shown_digest(row: Key) -> str:
+    """Of what people see of a row: a key that is another sheet's would give their scores to others."""
+    return sha256_text(*(one_line(str(safe_cell(text or ""))) for text in (row["question"], *row["texts"].values())))
+
+
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
     """What people gave each system, and how far they agree with the examiner; cells left empty are left out."""
-    rows = list(read_table(sheet, [NUMBER]))
+    if not sheet.is_file():
+        raise DataError(f"{sheet}: no such file. Give the filled blind sample.")
     kept = _read_key(key)
+    letters = sorted({letter for row in kept.values() for letter in row["letters"]})
+    columns = [NUMBER, QUESTION, *letters, *map(SCORE.format, letters)]
+    rows = list(read_table(sheet, columns))
+    _check_numbers(sheet, rows)
     given = [one for number, cells in rows for one in _scores(sheet, number, cells, kept)]
     if not given:
         raise DataError(f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')} ... with 1 to 5.")
@@ -97,8 +109,14 @@ def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> I
         raise DataError(
             f"{sheet}, row {number}: {NUMBER} {name!r} is not in the key. Use the key of this very sheet."
         )
+    seen = {"question": cells[QUESTION], "texts": {letter: cells.get(letter) for letter in row["letters"]}}
+    if _shown_digest(seen) != row["shown"]:
+        raise DataError(
+            f"{sheet}, row {number}: question or rewrites are not those of the key. Use the key of this very sheet, "
+            "and leave its texts as they are."
+        )
     for letter, systems in row["letters"].items():
-        value = cells.get(SCORE.format(letter))
+        value = _number(cells.get(SCORE.format(letter)))
         if value in (None, ""):
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 5:
@@ -107,6 +125,17 @@ def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> I
             )
         for system in systems:
             yield tuple(row["conversation"]), row["id"], system, float(value)
+
+
+def _number(value: Any) -> Any:
+    """A score that a spreadsheet keeps as text is a score all the same."""
+    return float(value) if isinstance(value, str) and value.strip() in {"1", "2", "3", "4", "5"} else value
+
+
+def _check_numbers(sheet: Path, rows: Sequence[tuple[int, Cells]]) -> None:
+    numbers = Counter(str(cells[NUMBER]) for _, cells in rows)
+    if twice := [number for number, times in numbers.items() if times > 1]:
+        raise DataError(f"{sheet}: {NUMBER} {', '.join(twice)} stands there twice. Leave the rows as they were.")
 
 
 def _read_key(path: Path) -> dict[str, Key]:

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files import sha256_text
+from qinglan.files import sha256_file, sha256_text
+from qinglan.lineage.record import digest
+from qinglan.rewriter import read_card
 from qinglan.rows import Question
 from qinglan.text import normalise, one_line
 
 SHOWN = 5
-FILES = {"sft": ("train.jsonl", "dev.jsonl"), "ppo": ("train.parquet", "dev.parquet")}
+PARTS = ("train", "dev")
 QUESTION, HISTORY = "原始查询: ", "历史摘要: "
 
 
@@ -41,8 +43,8 @@ def check(test: Iterable[Question], training: Mapping[str, Path]) -> int:
         asked = Asked(row.id, row.question, row.history_summary)
         digests[asked.digest] = texts[asked.text] = row.id
     seen, leaked = 0, []
-    for kind, folder in training.items():
-        for where, asked in _read(kind, folder):
+    for folder in training.values():
+        for where, asked in _read(folder):
             seen += 1
             if (known := digests.get(asked.digest) or texts.get(asked.text)) is not None:
                 leaked.append(f"test row {known} is {where} (row {asked.id})")
@@ -55,14 +57,36 @@ def check(test: Iterable[Question], training: Mapping[str, Path]) -> int:
     return seen
 
 
-def _read(kind: str, folder: Path) -> Iterator[tuple[str, Asked]]:
-    for name in FILES[kind]:
-        path = folder / name
+def check_parents(models: Mapping[str, Path], training: Mapping[str, Path]) -> None:
+    """Each model learned from the very files that were compared with the test, and RL from this SFT model."""
+    given = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
+    for name, folder in models.items():
+        parents = read_card(folder).parents
+        for part in PARTS:
+            if (part, seen := parents.get(part, "")) not in given:
+                raise DataError(
+                    f"{name}: its card names {part} rows {seen[:12] or '(none)'}, and no file given has that, so "
+                    "nobody can tell whether the test leaked. Give the rows it was trained on, or train it again."
+                )
+        if (before := parents.get("sft_model")) and before != digest(models["sft"]):
+            raise DataError(f"{name} was trained from another SFT model ({before[:12]}) than the one given.")
+
+
+def _files(folder: Path) -> list[Path]:
+    """The train and dev rows of a stage's folder: chats (.jsonl) or prompts (.parquet)."""
+    ending = "parquet" if (folder / "train.parquet").is_file() else "jsonl"
+    paths = [folder / f"{part}.{ending}" for part in PARTS]
+    for path in paths:
         if not path.is_file():
             raise DataError(
                 f"{path}: not there, so nobody can tell whether the test leaked. Give the stage's whole folder."
             )
-        yield from _read_chats(path) if kind == "sft" else _read_prompts(path)
+    return paths
+
+
+def _read(folder: Path) -> Iterator[tuple[str, Asked]]:
+    for path in _files(folder):
+        yield from _read_prompts(path) if path.suffix == ".parquet" else _read_chats(path)
 
 
 def _read_chats(path: Path) -> Iterator[tuple[str, Asked]]:

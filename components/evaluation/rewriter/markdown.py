@@ -7,7 +7,10 @@ from components.evaluation.rewriter.measures import OF_SYSTEM
 from components.evaluation.rewriter.wording import (
     ALL_METRICS,
     NAMES,
+    NONE,
     PLAN,
+    by_metric,
+    gap,
     headline,
     number,
     p_value,
@@ -29,6 +32,8 @@ def to_markdown(evaluation: Mapping[str, Any]) -> str:
             systems_table(evaluation),
             "",
             pairs_table(evaluation),
+            "",
+            metrics_table(evaluation),
             "",
             judges_line(evaluation),
             "",
@@ -67,12 +72,26 @@ def systems_table(evaluation: Mapping[str, Any]) -> str:
 def pairs_table(evaluation: Mapping[str, Any]) -> str:
     rows = [
         [
-            pair_name(name), points(one["difference"]), f"[{points(one['low'])}, {points(one['high'])}]",
-            p_value(one["p"]), str(one["n"]), f"{one['wins']} / {one['losses']}",
+            pair_name(name), points(one.get("difference")), f"[{points(one.get('low'))}, {points(one.get('high'))}]",
+            p_value(one.get("p")), str(one.get("n", NONE)), f"{one.get('wins', NONE)} / {one.get('losses', NONE)}",
         ]
         for name, one in evaluation["paired"].items()
     ]  # fmt: skip
     return table(["gold passage first, points", "difference", "95 %", "p", "queries", "won / lost"], rows)
+
+
+def metrics_table(evaluation: Mapping[str, Any]) -> str:
+    """Candidate and teacher by every metric that is compared."""
+    pair = f"{evaluation['candidate']}_vs_teacher"
+    rows = [
+        [
+            ALL_METRICS[metric].name, gap(one["difference"], metric),
+            f"[{gap(one['low'], metric)}, {gap(one['high'], metric)}]", p_value(one["p"]), str(one["n"]),
+            f"{one['wins']} / {one['losses']}",
+        ]
+        for metric, one in by_metric(evaluation, pair).items()
+    ]  # fmt: skip
+    return table([pair_name(pair), "difference", "95 %", "p", "queries", "won / lost"], rows)
 
 
 def judges_line(evaluation: Mapping[str, Any]) -> str:

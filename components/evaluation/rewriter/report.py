@@ -37,6 +37,7 @@ def render(
     environment.globals.update(
         names=wording.NAMES, metrics=wording.ALL_METRICS, plan=wording.PLAN, number=wording.number,
         interval=wording.interval, points=wording.points, p_value=wording.p_value, pair_name=wording.pair_name,
+        by_metric=wording.by_metric, gap=wording.gap,
     )  # fmt: skip
     return environment.get_template(TEMPLATE).render(
         e=evaluation, headline=wording.headline(evaluation), examples=examples, colours=COLOURS,

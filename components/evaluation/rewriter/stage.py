@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import leak, results
 from components.evaluation.rewriter.blind import export
 from components.evaluation.rewriter.config import EvaluateConfig, GateConfig
-from components.evaluation.rewriter.gate import Verdict, decide
+from components.evaluation.rewriter.gate import Verdict, decide, read_evaluation
 from components.evaluation.rewriter.report import write_report
 from components.evaluation.rewriter.students import Writing, rewrite_all
 from components.evaluation.rewriter.systems import Asking, ask_all, fixed_queries
@@ -57,11 +57,12 @@ def evaluate(
     gateway_url: str,
 ) -> EvaluateCounts:
     """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use."""
-    _refuse_strangers(models, training)
+    _refuse_strangers(models)
     rows = [row for _, row in read_jsonl(locked_test, Validated)]
     if not rows:
         raise DataError(f"{locked_test}: no rows. Give the sheet more conversations, or a larger test share.")
     seen = leak.check(rows, training)
+    leak.check_parents(models, training)
     slices = read_slices(config.slices) if config.slices else {}
     writings = {
         name: rewrite_all(name, folder, rows, config.batch, config.latency_rows, _url(config, name))
@@ -117,13 +118,7 @@ def put_together(
 
 def gate(evaluation: Path, config: GateConfig) -> Verdict:
     """The verdict on a written evaluation."""
-    try:
-        found = orjson.loads(evaluation.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise DataError(f"{evaluation}: {error}. The evaluate stage writes it; run that again.") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{evaluation}: no evaluation. The evaluate stage writes it; run that again.")
-    return decide(found, config)
+    return decide(read_evaluation(evaluation), config)
 
 
 class Slice(BaseModel):
@@ -143,12 +138,9 @@ def _names(holds: Mapping[str, Any]) -> list[str]:
     return [*(name for name, value in holds.items() if value is True), *(["documented"] if documented else [])]
 
 
-def _refuse_strangers(models: Mapping[str, Path], training: Mapping[str, Path]) -> None:
+def _refuse_strangers(models: Mapping[str, Path]) -> None:
     if "sft" not in models or set(models) - {"sft", "rl"}:
         raise ConfigError(f"models: {', '.join(models) or 'none'} given; sft is needed, rl may be there.")
-    needed = {"sft", "ppo"} if "rl" in models else {"sft"}
-    if missing := needed - set(training):
-        raise ConfigError(f"training: the rows of {', '.join(sorted(missing))} are needed to prove that none leaked.")
 
 
 def _url(config: EvaluateConfig, name: str) -> str:

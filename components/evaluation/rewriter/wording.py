@@ -40,15 +40,30 @@ def points(value: Any) -> str:
     return f"{100 * value:+.1f}" if isinstance(value, int | float) else NONE
 
 
+def gap(value: Any, metric: str) -> str:
+    """A difference in a metric: points of a share, else in its own unit."""
+    if not isinstance(value, int | float):
+        return NONE
+    return points(value) if ALL_METRICS[metric].kind == "share" else f"{value:+.2f}"
+
+
 def p_value(value: Any) -> str:
     if not isinstance(value, int | float):
         return NONE
     return f"{value:.4f}" if value >= 0.001 else "< .001"
 
 
+def by_metric(evaluation: Mapping[str, Any], pair: str) -> dict[str, Mapping[str, Any]]:
+    """A pair's differences in the other metrics that are compared."""
+    found = evaluation["paired"].get(pair, {})
+    return {name: one for name, one in found.items() if name in ALL_METRICS and isinstance(one, Mapping)}
+
+
 def headline(evaluation: Mapping[str, Any]) -> str:
     """The verdict in one sentence."""
     name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
     if evaluation["verdict"]["promote"]:
-        return f"Promote: {name} is better than its teacher, and no worse elsewhere."
+        return (
+            f"Promote: {name} finds the gold passage first more often than its teacher; nDCG and recall are no worse."
+        )
     return f"Hold: {name} stays where it is."

@@ -8,8 +8,8 @@ from pathlib import Path
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.overrides import Places, overrides
 from components.training.ppo.plugin import EVERYWHERE, ON_CPU, forking
-from components.training.ppo.processes import MARK
 from qinglan.jobs import Command
+from qinglan.jobs.processes import MARK
 
 ROOT = Path(__file__).parents[3]
 

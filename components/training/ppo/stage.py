@@ -19,7 +19,6 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import command
 from components.training.ppo.metrics import Step, note, standing
 from components.training.ppo.overrides import Places
-from components.training.ppo.processes import nothing_left
 from components.training.ppo.release import export
 from components.training.ppo.rows import Prompts, prepare
 from qinglan.curves import CURVE, curve_svg
@@ -28,6 +27,7 @@ from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import run
 from qinglan.jobs.failures import explain_failure
+from qinglan.jobs.processes import nothing_left
 from qinglan.lineage.record import digest
 from qinglan.progress import steps
 from qinglan.reward.outage import clear_outage

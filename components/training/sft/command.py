@@ -49,7 +49,6 @@ def flags(config: SftConfig, paths: Paths) -> list[str]:
         "save_total_limit": config.keep_checkpoints,
         "load_best_model_at_end": True,  # with it the best checkpoint is never among the deleted
         "metric_for_best_model": "eval_loss",
-        "create_checkpoint_symlink": True,
         "early_stop_interval": config.patience or None,
         "logging_steps": config.log_every,
         "logging_nan_inf_filter": False,  # a loss that is no number must be seen

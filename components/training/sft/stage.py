@@ -21,6 +21,7 @@ from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, run
 from qinglan.jobs.failures import explain_failure
+from qinglan.jobs.processes import MARK, nothing_left
 from qinglan.lineage.record import digest
 from qinglan.progress import steps
 from qinglan.rewriter import RewriterCard, Student, load_tokenizer, refuse_unusable, write_card
@@ -91,16 +92,18 @@ def _check_base(base: Path, train: Chats, chats: Path, config: SftConfig) -> Non
 def _train(base: Path, chats: Path, work: Path, config: SftConfig) -> list[dict[str, float]]:
     """Run ms-swift to its end, from its last checkpoint where there is one."""
     checkpoints = work / "checkpoints"
-    paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints, last_checkpoint(checkpoints))
-    with steps("sft") as show:
+    with steps("sft") as show, nothing_left(work / "running") as (mark, _):
 
         def tick(row: dict[str, float], total: int) -> None:
             losses = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in ("loss", "eval_loss") if name in row]
             show(int(row["step"]), total, ", ".join(losses))
 
+        paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints, last_checkpoint(checkpoints))
         watch = Watch(checkpoints / "logging.jsonl", tick)
         (work / "log").mkdir(exist_ok=True)
-        _run(train_command(config, paths, os.environ), work / "log" / "train.log", watch)
+        command = train_command(config, paths, os.environ)
+        marked = command._replace(environment={**command.environment, MARK: mark})
+        _run(marked, work / "log" / "train.log", watch)
     if not any("eval_loss" in row for row in watch.metrics):
         raise TrainingError(f"No validation took place. See {work / 'log' / 'train.log'}.")
     return watch.metrics
@@ -125,9 +128,18 @@ def last_checkpoint(folder: Path) -> Path | None:
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
+def best_checkpoint(folder: Path) -> Path:
+    """The one with the lowest validation loss, as the last one's trainer state names it."""
+    last = last_checkpoint(folder)
+    best = orjson.loads((last / "trainer_state.json").read_bytes())["best_model_checkpoint"] if last else None
+    if not best or not (found := folder / Path(best).name).is_dir():
+        raise TrainingError(f"{folder}: no best checkpoint there. See the log beside it.")
+    return found
+
+
 def _finish(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
     """Best checkpoint to model folder; an adapter is merged, and kept beside the merged weights."""
-    best = (work / "checkpoints" / "best").resolve()
+    best = best_checkpoint(work / "checkpoints")
     weights = best
     if config.tuner == "lora":
         weights = work / "merged"

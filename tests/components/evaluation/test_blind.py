@@ -56,6 +56,38 @@ def test_a_score_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, val
         read_scores(filled, key, evaluated.predictions)
 
 
+def test_another_sheets_key_and_a_row_twice_are_refused(evaluated: Evaluated, tmp_path: Path) -> None:
+    sheet, key, other = tmp_path / "blind.xlsx", tmp_path / "key.json", tmp_path / "other.json"
+    export(evaluated.predictions, sheet, key, 4, seed=0)
+    export(evaluated.predictions, tmp_path / "other.xlsx", other, 4, seed=1)
+    score = dict.fromkeys(("plain", "history", "teacher", "sft", "rl"), 3.0)
+    filled = fill(sheet, key, tmp_path / "filled.xlsx", score)
+
+    with pytest.raises(DataError, match="not those of the key"):
+        read_scores(filled, other, evaluated.predictions)
+    rows = [cells for _, cells in read_table(filled)]
+    with write_table(tmp_path / "twice.xlsx", list(rows[0])) as add:
+        for cells in [*rows, rows[0]]:
+            add(list(cells.values()))
+    with pytest.raises(DataError, match="1 stands there twice"):
+        read_scores(tmp_path / "twice.xlsx", key, evaluated.predictions)
+    with write_table(tmp_path / "renamed.xlsx", [name.replace("评分", "分") for name in rows[0]]) as add:
+        for cells in rows:
+            add(list(cells.values()))
+    with pytest.raises(DataError, match="no column 'A评分"):
+        read_scores(tmp_path / "renamed.xlsx", key, evaluated.predictions)
+
+
+def test_a_score_that_a_spreadsheet_keeps_as_text_counts(evaluated: Evaluated, tmp_path: Path) -> None:
+    sheet, key = tmp_path / "blind.xlsx", tmp_path / "key.json"
+    export(evaluated.predictions, sheet, key, 3, seed=0)
+    words: Any = dict.fromkeys(("plain", "history", "teacher", "sft", "rl"), "4")
+
+    people = read_scores(fill(sheet, key, tmp_path / "filled.xlsx", words), key, evaluated.predictions, 50)
+
+    assert people["systems"]["rl"]["value"] == 4
+
+
 @pytest.mark.parametrize(("key", "said"), [(None, "No such file"), ("[1", "not the key of a blind sample")])
 def test_a_key_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, key: str | None, said: str) -> None:
     sheet = tmp_path / "blind.xlsx"

@@ -59,6 +59,19 @@ def test_a_candidate_that_is_better_everywhere_is_promoted_with_its_figures() ->
     ]
 
 
+def test_what_is_surely_worse_is_said_though_the_gate_does_not_ask_for_it() -> None:
+    worse = {"difference": -0.17, "low": -0.23, "high": -0.11}
+    unsure = {"difference": -0.02, "low": -0.06, "high": 0.01}
+    versus = good()["paired"]["rl_vs_teacher"] | {"quality": worse, "judged_top1": unsure}
+
+    verdict = decide(good() | {"paired": good()["paired"] | {"rl_vs_teacher": versus}}, GATE)
+
+    assert verdict.promote
+    assert verdict.reasons[1:] == [
+        "Yet quality by the examiner (1 to 5) is below the teacher's: -0.17 [-0.23, -0.11]."
+    ]
+
+
 HELD = [
     ("paired.rl_vs_teacher.low", 0.0, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.low", -0.2, "Better than the teacher: not shown"),

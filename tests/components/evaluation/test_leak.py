@@ -11,6 +11,9 @@ from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row, sft_row
 from components.evaluation.rewriter import leak
 from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.record import digest
+from qinglan.rewriter import RewriterCard, write_card
 from qinglan.rows import Validated
 from tests.components.evaluation.world import PRODUCTS, locked_row
 
@@ -59,6 +62,29 @@ def test_the_same_words_about_another_product_are_no_leak(tmp_path: Path) -> Non
     other = TEST[2].model_copy(update={"id": "another", "history_summary": "客服已介绍蓝莓软胶囊"})
 
     assert leak.check(TEST, write_training(tmp_path, [other], [other])) == 4
+
+
+def model(folder: Path, rows: Path, **more: str) -> Path:
+    """A model's card as training leaves it."""
+    folder.mkdir()
+    parents = {path.stem: sha256_file(path) for path in rows.iterdir()}
+    write_card(folder, RewriterCard(stage="sft", system_prompts={}, max_new_tokens=8, parents=parents | more))
+    return folder
+
+
+def test_models_must_have_learned_from_the_very_rows_that_were_compared(tmp_path: Path) -> None:
+    training = write_training(tmp_path, [OTHER], [OTHER])
+    sft = model(tmp_path / "a", training["sft"])
+    rl = model(tmp_path / "b", training["ppo"], sft_model=digest(sft))
+
+    leak.check_parents({"sft": sft, "rl": rl}, training)
+    with pytest.raises(DataError, match="rl: its card names train rows"):
+        leak.check_parents({"sft": sft, "rl": rl}, {"sft": training["sft"]})
+    with pytest.raises(DataError, match="from another SFT model"):
+        leak.check_parents({"sft": model(tmp_path / "c", training["sft"], more="x"), "rl": rl}, training)
+    (training["sft"] / "train.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(DataError, match="sft: its card names train rows"):
+        leak.check_parents({"sft": sft}, training)
 
 
 def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:

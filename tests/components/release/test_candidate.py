@@ -1,7 +1,6 @@
 """Only the bytes that were judged, and promoted, become a candidate."""
 
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -10,6 +9,7 @@ from components.release.candidate.stage import candidate
 from qinglan.errors import DataError, Held
 from qinglan.files import sha256_file
 from qinglan.lineage.record import digest
+from tests.components.evaluation.test_gate import changed, good
 
 
 @pytest.fixture
@@ -21,9 +21,10 @@ def model(tmp_path: Path) -> Path:
 
 
 def judged(path: Path, model: str, promote: bool = True) -> Path:
-    verdict: dict[str, Any] = {"promote": promote, "reasons": ["top-1 lost."]}
+    """An evaluation whose figures promote, or hold while its verdict still says otherwise."""
+    found = good() if promote else changed("paired.rl_vs_teacher.low", -0.2)
     digests = {"models": {"rl": model}, "test": "t"}
-    path.write_bytes(orjson.dumps({"candidate": "rl", "verdict": verdict, "digests": digests}))
+    path.write_bytes(orjson.dumps({**found, "verdict": {"promote": True, "reasons": []}, "digests": digests}))
     return path
 
 
@@ -45,8 +46,16 @@ def test_a_model_that_was_not_the_one_judged_is_refused(model: Path, tmp_path: P
     assert not (tmp_path / "candidate.json").exists()
 
 
-def test_a_model_that_is_held_is_no_candidate(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["[1]", "{}", '{"paired": 1}'])
+def test_what_is_no_evaluation_makes_no_candidate(model: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "evaluation.json").write_text(text)
+
+    with pytest.raises((DataError, Held)):
+        candidate(tmp_path / "evaluation.json", model, tmp_path / "candidate.json")
+
+
+def test_a_model_that_is_held_is_no_candidate_whatever_the_file_calls_it(model: Path, tmp_path: Path) -> None:
     evaluation = judged(tmp_path / "evaluation.json", digest(model), promote=False)
 
-    with pytest.raises(Held, match="top-1 lost"):
+    with pytest.raises(Held, match="not shown"):
         candidate(evaluation, model, tmp_path / "candidate.json")

@@ -13,7 +13,7 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import variables
 from components.training.ppo.plugin import EVERYWHERE, ON_CPU
 from components.training.ppo.plugin.rollout import Ask, Sampling, choosing, together
-from components.training.ppo.processes import MARK, marked, nothing_left
+from qinglan.jobs.processes import MARK, marked, nothing_left
 from tests.ppo_world import laptop
 
 ROOT = Path(__file__).parents[3]

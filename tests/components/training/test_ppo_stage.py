@@ -16,9 +16,9 @@ import pytest
 from components.training.ppo.checkpoints import latest, lora_scale, read_weights
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.plugin import ON_CPU
-from components.training.ppo.processes import marked
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import ConfigError, OutageError, TrainingError
+from qinglan.jobs.processes import marked
 from qinglan.rewriter import Student, read_card
 from tests.ppo_world import FAULT, laptop, validated, world
 
@@ -71,7 +71,7 @@ def started_with(variable: str) -> list[str]:
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(small: World) -> None:
-    with pytest.raises(ConfigError, match=r"ppo: the settings want 4 GPUs, .*`training: laptop`"):
+    with pytest.raises(ConfigError, match=r"settings of ppo want 4 GPUs, .*`training: laptop`"):
         small.train(PpoConfig())
 
 

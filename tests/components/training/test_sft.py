@@ -4,14 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from components.training.sft.command import Paths, flags, merge_command, train_command, variables
 from components.training.sft.config import SftConfig
 from components.training.sft.rows import check_lengths, check_tokenizer, read_chats
-from components.training.sft.stage import last_checkpoint, sft
+from components.training.sft.stage import best_checkpoint, last_checkpoint, sft
 from components.training.sft.watch import Watch, read_line, trouble
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.prompts import Message
 from tests.tiny import SYSTEM, tiny_model
 from tests.training_rows import chat, chats, write_chats
@@ -139,7 +140,7 @@ def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) ->
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="sft: the settings want 4 GPUs, and this machine shows"):
+    with pytest.raises(ConfigError, match="settings of sft want 4 GPUs, and this machine shows"):
         sft(tmp_path, chats(tmp_path / "chats"), tmp_path / "model", tmp_path / "log", SftConfig())
 
 
@@ -178,3 +179,16 @@ def test_a_half_written_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
 
     assert found is not None and found.name == "checkpoint-10"
     assert last_checkpoint(tmp_path / "none") is None
+
+
+def test_the_best_checkpoint_is_the_one_that_the_last_ones_state_names(tmp_path: Path) -> None:
+    for step, best in ((12, "checkpoint-12"), (24, "checkpoint-12")):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        state = orjson.dumps({"best_model_checkpoint": f"/elsewhere/{best}"})
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_bytes(state)
+
+    assert best_checkpoint(tmp_path) == tmp_path / "checkpoint-12"
+    (tmp_path / "checkpoint-12" / "trainer_state.json").unlink()
+    (tmp_path / "checkpoint-12").rmdir()
+    with pytest.raises(TrainingError, match="no best checkpoint"):
+        best_checkpoint(tmp_path)

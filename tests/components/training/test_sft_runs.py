@@ -76,13 +76,14 @@ def test_a_training_that_is_killed_goes_on_and_ends_at_the_same_loss(
     words = [base, tmp_path / "chats", tmp_path / "killed", SMALL.model_dump_json()]
     child = psutil.Popen([sys.executable, "-c", TRAIN, *map(str, words)], stdout=subprocess.DEVNULL)
     wait_for(lambda: list(tmp_path.glob("scratch2/sft/*/checkpoints/checkpoint-12/trainer_state.json")))
-    for process in [*child.children(recursive=True), child]:
-        process.kill()
+    orphans = child.children(recursive=True)
+    child.kill()
     child.wait()
     assert not (tmp_path / "killed" / "model").exists()
 
     resumed = train(base, tmp_path / "killed", SMALL)
 
+    assert orphans and not any(process.is_running() for process in orphans), "what it left behind was ended first"
     steps = [row["step"] for row in metrics(tmp_path / "killed")]
     log = (tmp_path / "killed" / "log" / "train.log").read_text(errors="replace")
     assert "resume_from_checkpoint" in log and max(steps) == 96
