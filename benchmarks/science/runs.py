@@ -122,10 +122,11 @@ def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, A
         places = evaluation.Outputs(
             found, out / "report.html", out / "predictions.jsonl", out / "blind.xlsx", out / "blind_key.json"
         )
+        own = {"own": out / "chats"} if (out / "chats").exists() else {}
         with gateway(config, root) as url:
             evaluation.evaluate(
                 files / "locked_test.jsonl", {"sft": files / "sft_model", "rl": model},
-                {"sft": files / "sft", "ppo": files / "ppo"},
+                {"sft": files / "sft", "ppo": files / "ppo", **own},
                 {"sft": files / "sft_log", "ppo": files / "ppo_log"}, places, config.evaluate, url,
             )  # fmt: skip
     values: dict[str, Any] = orjson.loads(found.read_bytes())
