@@ -33,7 +33,7 @@ demo: $(READY) ## the whole thread on this machine: sample tenants, stand-in tea
 test: $(READY) ## every test
 	@$(BIN)/python -m pytest
 
-test-fast: $(READY) ## the tests that take under a minute together
+test-fast: $(READY) ## the tests that take about a minute together
 	@$(BIN)/python -m pytest -m "not slow"
 
 check: $(READY) ## ruff, mypy strict, import rules
