@@ -80,7 +80,7 @@ def _run(
             record["gateway"] = _gateway_report(gateway_url)
         record["status"] = "done"
     finally:
-        _link_files(config, run)
+        _link_files(config, run, stages)
         record["seconds"] = round(time.monotonic() - clock, 3)
         record["steps"] = {stage: run.step_record(stage) for stage in STAGES}
         record["verdict"] = verdict(record["steps"])
@@ -238,11 +238,12 @@ def _gateway_report(gateway_url: str) -> dict[str, Any]:
     return report
 
 
-def _link_files(config: RunConfig, run: RunDir) -> None:
+def _link_files(config: RunConfig, run: RunDir, stages: tuple[str, ...]) -> None:
+    """Show what these stages made; the others' links stay, as a copied run's records still name the first folder."""
     for name, path in (("questions", config.questions), ("knowledge_base", config.knowledge_base)):
         if path is not None and path.exists():
             run.link(name, path)
-    for stage in STAGES:
+    for stage in stages:
         record = run.step_record(stage)
         for name, made in (record or {}).get("outputs", {}).items():
             run.link(name, Path(made["uri"]))

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -336,6 +337,19 @@ def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(da
     assert 10 <= before < asked
     assert report["answered"] + report["hits"] >= asked
     assert report["attempts"] == report["answered"] + len(report["possibly_billed"])
+
+
+def test_a_copied_run_goes_on_in_its_own_folder(first: Ran, out: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy, symlinks=True)
+    before = (out / "files/sft").resolve()
+
+    ran = qinglan("run", "fivedoctors", "--only", "convert", "--out", str(copy), "--json")
+
+    assert ran.code == 0
+    assert copy.resolve() in (copy / "files/sft").resolve().parents
+    assert copy.resolve() in (copy / "files/validated.jsonl").resolve().parents
+    assert (out / "files/sft").resolve() == before
 
 
 def test_ctrl_c_stops_a_run_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The served student: KServe's protocol over a real socket, answers by the code that evaluation uses."""
 
+import logging
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from qinglan.errors import DataError
 from qinglan.rewriter import Student
 from serving.rewriter.model import Instance
+from serving.rewriter.server import in_a_line
 from tests.tiny import tiny_model
 
 pytestmark = pytest.mark.slow
@@ -96,6 +98,17 @@ def test_a_question_that_cannot_be_answered_says_why(served: Served, body: dict[
 
     assert answer.status_code == 400
     assert said in answer.json()["error"]
+
+
+def test_a_refused_question_is_a_line_in_the_log_and_no_traceback() -> None:
+    from kserve.errors import InvalidInput
+
+    for error, said in ((InvalidInput("no question"), "refused: "), (OSError("x"), "Exception:")):
+        record = logging.LogRecord("kserve", logging.ERROR, "", 0, "Exception:", (), (type(error), error, None))
+
+        assert in_a_line(record)
+        assert record.getMessage().startswith(said)
+        assert bool(record.exc_info) == isinstance(error, OSError)
 
 
 def test_health_and_the_second_protocol_are_kserves_own(served: Served) -> None:
