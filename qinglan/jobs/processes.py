@@ -33,7 +33,7 @@ def nothing_left(note: Path) -> Iterator[tuple[str, Path]]:
         yield mark, Path(folder)
     finally:
         _end(mark, folder)
-        note.unlink()
+        note.unlink(missing_ok=True)  # another pod of the same job may have been first
 
 
 def _end(mark: str, folder: str) -> None:
