@@ -156,6 +156,10 @@ class Journal:
         """The entry got an answer that was paid for already. Nothing is lost if this is: nobody waits for it."""
         self._writer.write((ENTER, (*entry, key, 1)))
 
+    async def settled(self) -> None:
+        """Wait until all that was written so far is committed, hits too: for whoever reads next."""
+        await self._writer.write(("UPDATE entries SET hits = hits WHERE 0", ()))
+
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
         """What the step asked for since its last export is in that artifact now; told twice, it counts once."""
         return self._writer.write(

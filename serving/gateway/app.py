@@ -80,6 +80,7 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
 
     @app.get("/v1/journal/report")
     async def report() -> Response:
+        await journal.settled()
         told = await asyncio.to_thread(read_report, journal.path)
         return _json({**told, **metrics.retrievals(), "models": models})
 
