@@ -8,7 +8,6 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.files import sha256_file, sha256_text
-from qinglan.lineage.record import digest
 from qinglan.rewriter import read_card
 from qinglan.rows import Question
 from qinglan.text import normalise, one_line
@@ -57,7 +56,7 @@ def check(test: Iterable[Question], training: Mapping[str, Path]) -> int:
     return seen
 
 
-def check_parents(models: Mapping[str, Path], training: Mapping[str, Path]) -> None:
+def check_parents(models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]) -> None:
     """Each model learned from the very files that were compared with the test, and RL from this SFT model."""
     given = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
     for name, folder in models.items():
@@ -68,7 +67,7 @@ def check_parents(models: Mapping[str, Path], training: Mapping[str, Path]) -> N
                     f"{name}: its card names {part} rows {seen[:12] or '(none)'}, and no file given has that, so "
                     "nobody can tell whether the test leaked. Give the rows it was trained on, or train it again."
                 )
-        if (before := parents.get("sft_model")) and before != digest(models["sft"]):
+        if (before := parents.get("sft_model")) and before != digests["sft"]:
             raise DataError(f"{name} was trained from another SFT model ({before[:12]}) than the one given.")
 
 

@@ -15,10 +15,11 @@ from components.evaluation.rewriter.wording import (
     number,
     p_value,
     pair_name,
-    points,
 )
 
 SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", "length", *OF_SYSTEM)
+
+COMPARED = ("difference", "95 %", "p", "queries", "won / lost")
 
 
 def to_markdown(evaluation: Mapping[str, Any]) -> str:
@@ -70,28 +71,21 @@ def systems_table(evaluation: Mapping[str, Any]) -> str:
 
 
 def pairs_table(evaluation: Mapping[str, Any]) -> str:
-    rows = [
-        [
-            pair_name(name), points(one.get("difference")), f"[{points(one.get('low'))}, {points(one.get('high'))}]",
-            p_value(one.get("p")), str(one.get("n", NONE)), f"{one.get('wins', NONE)} / {one.get('losses', NONE)}",
-        ]
-        for name, one in evaluation["paired"].items()
-    ]  # fmt: skip
-    return table(["gold passage first, points", "difference", "95 %", "p", "queries", "won / lost"], rows)
+    rows = [_pair_row(pair_name(name), one, "top1") for name, one in evaluation["paired"].items()]
+    return table(["gold passage first, points", *COMPARED], rows)
 
 
 def metrics_table(evaluation: Mapping[str, Any]) -> str:
     """Candidate and teacher by every metric that is compared."""
     pair = f"{evaluation['candidate']}_vs_teacher"
-    rows = [
-        [
-            ALL_METRICS[metric].name, gap(one["difference"], metric),
-            f"[{gap(one['low'], metric)}, {gap(one['high'], metric)}]", p_value(one["p"]), str(one["n"]),
-            f"{one['wins']} / {one['losses']}",
-        ]
-        for metric, one in by_metric(evaluation, pair).items()
-    ]  # fmt: skip
-    return table([pair_name(pair), "difference", "95 %", "p", "queries", "won / lost"], rows)
+    rows = [_pair_row(ALL_METRICS[metric].name, one, metric) for metric, one in by_metric(evaluation, pair).items()]
+    return table([pair_name(pair), *COMPARED], rows)
+
+
+def _pair_row(name: str, one: Mapping[str, Any], metric: str) -> list[str]:
+    difference, low, high = (gap(one.get(part), metric) for part in ("difference", "low", "high"))
+    counts = str(one.get("n", NONE)), f"{one.get('wins', NONE)} / {one.get('losses', NONE)}"
+    return [name, difference, f"[{low}, {high}]", p_value(one.get("p")), *counts]
 
 
 def judges_line(evaluation: Mapping[str, Any]) -> str:

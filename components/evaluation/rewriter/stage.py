@@ -62,7 +62,8 @@ def evaluate(
     if not rows:
         raise DataError(f"{locked_test}: no rows. Give the sheet more conversations, or a larger test share.")
     seen = leak.check(rows, training)
-    leak.check_parents(models, training)
+    made = {name: digest(folder) for name, folder in models.items()}
+    leak.check_parents(models, made, training)
     slices = read_slices(config.slices) if config.slices else {}
     writings = {
         name: rewrite_all(name, folder, rows, config.batch, config.latency_rows, _url(config, name))
@@ -75,7 +76,7 @@ def evaluate(
     evaluation["counts"]["training_rows"] = seen
     evaluation["digests"] = {
         "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": asking.snapshots,
-        "models": {name: digest(folder) for name, folder in models.items()},
+        "models": made,
         "training": {name: digest(folder) for name, folder in training.items()}, "code": code_version(),
     }  # fmt: skip
     _write_json(out.evaluation, evaluation)
