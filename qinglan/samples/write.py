@@ -1,8 +1,5 @@
 """A sample tenant on disk: what a company would bring, and beside it what only evaluation may see."""
 
-import re
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +10,7 @@ from qinglan.errors import ConfigError
 from qinglan.files import dump_line, replaced
 from qinglan.samples.conversations import SPLITS, Turn, turns
 from qinglan.samples.passages import Gold, passages
+from qinglan.samples.timeless import timeless
 from qinglan.samples.world import draw
 from qinglan.tables import write_table
 
@@ -20,9 +18,6 @@ KNOWLEDGE_BASE = "knowledge_base.jsonl"
 QUESTIONS = "questions.xlsx"
 SLICES = "slices.jsonl"
 COLUMNS = ("编号", "对话编号", "问题", "用户画像", "历史摘要", "标准段落", "划分")
-
-ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-DOCUMENT_DATE = b"1980-01-01T00:00:00Z"
 
 
 class SampleCounts(NamedTuple):
@@ -49,15 +44,14 @@ def write_sample(tenant: str, out: Path, conversations: int, seed: int) -> Sampl
 def _write_turns(out: Path, made: Iterator[Turn], gold: Gold) -> dict[str, int]:
     """Sheet and slices in one pass, so that a million rows need no more memory than one."""
     counts = {"train": 0, "dev": 0, "test": 0}
-    with tempfile.TemporaryDirectory() as folder, replaced(out / SLICES) as partial, partial.open("wb") as slices:
-        sheet = Path(folder) / QUESTIONS
-        with write_table(sheet, COLUMNS) as add:
-            for turn in made:
-                add(_cells(turn, gold[turn.item, turn.term]))
-                slices.write(_slice(turn))
-                counts[turn.split] += 1
-        with replaced(out / QUESTIONS) as timeless:
-            _without_dates(sheet, timeless)
+    with (
+        replaced(out / SLICES) as partial, partial.open("wb") as slices,
+        timeless(out / QUESTIONS) as sheet, write_table(sheet, COLUMNS) as add,
+    ):  # fmt: skip
+        for turn in made:
+            add(_cells(turn, gold[turn.item, turn.term]))
+            slices.write(_slice(turn))
+            counts[turn.split] += 1
     return counts
 
 
@@ -71,17 +65,3 @@ def _slice(turn: Turn) -> bytes:
         "id": turn.id, "item": turn.item, "aspect": turn.term, "gap": turn.gap, "new_item": turn.new_item,
         "new_ask": turn.new_ask, "self_contained": turn.self_contained,
     }) + b"\n"  # fmt: skip
-
-
-def _without_dates(source: Path, target: Path) -> None:
-    """The same workbook without the moment it was written: zip entries and document properties carry one."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for entry in old.infolist():
-            plain = zipfile.ZipInfo(entry.filename, ZIP_EPOCH)
-            plain.compress_type = zipfile.ZIP_DEFLATED
-            with old.open(entry) as content, new.open(plain, "w") as copy:
-                if entry.filename == "docProps/core.xml":
-                    copy.write(re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", DOCUMENT_DATE, content.read()))
-                else:
-                    while block := content.read(1 << 20):
-                        copy.write(block)

@@ -1,0 +1,87 @@
+"""What runs a style model's weights: torch, or onnxruntime with int8 weights on a CPU."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qinglan.errors import DataError
+from qinglan.style.predict import Ids
+
+
+class TorchLogits:
+    """A transformers model that classifies."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model.eval()
+
+    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]:
+        import torch
+
+        padded, mask = pad(ids, self.model.config.pad_token_id)
+        device = self.model.device
+        with torch.inference_mode():
+            out = self.model(
+                input_ids=torch.from_numpy(padded).to(device), attention_mask=torch.from_numpy(mask).to(device)
+            )
+        return np.asarray(out.logits.float().cpu().numpy())
+
+
+class OnnxLogits:
+    """An exported graph."""
+
+    def __init__(self, session: Any, pad_token_id: int) -> None:
+        self._session, self._pad = session, pad_token_id
+
+    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]:
+        padded, mask = pad(ids, self._pad)
+        return np.asarray(self._session.run(None, {"input_ids": padded, "attention_mask": mask})[0])
+
+
+def pad(ids: Sequence[Ids], pad_token_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ids and mask, on the right, to the longest of them and no further."""
+    longest = max(map(len, ids))
+    padded = np.full((len(ids), longest), pad_token_id, dtype=np.int64)
+    mask = np.zeros((len(ids), longest), dtype=np.int64)
+    for at, row in enumerate(ids):
+        padded[at, : len(row)], mask[at, : len(row)] = row, 1
+    return padded, mask
+
+
+def open_torch(folder: Path, labels: int) -> TorchLogits:
+    """On a GPU where there is one, in bfloat16 there."""
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForSequenceClassification
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=torch.bfloat16 if device == "cuda" else torch.float32, use_safetensors=True,
+            local_files_only=True,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise DataError(
+            f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
+            "Copy it again from where it was trained, or run that stage again."
+        ) from None
+    if model.config.num_labels != labels:
+        raise DataError(f"{folder}: the weights know {model.config.num_labels} labels, the mapping {labels}.")
+    return TorchLogits(model.to(device))
+
+
+def open_onnx(path: Path) -> OnnxLogits:
+    """One thread: a server's own batches keep the cores busy."""
+    import onnxruntime as runtime
+
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. The distil stage exports it; take the torch engine without it.")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors share no type
+        raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from None
+    return OnnxLogits(session, int(session.get_modelmeta().custom_metadata_map["pad_token_id"]))

@@ -1,0 +1,92 @@
+"""The labels of a style model, which are data, and the one form in which it is given text."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from qinglan.config import Config, parse_as
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import replaced
+
+DEFAULT_FILE = Path(__file__).parent / "labels.yaml"
+MAPPING = "label_mapping.json"
+
+
+class Label(Config):
+    """One manner."""
+
+    name: str = Field(min_length=1)
+    """As data and answers call it, in Chinese."""
+
+    english: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    id: int = Field(ge=0)
+    description: str = ""
+
+
+class Labels(Config):
+    """All of a model's manners, by their ids."""
+
+    labels: tuple[Label, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        for what, values in (("name", self.names), ("english", [label.english for label in self.labels])):
+            if twice := {value for value in values if list(values).count(value) > 1}:
+                raise ValueError(f"{what} {min(twice)!r} stands there twice")
+        if [label.id for label in self.labels] != list(range(len(self.labels))):
+            raise ValueError(f"ids must be 0 to {len(self.labels) - 1}, in this order")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(label.name for label in self.labels)
+
+    @property
+    def ids(self) -> dict[str, int]:
+        return {label.name: label.id for label in self.labels}
+
+    def by_name(self, name: str) -> Label | None:
+        return next((label for label in self.labels if label.name == name), None)
+
+
+def read_labels(path: Path = DEFAULT_FILE) -> Labels:
+    """The labels in a mapping file: a YAML or JSON list of name, english, id, description."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"labels: {path}: {error.strerror}. Name a mapping file, as {DEFAULT_FILE.name}.") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"labels: {path}: not readable as YAML: {error}") from None
+    return parse_as(Labels, {"labels": values}, f"labels: {path}")
+
+
+DEFAULT_LABELS = read_labels()
+
+
+def write_mapping(folder: Path, labels: Labels) -> None:
+    """label_mapping.json beside a model, as the plan has it."""
+    mapping: dict[str, Any] = {
+        "id_to_label": {str(label.id): label.name for label in labels.labels},
+        "label_to_id": labels.ids,
+        "labels": [label.model_dump() for label in labels.labels],
+    }
+    with replaced(folder / MAPPING) as partial:
+        partial.write_bytes(orjson.dumps(mapping, option=orjson.OPT_INDENT_2))
+
+
+def read_mapping(folder: Path) -> Labels:
+    try:
+        found = orjson.loads((folder / MAPPING).read_bytes())
+        return Labels.parse({"labels": found["labels"]}, str(folder / MAPPING))
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        said = error.strerror if isinstance(error, OSError) else repr(error)
+        raise DataError(f"{folder / MAPPING}: {said}. A style model is written by the style stage.") from None
+
+
+def training_form(question: str, answer: str) -> str:
+    """The text that the model learned from, and the only form in which it is ever asked."""
+    return f"用户问题：{question}\n回答：{answer}"

@@ -1,0 +1,107 @@
+"""A style model's folder, and the one way to ask it: evaluation, command line and service answer with this code.
+
+model.safetensors, config.json, tokenizer files     as transformers loads them
+label_mapping.json                                  its labels, as the plan has them
+style.json                                          StyleCard
+model.int8.onnx                                     the same for a CPU, where it was exported
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from qinglan.config import Config, Positive
+from qinglan.errors import DataError
+from qinglan.files import replaced
+from qinglan.style.labels import Labels, read_mapping
+from qinglan.style.predict import Ids, Prediction, encode, in_batches, predictions, softmax
+
+CARD = "style.json"
+ONNX = "model.int8.onnx"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
+
+Engine = Literal["torch", "onnx"]
+
+
+class StyleCard(Config):
+    """What must travel with the weights."""
+
+    stage: str
+    """What made it: style, or distil."""
+
+    max_length: Positive = 512
+    """Tokens of a text that are read; the rest is cut off, as in training."""
+
+    temperature: float = 1.0
+    """Fitted on dev, and in the weights already: their probabilities need no further division."""
+
+    parents: dict[str, str] = {}
+    """Digests of what it was made from."""
+
+
+def write_card(folder: Path, card: StyleCard) -> None:
+    with replaced(folder / CARD) as partial:
+        partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+
+
+def read_card(folder: Path) -> StyleCard:
+    try:
+        values = orjson.loads((folder / CARD).read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{folder / CARD}: {said}. A style model is written by the style or distil stage.") from None
+    return StyleCard.parse(values, str(folder / CARD))
+
+
+class Logits(Protocol):
+    """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
+
+    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]: ...
+
+
+class StyleModel:
+    """A trained classifier in memory."""
+
+    def __init__(self, logits: Logits, tokenizer: Any, labels: Labels, card: StyleCard) -> None:
+        self._logits, self.tokenizer, self.labels, self.card = logits, tokenizer, labels, card
+
+    @classmethod
+    def load(cls, folder: Path, engine: Engine = "torch") -> "StyleModel":
+        """Safetensors or ONNX alone: a pickle could run code."""
+        from transformers import AutoTokenizer
+
+        from qinglan.style.engines import open_onnx, open_torch
+
+        card, labels = read_card(folder), read_mapping(folder)
+        refuse_pickles(folder)
+        logits = open_onnx(folder / ONNX) if engine == "onnx" else open_torch(folder, len(labels.labels))
+        return cls(logits, AutoTokenizer.from_pretrained(folder, local_files_only=True), labels, card)
+
+    def encode(self, texts: Sequence[str]) -> list[Ids]:
+        return encode(self.tokenizer, texts, self.card.max_length)
+
+    def probabilities_of(self, ids: Sequence[Ids], batch_size: int = 32) -> NDArray[np.float64]:
+        """One row for each text, in the order given; texts of like length share a batch."""
+        out = np.zeros((len(ids), len(self.labels.labels)))
+        for batch in in_batches(ids, batch_size):
+            out[batch] = softmax(self._logits([ids[at] for at in batch]))
+        return out
+
+    def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:
+        return self.probabilities_of(self.encode(texts), batch_size)
+
+    def predict(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
+        """In the plan's form: predicted_label, confidence, probabilities."""
+        return predictions(self.probabilities(texts, batch_size), self.labels.names)
+
+
+def refuse_pickles(folder: Path) -> None:
+    if found := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
+        raise DataError(
+            f"{folder}: holds {found[0]}, a pickle, which could run code when it is loaded. Save the model with "
+            "safe_serialization, as .safetensors, and remove that file."
+        )

@@ -1,0 +1,81 @@
+"""From texts to the plan's answers, on any transformers model that classifies.
+
+batch_predict(texts, model, tokenizer, id_to_label)     as in the plan, padded to each batch's longest instead of 512
+predict_style(text, model, tokenizer, id_to_label)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qinglan.errors import DataError
+
+Ids = list[int]
+
+
+class Prediction(TypedDict):
+    """One answer, as the plan has it."""
+
+    predicted_label: str
+    confidence: float
+    probabilities: dict[str, float]
+
+
+def predict_style(
+    text: str, model: Any, tokenizer: Any, id_to_label: Mapping[str, str], max_length: int = 512
+) -> Prediction:
+    """The style of one text."""
+    return batch_predict([text], model, tokenizer, id_to_label, max_length=max_length)[0]
+
+
+def batch_predict(
+    texts: Sequence[str], model: Any, tokenizer: Any, id_to_label: Mapping[str, str], batch_size: int = 32,
+    max_length: int = 512,
+) -> list[Prediction]:  # fmt: skip
+    """The styles of many texts, in their order."""
+    from qinglan.style.engines import TorchLogits
+
+    logits, ids = TorchLogits(model), encode(tokenizer, texts, max_length)
+    names = [id_to_label[str(number)] for number in range(len(id_to_label))]
+    out = np.zeros((len(ids), len(names)))
+    for batch in in_batches(ids, batch_size):
+        out[batch] = softmax(logits([ids[at] for at in batch]))
+    return predictions(out, names)
+
+
+def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[Ids]:
+    """Token ids, cut off at the model's length; a text without a word is a DataError that says which."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"text {number + 1}: empty. Give 用户问题：… and 回答：… as in training.")
+    if not texts:
+        return []
+    ids: list[Ids] = tokenizer(list(texts), truncation=True, max_length=max_length).input_ids
+    return ids
+
+
+def in_batches(ids: Sequence[Ids], batch_size: int) -> Iterator[list[int]]:
+    """Positions, those of like length together, so that little is padded."""
+    order = sorted(range(len(ids)), key=lambda at: len(ids[at]))
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+def predictions(probabilities: NDArray[np.float64], names: Sequence[str]) -> list[Prediction]:
+    return [_prediction(row.tolist(), names) for row in probabilities]
+
+
+def _prediction(row: list[float], names: Sequence[str]) -> Prediction:
+    best = max(range(len(row)), key=row.__getitem__)
+    return {
+        "predicted_label": names[best],
+        "confidence": row[best],
+        "probabilities": dict(zip(names, row, strict=True)),
+    }
+
+
+def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
+    raised = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
