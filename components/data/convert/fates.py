@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.duplicates import Seen
+from qinglan.duplicates import Seen
 from qinglan.errors import DataError
 from qinglan.rows import Split
 

@@ -13,14 +13,14 @@ from typing import Any, BinaryIO, NamedTuple
 import orjson
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.duplicates import asked
 from components.data.convert.fates import Surveyed, decide
 from components.data.convert.parquet import ParquetRows
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, replaced
 from qinglan.progress import progress
 from qinglan.prompts import student_messages
-from qinglan.rows import Split, Validated
+from qinglan.rows import Question, Split, Validated
+from qinglan.text import normalise
 
 
 class ConvertCounts(NamedTuple):
@@ -57,6 +57,11 @@ def convert(validated: Path, sft: Path, ppo: Path, test: Path, config: ConvertCo
                 counts[fate] += 1
         _refuse_nothing_to_learn(validated, len(fates), counts)
     return ConvertCounts(len(fates), *(counts[name] for name in ConvertCounts._fields[1:]))
+
+
+def asked(row: Question) -> str:
+    """What makes two rows the same to a model: elliptic questions mean nothing without their history."""
+    return f"{normalise(row.question)}|{normalise(row.history_summary)}"
 
 
 def sft_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:

@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 import orjson
 
-from qinglan.config import Config, Fraction, load_yaml
-from qinglan.files import replaced
+from qinglan.config import Config, Fraction, Positive, load_yaml
+from qinglan.files import dump_line, replaced
 from qinglan.samples.timeless import timeless
 from qinglan.samples.world import load_world
 from qinglan.style.labels import DEFAULT_LABELS, training_form
+from qinglan.style.rows import UnlabelledText
 from qinglan.tables import write_table
 
-JSON, SHEET = "style.json", "style.xlsx"
+JSON, SHEET, UNLABELLED = "style.json", "style.xlsx", "unlabelled.jsonl"
 COLUMNS = ("问题", "回答", "标签", "label_english", "source", "scene")
 
 
@@ -71,6 +72,9 @@ class Knobs(Config):
     careless: Fraction = 0.03
     """Labels that are any of the others."""
 
+    unlabelled: Positive = 2
+    """Texts without a label for each with one: a house has far more talk than labels."""
+
 
 KNOBS = Knobs()
 
@@ -92,6 +96,9 @@ class StyleSampleCounts(NamedTuple):
     meant: int
     """Rows labelled in the manner that was meant."""
 
+    unlabelled: int
+    """Further texts, without a label."""
+
 
 @cache
 def load_manners() -> Manners:
@@ -100,7 +107,7 @@ def load_manners() -> Manners:
 
 
 def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
-    """style.json in the plan's form and the same rows as style.xlsx: the same bytes for the same arguments."""
+    """style.json in the plan's form, the same as style.xlsx, unlabelled.jsonl: same bytes for same arguments."""
     made = list(style_rows(rows, seed))
     with replaced(out / JSON) as partial:
         partial.write_bytes(orjson.dumps([as_json(row) for row in made], option=orjson.OPT_INDENT_2))
@@ -108,7 +115,10 @@ def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
         english = {label.name: label.english for label in DEFAULT_LABELS.labels}
         for row in made:
             add((row.question, row.answer, row.label, english[row.label], row.tenant, row.scene))
-    return StyleSampleCounts(len(made), sum(row.label == row.meant for row in made))
+    with replaced(out / UNLABELLED) as partial, partial.open("wb") as file:
+        for row in style_rows(KNOBS.unlabelled * rows, f"{seed}-unlabelled"):
+            file.write(dump_line(UnlabelledText(text=training_form(row.question, row.answer))))
+    return StyleSampleCounts(rows, sum(row.label == row.meant for row in made), KNOBS.unlabelled * rows)
 
 
 def as_json(row: StyleRow) -> dict[str, object]:
@@ -119,7 +129,7 @@ def as_json(row: StyleRow) -> dict[str, object]:
     }  # fmt: skip
 
 
-def style_rows(count: int, seed: int) -> Iterator[StyleRow]:
+def style_rows(count: int, seed: int | str) -> Iterator[StyleRow]:
     """Each row has its own random numbers, so asking for more of them changes none that were there before."""
     for number in range(count):
         yield _row(random.Random(f"answers-{seed}-{number}"))

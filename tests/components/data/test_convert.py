@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.duplicates import Seen, bands, shingles, similarity
 from components.data.convert.fates import Surveyed, decide, left_out_for_balance, split_of
 from components.data.convert.stage import convert
+from qinglan.duplicates import Seen, bands, shingles, similarity
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.prompts import student_messages

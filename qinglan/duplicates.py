@@ -1,13 +1,11 @@
-"""Near-duplicates across splits: MinHash finds candidates, the exact Jaccard similarity decides."""
+"""Near-duplicates: MinHash finds candidates, the exact Jaccard similarity decides."""
 
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from qinglan.rows import Question
-from qinglan.text import normalise
 
 BANDS, ROWS = 20, 9
 """Two texts of similarity .9 share a band with a probability of .9999; of .6, of .18, and are then looked at."""
@@ -18,11 +16,6 @@ LOOKED_AT = 16
 _random = np.random.default_rng(20260101)
 _FACTORS = _random.integers(1, 2**31, BANDS * ROWS, dtype=np.uint64) | np.uint64(1)
 _OFFSETS = _random.integers(0, 2**31, BANDS * ROWS, dtype=np.uint64)
-
-
-def asked(row: Question) -> str:
-    """What makes two rows the same to a model: elliptic questions mean nothing without their history."""
-    return f"{normalise(row.question)}|{normalise(row.history_summary)}"
 
 
 def shingles(text: str) -> set[str]:
@@ -60,13 +53,29 @@ class Seen:
 
     def has(self, text: str) -> bool:
         """Whether a text at least as alike as the threshold was added."""
-        if text in self._known:
-            return True
+        return text in self._known or bool(self.alike(text))
+
+    def alike(self, text: str) -> list[str]:
+        """The texts added before that are."""
         mine = shingles(text)
-        return any(similarity(mine, shingles(known)) >= self.threshold for known in self._most_alike(text))
+        return [known for known in self._most_alike(text) if similarity(mine, shingles(known)) >= self.threshold]
 
     def _most_alike(self, text: str) -> list[str]:
         shared: Counter[int] = Counter()
         for band in bands(text):
             shared.update(self._in_band.get(band, ()))
         return [self._texts[number] for number, _ in shared.most_common(LOOKED_AT)]
+
+
+def grouped(texts: Sequence[str], threshold: float) -> list[int]:
+    """A number for each text, the same for texts that are alike, directly or through others between them."""
+    seen, group_of, members = Seen(threshold), dict[str, int](), defaultdict[int, list[str]](list)
+    for text in dict.fromkeys(texts):
+        mine = len(group_of)
+        group_of[text], members[mine] = mine, [text]
+        for other in {group_of[known] for known in seen.alike(text)}:
+            for moved in members.pop(other):
+                group_of[moved] = mine
+                members[mine].append(moved)
+        seen.add(text)
+    return [group_of[text] for text in texts]

@@ -1,0 +1,29 @@
+"""The preparation of labelled answers as a KFP component; it decides nothing."""
+
+from kfp import dsl
+
+from components.image import DATA_IMAGE
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def prepare(
+    labelled: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    style_rows: dsl.Output[dsl.Dataset],
+    distribution: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """Labelled answers become splits, alike ones together."""
+    from pathlib import Path
+
+    from components.data.style import stage
+    from components.data.style.config import PrepareStyleConfig
+    from qinglan.lineage.record import recorded
+
+    settings = PrepareStyleConfig.parse(config, "prepare")
+    outputs = {"style_rows": style_rows, "distribution": distribution}
+    with recorded("prepare", {"labelled": labelled}, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.prepare(Path(labelled.path), Path(style_rows.path), Path(distribution.path), settings)
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

@@ -1,0 +1,56 @@
+"""What the preparation of labelled answers can be told."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from qinglan.config import Config, Fraction
+from qinglan.style.labels import DEFAULT_LABELS, Label, Labels
+
+
+class StyleColumns(Config):
+    """What the sheet's columns are called."""
+
+    question: str = "问题"
+    """The user's question; with `answer` it makes the training form."""
+
+    answer: str = "回答"
+    """What was answered."""
+
+    input: str = "input"
+    """The training form as one text, in place of question and answer."""
+
+    label: str = "标签"
+    """The label's Chinese name."""
+
+    english: str = "label_english"
+    """Its English name, where it is there: it must be the same label's."""
+
+
+class PrepareStyleConfig(Config):
+    """How labelled answers become splits."""
+
+    labels: tuple[Label, ...] = DEFAULT_LABELS.labels
+    """The manners there are; a run's profile names a mapping file."""
+
+    columns: StyleColumns = StyleColumns()
+    """Of a spreadsheet."""
+
+    test: Fraction = Field(default=0.2, gt=0, lt=1)
+    """Share of each label's answers that is locked away."""
+
+    dev: Fraction = Field(default=0.1, gt=0, lt=1)
+    """Share that chooses the checkpoint and fits the temperature."""
+
+    alike: Fraction = 0.9
+    """Answers with so much in common (three-character pieces, Jaccard) stay in one split."""
+
+    seed: int = 42
+    """Of the splits."""
+
+    @model_validator(mode="after")
+    def _some_to_learn(self) -> Self:
+        if self.test + self.dev >= 1:
+            raise ValueError("test and dev together leave nothing to learn from")
+        Labels(labels=self.labels)
+        return self

@@ -1,0 +1,102 @@
+"""Labelled answers become splits that training and evaluation can trust, and their distribution is shown."""
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from components.data.style.config import PrepareStyleConfig
+from components.data.style.reading import read_rows
+from components.data.style.splitting import contradictions, split_rows
+from qinglan.errors import DataError
+from qinglan.files import dump_line, read_jsonl, replaced, replaced_folder
+from qinglan.style.labels import Labels, write_mapping
+from qinglan.style.rows import SPLITS, TEXTS, Split, StyleRow, UnlabelledText
+from qinglan.text import normalise
+
+LABELLED = ("style.json", "style.jsonl", "style.xlsx")
+UNLABELLED = "unlabelled.jsonl"
+CELL = 'style="padding:.35rem 1.2rem .35rem 0;border-bottom:1px solid #e3e7ec"'
+BAR = 'style="display:inline-block;height:.8rem;background:#1f5fa8;border-radius:2px;width:{:.0f}px"'
+WIDEST = 320
+
+
+class PreparedCounts(NamedTuple):
+    rows: int
+    train: int
+    dev: int
+    test: int
+    labels: int
+    smallest_label: int
+    """Rows of the label with the fewest."""
+
+    contradicting: int
+    """Rows that have the words of another row and not its label."""
+
+    unlabelled: int
+
+
+def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> PreparedCounts:
+    """Write the splits and the page; `data` is a file, or a folder that also holds unlabelled texts."""
+    labelled, unlabelled = find(data)
+    labels = Labels(labels=config.labels)
+    rows = read_rows(labelled, config.columns, labels)
+    splits = split_rows(rows, config)
+    with replaced_folder(out) as folder:
+        write_mapping(folder, labels)
+        for split in SPLITS:
+            mine = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
+            (folder / f"{split}.jsonl").write_bytes(b"".join(mine))
+        texts = _write_texts(unlabelled, folder / TEXTS, rows, splits) if unlabelled else 0
+    with replaced(page) as partial:
+        partial.write_text(distribution(rows, splits, labels), encoding="utf-8")
+    counts, by_label = Counter(splits), Counter(row.label for row in rows)
+    return PreparedCounts(
+        len(rows), counts["train"], counts["dev"], counts["test"], len(labels.labels), min(by_label.values()),
+        len(contradictions(rows)), texts,
+    )  # fmt: skip
+
+
+def find(data: Path) -> tuple[Path, Path | None]:
+    """The labelled file, and the unlabelled one where there is one."""
+    if not data.is_dir():
+        return data, None
+    labelled = [data / name for name in LABELLED if (data / name).is_file()]
+    if not labelled:
+        raise DataError(f"{data}: holds none of {', '.join(LABELLED)}. Name the labelled answers, or put them there.")
+    unlabelled = data / UNLABELLED
+    return labelled[0], unlabelled if unlabelled.is_file() else None
+
+
+def _write_texts(source: Path, target: Path, rows: Sequence[StyleRow], splits: Sequence[Split]) -> int:
+    """Texts that nobody labelled, without those of dev and test."""
+    held = {normalise(row.input) for row, split in zip(rows, splits, strict=True) if split != "train"}
+    count = 0
+    with target.open("wb") as file:
+        for _, one in read_jsonl(source, UnlabelledText):
+            if normalise(one.text) not in held:
+                file.write(dump_line(one))
+                count += 1
+    return count
+
+
+def distribution(rows: Sequence[StyleRow], splits: Sequence[Split], labels: Labels) -> str:
+    """A page: rows by label and split."""
+    counts = Counter((row.label, split) for row, split in zip(rows, splits, strict=True))
+    totals = Counter(row.label for row in rows)
+    most = max(totals.values())
+    head = "".join(f"<th {CELL}>{name}</th>" for name in ("label", "", "rows", *SPLITS, "means"))
+    body = "".join(
+        f"<tr><td {CELL}>{escape(label.name)}</td>"
+        f"<td {CELL}><span {BAR.format(WIDEST * totals[label.name] / most)}></span></td>"
+        f"<td {CELL}>{totals[label.name]:,}</td>"
+        + "".join(f"<td {CELL}>{counts[label.name, split]:,}</td>" for split in SPLITS)
+        + f"<td {CELL}>{escape(label.description)}</td></tr>"
+        for label in labels.labels
+    )
+    return (
+        '<!doctype html><meta charset="utf-8"><title>Labels</title>'
+        f'<body style="font:15px system-ui,sans-serif"><h3>{len(rows):,} labelled answers</h3>'
+        f"<table>{head}{body}</table>"
+    )
