@@ -23,3 +23,9 @@ def scratch(stage: str, *parts: str) -> Path:
 def source_digest(folder: Path) -> str:
     """Of the Python files in a folder: another digest, another result perhaps."""
     return sha256_text(*(f"{path.name} {sha256_file(path)}" for path in sorted(folder.glob("*.py"))))
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint: one that was being written when the training was killed has no trainer state."""
+    whole = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)

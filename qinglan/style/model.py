@@ -67,7 +67,7 @@ class StyleModel:
     """A trained classifier in memory."""
 
     def __init__(self, logits: Logits, tokenizer: Any, labels: Labels, card: StyleCard) -> None:
-        self._logits, self.tokenizer, self.labels, self.card = logits, tokenizer, labels, card
+        self.logits, self.tokenizer, self.labels, self.card = logits, tokenizer, labels, card
 
     @classmethod
     def load(cls, folder: Path, engine: Engine = "torch") -> "StyleModel":
@@ -88,7 +88,7 @@ class StyleModel:
         """One row for each text, in the order given; texts of like length share a batch."""
         out = np.zeros((len(ids), len(self.labels.labels)))
         for batch in in_batches(ids, batch_size):
-            out[batch] = softmax(self._logits([ids[at] for at in batch]))
+            out[batch] = softmax(self.logits([ids[at] for at in batch]))
         return out
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:

@@ -165,7 +165,7 @@ def clustering_factor(differences: Columns, conversations: Groups) -> float:
 
 def agreement(one: Sequence[float], other: Sequence[float]) -> Agreement:
     """Ranks and points compared; NaN where a judge gives all the same."""
-    from scipy.stats import kendalltau, spearmanr  # type: ignore[import-untyped]
+    from scipy.stats import kendalltau, spearmanr
 
     if len(one) < 3 or len(set(one)) < 2 or len(set(other)) < 2:
         return Agreement(math.nan, math.nan, _mean_difference(one, other), len(one))

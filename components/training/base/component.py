@@ -1,4 +1,4 @@
-"""The base stage as a KFP component; it decides nothing."""
+"""The base stage as KFP components, one for each line; they decide nothing."""
 
 from kfp import dsl
 
@@ -24,6 +24,29 @@ def base(
     inputs = {"knowledge_base": knowledge_base, "prompts": prompts}
     with recorded("base", inputs, {"base_model": base_model}, settings.model_dump(mode="json")) as facts:
         counts = stage.base(Path(knowledge_base.path), Path(prompts.path), Path(base_model.path), settings)
+        facts.update(counts._asdict())
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)
+
+
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+def text_base(
+    style_rows: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    base_model: dsl.Output[dsl.Model],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """The weights that a classifier starts from."""
+    from pathlib import Path
+
+    from components.training.base import stage
+    from components.training.base.config import BaseConfig
+    from qinglan.lineage.record import recorded
+
+    settings = BaseConfig.parse(config, "base")
+    outputs = {"base_model": base_model}
+    with recorded("base", {"style_rows": style_rows}, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.text_base(Path(style_rows.path), Path(base_model.path), settings)
         facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

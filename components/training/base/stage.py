@@ -1,13 +1,14 @@
 """The weights that training starts from: a model of the hub at a revision, or a tiny one made here.
 
-The tiny one is trained from the knowledge base's text alone. Its tokenizer also reads the training prompts, so that
-users' words have tokens; nothing of dev or test reaches either. It is kept by the digest of what it was made from.
+A rewriter's tiny one is trained from the knowledge base's text alone. Its tokenizer also reads the training prompts,
+so that users' words have tokens. A classifier's reads training rows and unlabelled texts. Nothing of dev or test
+reaches either. It is kept by the digest of what it was made from.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
@@ -16,6 +17,10 @@ from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter import RewriterCard, write_card
 from qinglan.scratch import source_digest
+from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
+
+if TYPE_CHECKING:
+    from components.training.base.corpus import Text
 
 
 class BaseCounts(NamedTuple):
@@ -27,18 +32,30 @@ class BaseCounts(NamedTuple):
 
 
 def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -> BaseCounts:
-    """Write the base model's folder."""
-    if config.source == "hub":
-        return _from_hub(model, config)
+    """Write the base model's folder of the rewriter."""
     train = prompts / "train.parquet"
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.glob("*.jsonl"))
-    if not files:
+    if config.source == "tiny" and not files:
         raise DataError(f"{knowledge_base}: no passages to train a base model from.")
-    kept = cache_folder("base") / _key(files, train, config)
+    return _write(model, [*files, train], config, lambda folder: _make(files, train, folder, config))
+
+
+def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
+    """Write the base model's folder of a classifier: a tiny one reads the training rows and unlabelled texts."""
+    files = [path for name in (TEXTS, "train.jsonl") if (path := style_rows / name).is_file()]
+    return _write(model, files, config, lambda folder: _make_of_texts(files, folder, config))
+
+
+def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
+    """From the hub, or a tiny one made of these files: now, or when it was first wanted."""
+    if config.source == "hub":
+        return _from_hub(model, config)
+    kept = cache_folder("base") / _key(files, config)
     cached = kept.is_dir()
     if not cached:
         with replaced_folder(kept) as partial:
-            _make(files, train, partial, config)
+            make(partial)
+            write_card(partial, RewriterCard(stage="base", parents=_parents(files)))
     with replaced_folder(model) as partial:
         shutil.copytree(kept, partial, dirs_exist_ok=True)
     return _counts(model, config, cached)
@@ -71,8 +88,6 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
 
 def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:
     from components.training.base.corpus import corpus
-    from components.training.base.pretrain import new_model, pretrain
-    from components.training.base.tokenizer import train_tokenizer
 
     tenants = _tenants(train)
     passages = {path: [row for _, row in read_jsonl(path, Passage)] for path in files}
@@ -82,13 +97,29 @@ def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> N
         for text in corpus(path.stem if path.stem in tenants else tenants[0], rows, config.seed)
     ]
     written = [text.answer for text in texts] + [one["content"] for prompt in _prompts(train) for one in prompt]
-    tokenizer = train_tokenizer([*written, *["system user assistant"] * 50], config.tiny)
+    _pretrain([*written, *["system user assistant"] * 50], texts, folder, config)
+
+
+def _make_of_texts(files: list[Path], folder: Path, config: BaseConfig) -> None:
+    from components.training.base.corpus import Text
+
+    unlabelled = [row.text for path in files if path.name == TEXTS for _, row in read_jsonl(path, UnlabelledText)]
+    train = [row.input for path in files if path.name != TEXTS for _, row in read_jsonl(path, StyleRow)]
+    written = [*unlabelled, *train]
+    _pretrain(written, [Text((), text) for text in written], folder, config)
+
+
+def _pretrain(written: Sequence[str], texts: "Sequence[Text]", folder: Path, config: BaseConfig) -> None:
+    """A tokenizer of what is written, and a model that has learned the texts."""
+    from components.training.base.pretrain import new_model, pretrain
+    from components.training.base.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(written, config.tiny)
     model = new_model(tokenizer, config.tiny, config.seed)
     loss = pretrain(model, tokenizer, texts, config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "loss.txt").write_text(f"{loss:.4f}\n")
-    write_card(folder, RewriterCard(stage="base", parents=_parents(files, train)))
 
 
 def _prompts(train: Path) -> Iterator[list[Message]]:
@@ -105,12 +136,12 @@ def _tenants(train: Path) -> list[str]:
     return sorted(source.removeprefix("qinglan/") for source in sources)
 
 
-def _parents(files: list[Path], train: Path) -> dict[str, str]:
-    return {path.name: sha256_file(path) for path in [*files, train]}
+def _parents(files: list[Path]) -> dict[str, str]:
+    return {path.name: sha256_file(path) for path in files}
 
 
-def _key(files: list[Path], train: Path, config: BaseConfig) -> str:
-    parents = sorted(_parents(files, train).values())
+def _key(files: list[Path], config: BaseConfig) -> str:
+    parents = sorted(_parents(files).values())
     return sha256_text(
         source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"}), *parents
     )[:24]

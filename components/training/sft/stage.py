@@ -25,7 +25,7 @@ from qinglan.jobs.processes import MARK, nothing_left
 from qinglan.lineage.record import digest
 from qinglan.progress import steps
 from qinglan.rewriter import RewriterCard, Student, load_tokenizer, refuse_unusable, write_card
-from qinglan.scratch import scratch, source_digest
+from qinglan.scratch import last_checkpoint, scratch, source_digest
 
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")
@@ -120,12 +120,6 @@ def _run(command: Command, log: Path, watch: Watch | None = None) -> None:
         )
     if code:
         raise explain_failure("ms-swift", code, log)
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint: one that was being written when the training was killed has no trainer state."""
-    whole = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
 def best_checkpoint(folder: Path) -> Path:

@@ -10,10 +10,11 @@ import pytest
 from components.training.sft.command import Paths, flags, merge_command, train_command, variables
 from components.training.sft.config import SftConfig
 from components.training.sft.rows import check_lengths, check_tokenizer, read_chats
-from components.training.sft.stage import best_checkpoint, last_checkpoint, sft
+from components.training.sft.stage import best_checkpoint, sft
 from components.training.sft.watch import Watch, read_line, trouble
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.prompts import Message
+from qinglan.scratch import last_checkpoint
 from tests.tiny import SYSTEM, tiny_model
 from tests.training_rows import chat, chats, write_chats
 

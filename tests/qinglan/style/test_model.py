@@ -39,7 +39,7 @@ def plans_own(text: str, model: Any, tokenizer: Any, id_to_label: dict[str, str]
 def test_answers_are_the_plans_in_form_and_number(folder: Path) -> None:
     loaded = StyleModel.load(folder)
     id_to_label = json.loads((folder / "label_mapping.json").read_bytes())["id_to_label"]
-    model, tokenizer = loaded._logits.model, loaded.tokenizer  # type: ignore[attr-defined]
+    model, tokenizer = loaded.logits.model, loaded.tokenizer  # type: ignore[attr-defined]
 
     for text, ours in zip(TEXTS, batch_predict(TEXTS, model, tokenizer, id_to_label, batch_size=4), strict=True):
         theirs = plans_own(text, model, tokenizer, id_to_label)

@@ -1,0 +1,214 @@
+"""A smaller model that learns what the style model says, on labelled and unlabelled texts; and its int8 form.
+
+It begins as the teacher with fewer layers. The table at the end sets both, and the int8 model, side by side.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from components.training.style.config import DistilConfig
+from components.training.style.examples import Examples, one_hot
+from components.training.style.export import export_int8
+from components.training.style.fit import Loss, Pace, fit
+from components.training.style.stage import save_calibrated, write_log
+from qinglan.errors import TrainingError
+from qinglan.files import read_jsonl, replaced, replaced_folder, sha256_file
+from qinglan.gpus import need_gpus
+from qinglan.lineage.record import digest
+from qinglan.scratch import scratch, source_digest
+from qinglan.style.labels import Labels
+from qinglan.style.model import ONNX, StyleCard, StyleModel
+from qinglan.style.predict import encode
+from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText, read_split
+
+TIMED = 200
+"""Texts whose answers are timed, one after another."""
+
+
+class DistilCounts(NamedTuple):
+    texts: int
+    layers: int
+    teacher_parameters: int
+    parameters: int
+    teacher_f1: float
+    """Macro, on the locked test; so are the next two."""
+
+    f1: float
+    int8_f1: float
+    int8_difference: float
+    """Largest, of any probability on dev."""
+
+
+class Line(NamedTuple):
+    """One model in the table."""
+
+    name: str
+    parameters: int
+    megabytes: float
+    texts_per_second: float
+    """One text at a time, one thread."""
+
+    accuracy: float
+    macro_f1: float
+
+
+def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, config: DistilConfig) -> DistilCounts:
+    """Write the student's folder with its ONNX form, the table as JSON, and the log."""
+    if config.device == "cuda":
+        need_gpus("distil", 1)
+    parents = {"teacher": digest(teacher)}
+    parents |= {split: sha256_file(rows / f"{split}.jsonl") for split in ("train", "dev")}
+    code = source_digest(Path(__file__).parent)
+    work = scratch("distil", *parents.values(), config.model_dump_json(), code)
+    train, labels = read_split(rows, "train")
+    dev, _ = read_split(rows, "dev")
+    texts = [row.input for row in train] + _unlabelled(rows)
+    known = StyleModel.load(teacher)
+    model = fewer_layers(known, config.layers)
+    examples = _examples(known, texts, train, labels, config)
+    seen = Examples(known.encode([row.input for row in dev]), _hard(dev, labels))
+    pace = Pace(**{name: getattr(config, name) for name in Pace._fields if hasattr(config, name)})
+    fitted = fit(
+        "distil", model, model.config.pad_token_id, examples, seen, soft_loss(config), pace, work / "checkpoints"
+    )
+    with replaced_folder(student) as folder:
+        card = StyleCard(stage="distil", max_length=known.card.max_length, parents=parents)
+        save_calibrated(fitted.model, known.tokenizer, labels, dev, folder, card)
+        export_int8(folder, folder / ONNX)
+        difference = refuse_far(folder, [row.input for row in dev], config.bound)
+    with replaced_folder(log) as folder:
+        write_log(folder, "Distillation: loss and macro-F1 by step", fitted.metrics)
+    lines = compare(teacher, student, rows)
+    with replaced(table) as partial:
+        partial.write_bytes(orjson.dumps([line._asdict() for line in lines], option=orjson.OPT_INDENT_2))
+    big, small, int8 = lines
+    return DistilCounts(
+        len(texts), model.config.num_hidden_layers, big.parameters, small.parameters, big.macro_f1, small.macro_f1,
+        int8.macro_f1, difference,
+    )  # fmt: skip
+
+
+def _unlabelled(rows: Path) -> list[str]:
+    path = rows / TEXTS
+    return [row.text for _, row in read_jsonl(path, UnlabelledText)] if path.is_file() else []
+
+
+def _hard(rows: Sequence[StyleRow], labels: Labels) -> NDArray[np.float64]:
+    return one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0)
+
+
+def fewer_layers(teacher: StyleModel, wanted: int | None) -> Any:
+    """A copy of the teacher that keeps some of its layers, evenly chosen, the last one always."""
+    import copy
+
+    import torch
+
+    from qinglan.style.engines import TorchLogits
+
+    assert isinstance(teacher.logits, TorchLogits)
+    model = copy.deepcopy(teacher.logits.model)
+    layers = model.base_model.layers
+    kept = kept_layers(len(layers), wanted or max(1, len(layers) // 2))
+    model.base_model.layers = torch.nn.ModuleList(layers[at] for at in kept)
+    for place, layer in enumerate(model.base_model.layers):
+        layer.self_attn.layer_idx = place
+    model.config.num_hidden_layers = len(kept)
+    if types := getattr(model.config, "layer_types", None):
+        model.config.layer_types = [types[at] for at in kept]
+    return model.float()
+
+
+def kept_layers(layers: int, wanted: int) -> list[int]:
+    """Which of the layers stay, counted from 0."""
+    wanted = min(wanted, layers)
+    return [round((at + 1) * layers / wanted) - 1 for at in range(wanted)]
+
+
+def _examples(
+    teacher: StyleModel, texts: Sequence[str], train: Sequence[StyleRow], labels: Labels, config: DistilConfig
+) -> Examples:
+    """The teacher's probabilities and beside them the data's label, or nothing."""
+    ids = encode(teacher.tokenizer, texts, teacher.card.max_length)
+    said = teacher.probabilities_of(ids, config.eval_batch)
+    given = np.zeros_like(said)
+    given[: len(train)] = _hard(train, labels)
+    return Examples(ids, np.concatenate([said, given], axis=1))
+
+
+def soft_loss(config: DistilConfig) -> Loss:
+    """The teacher's word at a temperature, and the data's where there is one; on dev, plain cross-entropy."""
+
+    def loss(logits: Any, targets: Any) -> Any:
+        import torch
+
+        surprise = -torch.log_softmax(logits.float(), dim=-1)
+        count = logits.shape[-1]
+        if targets.shape[-1] == count:
+            return (surprise * targets).sum(-1).mean()
+        said, given = targets[:, :count], targets[:, count:]
+        soft = torch.softmax(torch.log(said.clamp_min(1e-9)) / config.temperature, dim=-1)
+        close = -torch.log_softmax(logits.float() / config.temperature, dim=-1) * soft
+        taught = close.sum(-1) * config.temperature**2
+        share = config.labelled * given.sum(-1)
+        return ((1 - share) * taught + share * (surprise * given).sum(-1)).mean()
+
+    return loss
+
+
+def refuse_far(folder: Path, texts: Sequence[str], bound: float) -> float:
+    """How far the int8 model's probabilities are from the float one's; beyond the bound it is no release of it."""
+    float32, int8 = (StyleModel.load(folder, engine).probabilities(texts) for engine in ("torch", "onnx"))
+    difference = float(np.abs(float32 - int8).max())
+    if difference > bound:
+        raise TrainingError(
+            f"The int8 model's probabilities differ by up to {difference:.3f} from the float model's, and {bound:g} "
+            "is allowed (distil.bound). Serve the float model, or widen the bound knowingly."
+        )
+    return difference
+
+
+def compare(teacher: Path, student: Path, rows: Path) -> tuple[Line, Line, Line]:
+    """Teacher, student and int8 on the locked test, after everything is chosen."""
+    test, labels = read_split(rows, "test")
+    return (
+        _line("teacher", teacher, StyleModel.load(teacher), test, labels),
+        _line("student", student, StyleModel.load(student), test, labels),
+        _line("student, int8", student, StyleModel.load(student, "onnx"), test, labels),
+    )
+
+
+def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], labels: Labels) -> Line:
+    from sklearn.metrics import f1_score
+
+    files = [folder / ONNX] if name.endswith("int8") else list(folder.glob("*.safetensors"))
+    texts = [row.input for row in test]
+    true = [labels.ids[row.label] for row in test]
+    best = model.probabilities(texts).argmax(-1)
+    started = time.perf_counter()
+    for text in texts[:TIMED]:
+        model.probabilities([text])
+    seconds = time.perf_counter() - started
+    return Line(
+        name, parameters(folder), round(sum(file.stat().st_size for file in files) / 2**20, 2),
+        round(min(TIMED, len(texts)) / seconds, 1), float((best == np.array(true)).mean()),
+        float(f1_score(true, best, average="macro")),
+    )  # fmt: skip
+
+
+def parameters(folder: Path) -> int:
+    """Read off the headers of the weight files."""
+    from math import prod
+
+    from safetensors import safe_open
+
+    count = 0
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as weights:
+            count += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    return count

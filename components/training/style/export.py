@@ -1,0 +1,55 @@
+"""The style model as one ONNX file with int8 weights, for a CPU without torch."""
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+PAD = "pad_token_id"
+
+
+def export_int8(folder: Path, target: Path) -> None:
+    """Write the graph; weights are int8 by output channel, arithmetic between layers stays float."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    from qinglan.style.engines import open_torch
+    from qinglan.style.labels import read_mapping
+
+    model = open_torch(folder, len(read_mapping(folder).labels)).model.float().cpu()
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = Path(scratch) / "float.onnx"
+        with contextlib.redirect_stdout(io.StringIO()):  # the exporter tells of each of its steps
+            _export(model, whole)
+        quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
+    _write_pad(target, int(model.config.pad_token_id))
+
+
+def _export(model: Any, target: Path) -> None:
+    import torch
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+
+    ids = torch.randint(1, model.config.vocab_size, (2, 16))
+    shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    torch.onnx.export(
+        Logits().eval(), (ids, torch.ones_like(ids)), target, dynamo=True, external_data=False, verbose=False,
+        input_names=["input_ids", "attention_mask"], output_names=["logits"],
+        dynamic_shapes={"input_ids": shape, "attention_mask": shape},
+    )  # fmt: skip
+
+
+def _write_pad(target: Path, pad_token_id: int) -> None:
+    """What the runtime must know of the tokenizer."""
+    import onnx
+
+    graph = onnx.load(target)
+    entry = graph.metadata_props.add()
+    entry.key, entry.value = PAD, str(pad_token_id)
+    onnx.save(graph, target)

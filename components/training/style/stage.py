@@ -1,0 +1,188 @@
+"""The style model: a classifier over as many labels as the data has, trained by transformers' Trainer.
+
+TRL's RewardTrainer takes two texts and one score, not five classes, so it is not used here. A training that was
+killed goes on from its last checkpoint; one that was finished is not done again.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from components.training.style.calibrate import divide_logits, fit_temperature
+from components.training.style.config import StyleConfig
+from components.training.style.examples import Examples, Shown, class_weights, one_hot, shown_rows
+from components.training.style.fit import Loss, Pace, fit
+from qinglan.curves import CURVE, curve_svg
+from qinglan.errors import DataError
+from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.gpus import need_gpus
+from qinglan.lineage.record import digest
+from qinglan.scratch import scratch, source_digest
+from qinglan.style.labels import Labels, write_mapping
+from qinglan.style.model import StyleCard, StyleModel, refuse_pickles, write_card
+from qinglan.style.predict import encode
+from qinglan.style.rows import StyleRow, read_split
+
+DONE, FACTS, METRICS = "done", "facts.json", "metrics.jsonl"
+SHOWN = 5
+
+
+class StyleCounts(NamedTuple):
+    rows: int
+    dev_rows: int
+    steps: int
+    accuracy: float
+    """On dev, at the best checkpoint."""
+
+    macro_f1: float
+    temperature: float
+    cut: int
+    """Texts longer than max_length."""
+
+    reused: int
+    """1 when this very training had been finished before."""
+
+
+def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleConfig) -> StyleCounts:
+    """Train, calibrate, and write the model's folder, and beside it the log with metrics and curve."""
+    if config.device == "cuda":
+        need_gpus("style", 1)
+    refuse_pickles(base)
+    parents = {"base_model": digest(base)}
+    parents |= {split: sha256_file(rows / f"{split}.jsonl") for split in ("train", "dev")}
+    work = scratch("style", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
+    reused = (work / DONE).is_dir()
+    if not reused:
+        with replaced_folder(work / DONE) as made:
+            _make(base, rows, work / "checkpoints", made, config, parents)
+        shutil.rmtree(work / "checkpoints", ignore_errors=True)
+    for name, target in (("model", model), ("log", log)):
+        with replaced_folder(target) as partial:
+            shutil.copytree(work / DONE / name, partial, dirs_exist_ok=True)
+    return StyleCounts(**orjson.loads((work / DONE / FACTS).read_bytes()), reused=int(reused))
+
+
+def _make(
+    base: Path, rows: Path, checkpoints: Path, made: Path, config: StyleConfig, parents: dict[str, str]
+) -> None:
+    train, labels = read_split(rows, "train")
+    dev, _ = read_split(rows, "dev")
+    if not dev:
+        raise DataError(f"{rows / 'dev.jsonl'}: empty. The best checkpoint is chosen on dev: prepare more rows.")
+    model, tokenizer = open_base(base, labels, config.seed)
+    shown = shown_rows(train, labels, config)
+    examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
+    seen = [Shown(row.input, labels.ids[row.label]) for row in dev]
+    pace = Pace(**{name: getattr(config, name) for name in Pace._fields})
+    loss = weighted_loss([one.label for one in shown], len(labels.labels), config.balance == "weights")
+    dev_examples = _examples(tokenizer, seen, labels, config.max_length)[0]
+    fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints)
+    card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
+    temperature = save_calibrated(fitted.model, tokenizer, labels, dev, made / "model", card)
+    write_log(made / "log", "Style: loss and macro-F1 by step", fitted.metrics)
+    if config.demo_inference:
+        demonstrate(made / "model", dev, made / "log")
+    best = max((row for row in fitted.metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
+    last = int(max(row["step"] for row in fitted.metrics))
+    facts: dict[str, float] = {"rows": len(train), "dev_rows": len(dev), "steps": last}
+    facts |= {"accuracy": best["accuracy"], "macro_f1": best["macro_f1"], "temperature": temperature, "cut": cut}
+    with replaced(made / FACTS) as partial:
+        partial.write_bytes(orjson.dumps(facts))
+
+
+def open_base(base: Path, labels: Labels, seed: int) -> tuple[Any, Any]:
+    """The base with a new head, in float32: mixed precision keeps its own weights whole."""
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    torch.manual_seed(seed)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            base, num_labels=len(labels.labels), id2label=dict(enumerate(labels.names)), label2id=labels.ids,
+            dtype=torch.float32, use_safetensors=True, local_files_only=True,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{base}: no base model that transformers opens ({str(error).splitlines()[0]}).") from None
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model.config.pad_token_id = tokenizer.pad_token_id
+    return model, tokenizer
+
+
+def _examples(
+    tokenizer: Any, shown: Sequence[Shown], labels: Labels, max_length: int, smoothing: float = 0.0
+) -> tuple[Examples, int]:
+    """As the trainer reads them, and how many were cut."""
+    ids = encode(tokenizer, [one.text for one in shown], max_length)
+    targets = one_hot([one.label for one in shown], len(labels.labels), smoothing)
+    return Examples(ids, targets), sum(len(one) == max_length for one in ids)
+
+
+def weighted_loss(labels: Sequence[int], count: int, weighted: bool) -> Loss:
+    """Cross-entropy with distributions; with weights, a rare label's rows count as much as a frequent one's."""
+    weights = class_weights(labels, count) if weighted else [1.0] * count
+
+    def loss(logits: Any, targets: Any) -> Any:
+        import torch
+
+        surprise = -torch.log_softmax(logits.float(), dim=-1) * targets
+        row_weights = torch.tensor(weights, device=logits.device)[targets.argmax(-1)]
+        return (surprise.sum(-1) * row_weights).sum() / row_weights.sum()
+
+    return loss
+
+
+def save_calibrated(
+    model: Any, tokenizer: Any, labels: Labels, dev: Sequence[StyleRow], folder: Path, card: StyleCard
+) -> float:
+    """Write the model's folder; the answer is the temperature that its head has been divided by."""
+    from scipy.special import log_softmax
+
+    save(model, tokenizer, labels, folder, card)
+    probabilities = StyleModel.load(folder).probabilities([row.input for row in dev])
+    temperature = fit_temperature(log_softmax(_log(probabilities), axis=-1), [labels.ids[row.label] for row in dev])
+    divide_logits(model, temperature)
+    save(model, tokenizer, labels, folder, card.model_copy(update={"temperature": temperature}))
+    return temperature
+
+
+def _log(probabilities: Any) -> Any:
+    import numpy as np
+
+    return np.log(np.maximum(probabilities, 1e-30))
+
+
+def save(model: Any, tokenizer: Any, labels: Labels, folder: Path, card: StyleCard) -> None:
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
+    model.to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_mapping(folder, labels)
+    write_card(folder, card)
+
+
+def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / METRICS).write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in metrics))
+    series = {
+        label: [(row["step"], row[name]) for row in metrics if name in row]
+        for label, name in (("training loss", "loss"), ("dev loss", "eval_loss"), ("dev macro-F1", "macro_f1"))
+    }
+    (folder / CURVE).write_text(curve_svg(title, series), encoding="utf-8")
+
+
+def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:
+    """The plan's inference demo: a few rows, what people said and what the model says."""
+    shown = dev[:SHOWN]
+    said = StyleModel.load(folder).predict([row.input for row in shown])
+    lines = [{"input": row.input, "label": row.label, **one} for row, one in zip(shown, said, strict=True)]
+    (log / "demo.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    for line in lines:
+        print(f"[style] {line['label']} -> {line['predicted_label']} {line['confidence']:.3f}  {line['input']!r}")
