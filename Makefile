@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test test-fast check bench lock golden docs clean
+.PHONY: help demo demo-style test test-fast check bench lock golden docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -29,6 +29,9 @@ $(READY): requirements.lock requirements.uv.lock
 
 demo: $(READY) ## the whole thread on this machine: sample tenants, stand-in teacher, RAG, one run
 	@$(BIN)/qinglan demo
+
+demo-style: $(READY) ## the style model: sample answers, training, verdict, a small model for a CPU
+	@$(BIN)/qinglan style demo
 
 test: $(READY) ## every test
 	@$(BIN)/python -m pytest

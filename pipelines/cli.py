@@ -13,6 +13,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from pipelines.style_cli import style
+
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
     "4 something we depend on gave no answer; 5 the budget would be passed; 6 a training that stopped; "
@@ -29,6 +31,7 @@ app = typer.Typer(
 )
 serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
+app.add_typer(style, name="style")
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
@@ -64,20 +67,25 @@ def _print_json(value: Any) -> None:
 
 @app.command()
 def sample(
-    tenant: Annotated[str, typer.Argument(help="fivedoctors or chengla")],
+    tenant: Annotated[str, typer.Argument(help="fivedoctors or chengla; or style, for labelled answers of both.")],
     out: Annotated[Path, typer.Option(help="The folder to write to.")],
     conversations: Annotated[int, typer.Option(min=8, help="1,600 give 1,000+ dev and test questions.")] = 1600,
+    rows: Annotated[int, typer.Option(min=26, help="Labelled answers, of style alone.")] = 4000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Write a seeded sample tenant: a knowledge base and a spreadsheet of questions."""
+    """Write a seeded sample: a tenant's knowledge base and spreadsheet of questions, or labelled answers."""
     from qinglan.samples import write_sample
+    from qinglan.samples.style import write_style_sample
 
-    counts = write_sample(tenant, out, conversations, seed)
+    made = (
+        write_style_sample(out, rows, seed) if tenant == "style" else write_sample(tenant, out, conversations, seed)
+    )
+    counts: dict[str, int] = made._asdict()
     if as_json:
-        _print_json(counts._asdict())
+        _print_json(counts)
     else:
-        print(f"{out}: " + ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items()))
+        print(f"{out}: " + ", ".join(f"{value:,} {name}" for name, value in counts.items()))
 
 
 @app.command()
@@ -112,13 +120,14 @@ def run(
 ) -> None:
     """Run the thread here, from the sheet to a verdict: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
-    from pipelines.run import refuse_held, run_pipeline
+    from pipelines.executing import refuse_held
+    from pipelines.lines import REWRITER
+    from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
-    from pipelines.thread import ASKS_THE_GATEWAY
 
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
-    if config.pays and not yes and (not only or only in ASKS_THE_GATEWAY):
+    if config.pays and not yes and (not only or only in REWRITER.asks_the_gateway):
         _ask_to_spend(config)
     record = run_pipeline(config, root, only, until, quiet=as_json)
     _print_json(record) if as_json else print_summary(config, root, record)
@@ -154,13 +163,13 @@ def blind(
 
 @app.command("compile")
 def compile_(
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("pipelines/compiled/rewriter.yaml"),
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("pipelines/compiled"),
 ) -> None:
-    """Write the pipeline as YAML for Kubeflow; the same bytes every time."""
-    from pipelines.compiling import compile_rewriter
+    """Write both pipelines as YAML for Kubeflow; the same bytes every time."""
+    from pipelines.compiling import compile_lines
 
-    compile_rewriter(out)
-    print(out)
+    for path in compile_lines(out):
+        print(path)
 
 
 @app.command()

@@ -1,28 +1,33 @@
-"""Compile the graph to the YAML that Kubeflow runs."""
+"""Compile the graphs to the YAML that Kubeflow runs."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
+from pipelines.lines import LINES
 from qinglan.files import replaced
 
-COMPILED = Path(__file__).parent / "compiled" / "rewriter.yaml"
-"""The golden copy in the repository; a test compiles again and compares."""
+COMPILED = Path(__file__).parent / "compiled"
+"""The golden copies in the repository; a test compiles again and compares."""
 
 
-def compile_rewriter(out: Path) -> None:
+def compile_lines(out: Path) -> list[Path]:
+    """Write each line's graph into a folder; the same bytes every time."""
     from kfp import compiler
 
-    from pipelines.rewriter import rewriter
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(out) as partial:
-        yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
-        try:
-            compiler.Compiler().compile(rewriter, str(yaml))
-            yaml.replace(partial)
-        finally:
-            yaml.unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    made = [out / f"{name}.yaml" for name in LINES]
+    for target in made:
+        line = import_module(f"pipelines.{target.stem}")
+        with replaced(target) as partial:
+            yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
+            try:
+                compiler.Compiler().compile(line.until(LINES[target.stem].stages), str(yaml))
+                yaml.replace(partial)
+            finally:
+                yaml.unlink(missing_ok=True)
+    return made
 
 
 if __name__ == "__main__":
-    compile_rewriter(Path(sys.argv[1]))
+    compile_lines(Path(sys.argv[1]))

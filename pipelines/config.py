@@ -22,7 +22,8 @@ from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
 
 CONFIGS = Path(__file__).parent / "configs"
-TRAINING = CONFIGS / "training"
+TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
+"""Profiles that are no tenant's."""
 
 
 class StandIns(Config):
@@ -106,7 +107,7 @@ class RunConfig(Config):
 
 def profiles() -> list[Path]:
     """Every tenant's profiles."""
-    return sorted(path for path in CONFIGS.glob("*/*.yaml") if path.parent != TRAINING)
+    return sorted(path for path in CONFIGS.glob("*/*.yaml") if path.parent not in (TRAINING, STYLES))
 
 
 def profile_path(tenant: str, profile: str) -> Path:
@@ -150,7 +151,7 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def dump_config(config: RunConfig, path: Path) -> None:
+def dump_config(config: Config, path: Path) -> None:
     """Write the resolved configuration, every default spelled out."""
     import yaml
 

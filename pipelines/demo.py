@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 from pipelines.config import load_config
-from pipelines.run import refuse_held, run_pipeline
+from pipelines.executing import refuse_held
+from pipelines.run import run_pipeline
 from pipelines.summary import print_summary
 from qinglan.samples import write_sample
 

@@ -7,13 +7,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from pipelines.config import RunConfig
+from pipelines.lines import LINES
 from pipelines.rundir import NAMES, RunDir, write_json
-from pipelines.thread import THREAD
 from qinglan.config import load_yaml
 from qinglan.lineage.record import RECORDS_VARIABLE
 from qinglan.scratch import VARIABLE as SCRATCH_VARIABLE
@@ -24,11 +23,15 @@ JOB = "job.json"
 class Job(NamedTuple):
     """What the child must know beside the configuration."""
 
-    questions_uri: str
-    knowledge_base_uri: str
+    line: str
+    given: dict[str, str]
+    """Artifacts that no stage makes, and where they are."""
+
     gateway_url: str
+    """Empty where no stage asks it."""
+
     stages: tuple[str, ...]
-    """From the thread's beginning; or one alone."""
+    """From the line's beginning; or one alone."""
 
     alone: bool = False
 
@@ -37,44 +40,59 @@ def write_job(run: RunDir, job: Job) -> None:
     write_json(run.root / JOB, job._asdict())
 
 
-def execute(run: RunDir) -> None:
-    """Run the thread's stages, or one alone on what the run's folder holds."""
-    from kfp import local
-
-    job = read_job(run)
-    config = RunConfig.parse(load_yaml(run.config), str(run.config))
-    os.environ[RECORDS_VARIABLE] = str(run.records.resolve())
-    os.environ[SCRATCH_VARIABLE] = str(run.scratch.resolve())
-    local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
-    if job.alone:
-        _execute_alone(run, job, config)
-    else:
-        _execute_all(job, config)
-
-
 def read_job(run: RunDir) -> Job:
     values = orjson.loads((run.root / JOB).read_bytes())
     return Job(**{**values, "stages": tuple(values["stages"])})
 
 
-def _execute_all(job: Job, config: RunConfig) -> None:
-    from pipelines.rewriter import until
+def execute(run: RunDir) -> None:
+    """Run the line's stages, or one alone on what the run's folder holds."""
+    from kfp import local
 
-    until(job.stages)(
-        questions_uri=job.questions_uri,
-        knowledge_base_uri=job.knowledge_base_uri,
-        gateway_url=job.gateway_url,
-        **{f"{stage}_config": values for stage, values in config.stages().items()},
-    )
+    job = read_job(run)
+    settings = _settings(run, job.line)
+    os.environ[RECORDS_VARIABLE] = str(run.records.resolve())
+    os.environ[SCRATCH_VARIABLE] = str(run.scratch.resolve())
+    local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
+    if job.alone:
+        _execute_alone(run, job, settings)
+    else:
+        _execute_all(job, settings)
 
 
-def _execute_alone(run: RunDir, job: Job, config: RunConfig) -> None:
-    from pipelines.rewriter import alone
+def _settings(run: RunDir, line: str) -> dict[str, dict[str, Any]]:
+    """Each stage's."""
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
+    config = (StyleRunConfig if line == "style" else RunConfig).parse(load_yaml(run.config), str(run.config))
+    return config.stages()
+
+
+def _line(name: str) -> Any:
+    """The module with the line's graph."""
+    from importlib import import_module
+
+    return import_module(f"pipelines.{name}")
+
+
+def _execute_all(job: Job, settings: dict[str, dict[str, Any]]) -> None:
+    uris = {f"{name}_uri": uri for name, uri in job.given.items()}
+    configs = {f"{stage}_config": values for stage, values in settings.items()}
+    gateway = {"gateway_url": job.gateway_url} if LINES[job.line].asks_the_gateway else {}
+    _line(job.line).until(job.stages)(**uris, **gateway, **configs)
+
+
+def _execute_alone(run: RunDir, job: Job, settings: dict[str, dict[str, Any]]) -> None:
+    from pipelines.graph import alone
 
     [stage] = job.stages
-    given = {"questions": job.questions_uri, "knowledge_base": job.knowledge_base_uri}
-    inputs = {name: given.get(name) or str((run.files / NAMES[name]).resolve()) for name in THREAD[stage]}
-    alone(stage, inputs, {"config": config.stages().get(stage, {}), "gateway_url": job.gateway_url})()
+    inputs = {
+        name: job.given.get(name) or str((run.files / NAMES[name]).resolve())
+        for name in LINES[job.line].thread[stage]
+    }
+    parameters = {"config": settings.get(stage, {}), "gateway_url": job.gateway_url}
+    alone(_line(job.line).WIRING, stage, inputs, parameters)()
 
 
 def _end_with_steps(*_: object) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.config import RunConfig
+from pipelines.lines import REWRITER
 from pipelines.rundir import NAMES, RunDir
-from pipelines.thread import GIVEN, THREAD
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.gpus import need_gpus
@@ -104,7 +104,7 @@ def own_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """A stage alone works on the run's own sheet and knowledge base; another's would tell a false story."""
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
-    needed = [name for name in THREAD.get(only, ()) if name not in GIVEN]
+    needed = [name for name in REWRITER.thread.get(only, ()) if name not in REWRITER.given]
     if needed:
         for name in needed:
             if not (run.files / NAMES[name]).exists():

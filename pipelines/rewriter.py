@@ -6,10 +6,10 @@ questions, knowledge base
   -> evaluate -> gate -> candidate         a verdict on the locked test; what passes may be released
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kfp import dsl, kubernetes
+from kfp import dsl
 
 from components.data.convert.component import convert
 from components.data.generate.component import generate
@@ -19,64 +19,19 @@ from components.release.candidate.component import candidate
 from components.training.base.component import base
 from components.training.ppo.component import ppo
 from components.training.sft.component import sft
-from pipelines.thread import ASKS_THE_GATEWAY, BEHIND_THE_GATE, STAGES, THREAD
+from pipelines.graph import A100, Wiring, given, wire
+from pipelines.lines import REWRITER
 
-COMPONENTS: dict[str, Any] = {
-    "generate": generate, "validate": validate, "convert": convert, "base": base, "sft": sft, "ppo": ppo,
-    "evaluate": evaluate, "gate": gate, "candidate": candidate,
-}  # fmt: skip
-
-GPU = "nvidia.com/gpu"
-A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-NEVER_CACHED = ASKS_THE_GATEWAY | {"base"}
-"""KFP's cache key knows nothing of the teacher, the knowledge base behind the RAG, or where a hub's branch points."""
-
-LONGEST_HOURS = {"sft": 24 * 7, "ppo": 24 * 7, "evaluate": 24}
-
-
-KINDS = {f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact)}
-
-
-def _import(uri: Any, kind: Any = dsl.Dataset) -> Any:
-    # No display name: the 2.17 back end looks an importer up by its task name, and records the display name.
-    return dsl.importer(artifact_uri=uri, artifact_class=kind, reimport=True).output
-
-
-def _task(stage: str, made: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
-    """One stage, with the artifacts and parameters that it names."""
-    component = COMPONENTS[stage]
-    wanted = set(component.component_spec.inputs)
-    given = {name: value for name, value in parameters.items() if name in wanted}
-    task = component(**{name: made[name] for name in THREAD[stage]}, **given)
-    if stage in NEVER_CACHED:
-        task.set_caching_options(False)
-    return task
-
-
-def _on_gpus(task: Any, stage: str, count: Any, nodes: Any) -> None:
-    """Type and count together: with one of them alone the back end asks for no GPU at all."""
-    task.set_accelerator_type(GPU).set_accelerator_limit(count)
-    kubernetes.add_node_selector_json(task, node_selector_json=nodes)
-    kubernetes.add_toleration(task, key=GPU, operator="Exists", effect="NoSchedule")
-    kubernetes.empty_dir_mount(task, volume_name="shm", mount_path="/dev/shm", medium="Memory")
-    kubernetes.set_timeout(task, LONGEST_HOURS[stage] * 3600)
-
-
-def _graph(stages: Sequence[str], made: dict[str, Any], parameters: dict[str, Any], gpus: Mapping[str, Any]) -> None:
-    """The stages one after another, and behind the gate what only a promoted model gets to."""
-    verdict: Any = None
-    for stage in stages:
-        mine = {**parameters, "config": parameters.get(f"{stage}_config")}
-        if stage in BEHIND_THE_GATE and verdict is not None:
-            with dsl.If(verdict == "promote", name="promoted"):
-                task = _task(stage, made, mine)
-        else:
-            task = _task(stage, made, mine)
-        if stage in gpus:
-            _on_gpus(task, stage, gpus[stage], parameters["gpu_nodes"])
-        if stage == "gate":
-            verdict = task.outputs["Output"]
-        made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
+WIRING = Wiring(
+    REWRITER,
+    {
+        "generate": generate, "validate": validate, "convert": convert, "base": base, "sft": sft, "ppo": ppo,
+        "evaluate": evaluate, "gate": gate, "candidate": candidate,
+    },
+    hours={"sft": 24 * 7, "ppo": 24 * 7, "evaluate": 24},
+    # The teacher, the knowledge base behind the RAG, and where a hub's branch points may all be others tomorrow.
+    never_cached=REWRITER.asks_the_gateway | {"base"},
+)  # fmt: skip
 
 
 def until(stages: Sequence[str]) -> Any:
@@ -125,21 +80,7 @@ def until(stages: Sequence[str]) -> Any:
             "ppo_config": ppo_config, "evaluate_config": evaluate_config, "gate_config": gate_config,
             "gpu_nodes": gpu_nodes,
         }  # fmt: skip
-        given = {"questions": _import(questions_uri), "knowledge_base": _import(knowledge_base_uri)}
-        _graph(stages, given, parameters, {"sft": sft_gpus, "ppo": ppo_gpus, "evaluate": evaluate_gpus})
+        made = {"questions": given(questions_uri), "knowledge_base": given(knowledge_base_uri)}
+        wire(WIRING, stages, made, parameters, {"sft": sft_gpus, "ppo": ppo_gpus, "evaluate": evaluate_gpus})
 
     return rewriter
-
-
-rewriter = until(STAGES)
-
-
-def alone(stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any:
-    """A graph of one stage, fed from artifacts that are there already."""
-
-    @dsl.pipeline(name=f"qinglan-{stage}")
-    def graph() -> None:
-        wanted = COMPONENTS[stage].component_spec.inputs
-        _task(stage, {name: _import(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}, parameters)
-
-    return graph

@@ -47,6 +47,15 @@ NAMES = {
     "blind_sample": "blind_sample.xlsx",
     "blind_key": "blind_key.json",
     "release_candidate": "release_candidate.json",
+    "labelled": "labelled",
+    "style_rows": "style_rows",
+    "distribution": "distribution.html",
+    "style_model": "style_model",
+    "style_log": "style_log",
+    "style_curve": "style_curve.html",
+    "student_model": "student_model",
+    "distil_log": "distil_log",
+    "distil_table": "distil.json",
 }
 """Artifact names of the graph, and what a person calls them."""
 

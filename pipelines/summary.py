@@ -40,7 +40,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     from rich.console import Console
 
     console = Console()
-    console.print(_steps_table(record["steps"]))
+    console.print(steps_table(record["steps"]))
     console.print(_funnel_table(funnel(record["steps"])))
     console.print(_totals_table(config, record))
     run = RunDir(root)
@@ -82,7 +82,7 @@ def _evaluation(run: RunDir) -> Any:
     return Markdown(to_markdown(orjson.loads((run.files / NAMES["evaluation"]).read_bytes())))
 
 
-def _steps_table(steps: dict[str, Any]) -> Any:
+def steps_table(steps: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table(title="Steps", title_justify="left")

@@ -12,9 +12,9 @@ from components.evaluation.rewriter import stage as evaluation
 from components.training.ppo.stage import ppo
 from components.training.sft.stage import sft
 from pipelines.config import RunConfig, load_config
+from pipelines.lines import REWRITER
 from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
-from pipelines.thread import STAGES
 from qinglan.reward.summary import read_rollouts
 from qinglan.samples import write_sample
 from qinglan.tables import read_table, write_table
@@ -59,7 +59,7 @@ def without_gold(data: Path) -> Path:
 @contextmanager
 def gateway(config: RunConfig, root: Path) -> Iterator[str]:
     with ExitStack() as stack:
-        yield start_services(config, RunDir(root), STAGES, stack)
+        yield start_services(config, RunDir(root), REWRITER.stages, stack)
 
 
 def shuffled_rewards(config: RunConfig, root: Path, out: Path) -> Path:

@@ -212,3 +212,13 @@ def parameters(folder: Path) -> int:
         with safe_open(path, framework="pt") as weights:
             count += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     return count
+
+
+def to_markdown(table: Path) -> str:
+    """The table as a page shows it."""
+    head = "| | parameters | MB | texts a second, one by one | accuracy | macro-F1 |\n|---|---|---|---|---|---|\n"
+    return head + "".join(
+        f"| {one['name']} | {one['parameters']:,} | {one['megabytes']:.2f} | {one['texts_per_second']:,.0f} "
+        f"| {one['accuracy']:.3f} | {one['macro_f1']:.3f} |\n"
+        for one in orjson.loads(table.read_bytes())
+    )

@@ -1,0 +1,72 @@
+"""The style model's training and its distillation as KFP components; they decide nothing."""
+
+from kfp import dsl
+
+from components.image import TRAINING_IMAGE
+
+
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+def style(
+    base_model: dsl.Input[dsl.Model],
+    style_rows: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    style_model: dsl.Output[dsl.Model],
+    style_log: dsl.Output[dsl.Artifact],
+    style_curve: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """A classifier over the data's labels, calibrated."""
+    from pathlib import Path
+
+    from components.training.style import stage
+    from components.training.style.config import StyleConfig
+    from qinglan.curves import write_curve_page
+    from qinglan.lineage.record import recorded
+
+    settings = StyleConfig.parse(config, "style")
+    inputs = {"base_model": base_model, "style_rows": style_rows}
+    outputs = {"style_model": style_model, "style_log": style_log, "style_curve": style_curve}
+    with recorded("style", inputs, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.train_style(
+            Path(base_model.path), Path(style_rows.path), Path(style_model.path), Path(style_log.path), settings
+        )
+        facts.update(counts._asdict())
+        write_curve_page(Path(style_log.path), Path(style_curve.path))
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)
+
+
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+def distil(
+    style_model: dsl.Input[dsl.Model],
+    style_rows: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    student_model: dsl.Output[dsl.Model],
+    distil_table: dsl.Output[dsl.Artifact],
+    distil_log: dsl.Output[dsl.Artifact],
+    summary: dsl.Output[dsl.Markdown],
+    metrics: dsl.Output[dsl.Metrics],
+) -> None:
+    """A smaller model that says what the style model says, and its int8 form for a CPU."""
+    from pathlib import Path
+
+    from components.training.style import distil as stage
+    from components.training.style.config import DistilConfig
+    from qinglan.lineage.record import recorded
+
+    settings = DistilConfig.parse(config, "distil")
+    inputs = {"style_model": style_model, "style_rows": style_rows}
+    outputs = {"student_model": student_model, "distil_table": distil_table, "distil_log": distil_log}
+    with recorded("distil", inputs, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.distil(
+            Path(style_model.path),
+            Path(style_rows.path),
+            Path(student_model.path),
+            Path(distil_table.path),
+            Path(distil_log.path),
+            settings,
+        )
+        facts.update(counts._asdict())
+    Path(summary.path).write_text(stage.to_markdown(Path(distil_table.path)), encoding="utf-8")
+    for name, value in counts._asdict().items():
+        metrics.log_metric(name, value)

@@ -1,0 +1,141 @@
+"""A run of either line: its graph executed in a child, shown live; what it made is linked, what failed explained."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pipelines.lines import Line
+from pipelines.live import Live
+from pipelines.rundir import RunDir, write_json
+from qinglan.errors import ConfigError, Held, QinglanError
+from qinglan.services import end_with_parent
+
+KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
+INTERRUPTED = 130
+STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
+KEPT = {
+    "rewriter": "what was paid for is in the journal and costs nothing.",
+    "style": "a training goes on from its last checkpoint.",
+}
+
+
+class StepFailed(QinglanError):
+    """A step ended with an error; its record tells which, and the exit code is that error's."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def wanted_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
+    """One stage alone, or all up to one."""
+    if unknown := {only or until, until} - set(line.stages):
+        raise ConfigError(f"No stage {unknown.pop()!r}. There are: {', '.join(line.stages)}.")
+    return (only,) if only else line.until(until)
+
+
+@contextmanager
+def locked(run: RunDir) -> Iterator[None]:
+    """One run at a time in a folder: two would write over each other's records."""
+    run.root.mkdir(parents=True, exist_ok=True)
+    with run.lock.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from None
+        yield
+
+
+def make_room(run: RunDir, stages: Sequence[str]) -> None:
+    """The run's folders, without the records of what is about to run again."""
+    for folder in (run.records, run.logs, run.artifacts):
+        folder.mkdir(parents=True, exist_ok=True)
+    for stage in stages:
+        (run.records / f"{stage}.json").unlink(missing_ok=True)
+
+
+def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None:
+    """Run the child, show its steps, and turn a failure into an error that says what to do."""
+    log = run.logs / "run.log"
+    with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
+        child = _start_child(run, log, {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"})
+        try:
+            with Live(run, tuple(stages), log, quiet) as live:
+                while child.poll() is None:
+                    live.update()
+                    time.sleep(0.2)
+                live.update()
+        except KeyboardInterrupt:
+            where = _stop(child, run, stages)
+            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {KEPT[line.name]}"
+            raise StepFailed(message, INTERRUPTED) from None
+        except BaseException:
+            _stop(child, run, stages)
+            raise
+    if child.returncode:
+        raise _failure(run, line, stages, log)
+
+
+def link_files(run: RunDir, given: Mapping[str, Path | None], stages: Sequence[str]) -> None:
+    """Show what these stages made; the others' links stay, as a copied run's records still name the first folder."""
+    for name, path in given.items():
+        if path is not None and path.exists():
+            run.link(name, path)
+    for stage in stages:
+        record = run.step_record(stage)
+        for name, made in (record or {}).get("outputs", {}).items():
+            run.link(name, Path(made["uri"]))
+
+
+def verdict(steps: dict[str, Any]) -> dict[str, Any]:
+    """What the gate has said, where it was reached: the word and its reasons."""
+    said = (steps.get("gate") or {}).get("facts") or {}
+    return {"word": said["verdict"], "reasons": said["reasons"]} if "verdict" in said else {}
+
+
+def refuse_held(record: dict[str, Any]) -> None:
+    """End as the gate has said: a hold is no fault, but what follows must not happen."""
+    if record["verdict"].get("word") == "hold":
+        raise Held("The gate says hold: " + " ".join(record["verdict"]["reasons"]))
+
+
+def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:
+    """End the child; the step it was in could not say so itself. The answer is that step's name."""
+    os.killpg(child.pid, signal.SIGTERM)
+    child.wait()
+    for stage in stages:
+        if (record := run.step_record(stage)) and record["status"] == "running":
+            ended = {"status": "failed", "ended": datetime.now(UTC).isoformat(timespec="milliseconds")}
+            write_json(run.records / f"{stage}.json", record | ended | {"failure": STOPPED})
+            return stage
+    return ""
+
+
+def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local", str(run.root)],
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+
+
+def _failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
+    mended = f"Run the same command again when that is mended: {KEPT[line.name]}"
+    for stage in stages:
+        record = run.step_record(stage)
+        if record and record["status"] in ("failed", "running"):
+            failure = record.get("failure") or KILLED
+            detail = failure["message"] if failure["explained"] else failure["traceback"]
+            return StepFailed(f"{stage}: {detail}\nLog: {log}\n{mended}", failure["exit_code"])
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:])
+    return StepFailed(f"The graph stopped outside of a step. {log} ends:\n{tail}\n{mended}", 1)

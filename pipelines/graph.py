@@ -1,0 +1,83 @@
+"""How a line becomes a graph: stages wired by the names of their artifacts, on the machines that they want."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kfp import dsl, kubernetes
+
+from pipelines.lines import Line
+
+GPU = "nvidia.com/gpu"
+A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+KINDS = {f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact)}
+
+
+class Wiring(NamedTuple):
+    """A line's components, and what the cluster must know of them."""
+
+    line: Line
+    components: Mapping[str, Any]
+    """By stage."""
+
+    hours: Mapping[str, int]
+    """The longest that a stage on GPUs may take."""
+
+    never_cached: frozenset[str]
+    """KFP's cache key knows nothing of what these stages depend on."""
+
+
+def given(uri: Any, kind: Any = dsl.Dataset) -> Any:
+    """An artifact that no stage made."""
+    # No display name: the 2.17 back end looks an importer up by its task name, and records the display name.
+    return dsl.importer(artifact_uri=uri, artifact_class=kind, reimport=True).output
+
+
+def wire(
+    wiring: Wiring, stages: Sequence[str], made: dict[str, Any], parameters: dict[str, Any], gpus: Mapping[str, Any]
+) -> None:
+    """The stages one after another, and behind the gate what only a promoted model gets to."""
+    verdict: Any = None
+    for stage in stages:
+        mine = {**parameters, "config": parameters.get(f"{stage}_config")}
+        if stage in wiring.line.behind_the_gate and verdict is not None:
+            with dsl.If(verdict == "promote", name="promoted"):
+                task = _task(wiring, stage, made, mine)
+        else:
+            task = _task(wiring, stage, made, mine)
+        if stage in gpus:
+            _on_gpus(task, wiring.hours[stage], gpus[stage], parameters["gpu_nodes"])
+        if stage == "gate":
+            verdict = task.outputs["Output"]
+        made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
+
+
+def alone(wiring: Wiring, stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any:
+    """A graph of one stage, fed from artifacts that are there already."""
+
+    @dsl.pipeline(name=f"qinglan-{stage}")
+    def graph() -> None:
+        wanted = wiring.components[stage].component_spec.inputs
+        made = {name: given(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}
+        _task(wiring, stage, made, parameters)
+
+    return graph
+
+
+def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
+    """One stage, with the artifacts and parameters that it names."""
+    component = wiring.components[stage]
+    wanted = set(component.component_spec.inputs)
+    mine = {name: value for name, value in parameters.items() if name in wanted}
+    task = component(**{name: made[name] for name in wiring.line.thread[stage]}, **mine)
+    if stage in wiring.never_cached:
+        task.set_caching_options(False)
+    return task
+
+
+def _on_gpus(task: Any, hours: int, count: Any, nodes: Any) -> None:
+    """Type and count together: with one of them alone the back end asks for no GPU at all."""
+    task.set_accelerator_type(GPU).set_accelerator_limit(count)
+    kubernetes.add_node_selector_json(task, node_selector_json=nodes)
+    kubernetes.add_toleration(task, key=GPU, operator="Exists", effect="NoSchedule")
+    kubernetes.empty_dir_mount(task, volume_name="shm", mount_path="/dev/shm", medium="Memory")
+    kubernetes.set_timeout(task, hours * 3600)

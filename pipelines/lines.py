@@ -1,0 +1,69 @@
+"""The two lines: each stage in order, and the artifacts it takes.
+
+Everything is wired by name: what a stage makes is taken by every later stage that names it here.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Line(NamedTuple):
+    """Stages from what is given to what may serve."""
+
+    name: str
+    thread: Mapping[str, tuple[str, ...]]
+    """Each stage's artifacts."""
+
+    given: tuple[str, ...]
+    """Artifacts that no stage makes."""
+
+    behind_the_gate: frozenset[str]
+    """Only what the gate promotes gets there."""
+
+    asks_the_gateway: frozenset[str] = frozenset()
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return tuple(self.thread)
+
+    @property
+    def last(self) -> str:
+        return self.stages[-1]
+
+    def until(self, last: str) -> tuple[str, ...]:
+        return self.stages[: self.stages.index(last) + 1]
+
+
+REWRITER = Line(
+    "rewriter",
+    {
+        "generate": ("questions",),
+        "validate": ("rewrites", "knowledge_base"),
+        "convert": ("validated",),
+        "base": ("knowledge_base", "prompts"),
+        "sft": ("base_model", "chats"),
+        "ppo": ("sft_model", "prompts"),
+        "evaluate": ("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
+        "gate": ("evaluation",),
+        "candidate": ("evaluation", "rl_model"),
+    },
+    given=("questions", "knowledge_base"),
+    behind_the_gate=frozenset({"candidate"}),
+    asks_the_gateway=frozenset({"generate", "validate", "ppo", "evaluate"}),
+)
+
+STYLE = Line(
+    "style",
+    {
+        "prepare": ("labelled",),
+        "base": ("style_rows",),
+        "style": ("base_model", "style_rows"),
+        "evaluate": ("style_rows", "style_model"),
+        "gate": ("evaluation",),
+        "distil": ("style_model", "style_rows"),
+    },
+    given=("labelled",),
+    behind_the_gate=frozenset({"distil"}),
+)
+
+LINES = {line.name: line for line in (REWRITER, STYLE)}

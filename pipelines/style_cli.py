@@ -1,0 +1,88 @@
+"""`qinglan style`: the style model's line, and its answers for a file."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+style = typer.Typer(help="The style model: train and judge it, and ask it for a file.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+
+
+@style.command()
+def run(
+    labelled: Annotated[Path, typer.Argument(help="Labelled answers: .json, .jsonl, .xlsx, or a sample's folder.")],
+    profile: Annotated[
+        str, typer.Option(help="Of pipelines/configs/style: laptop, a100; or a path that ends in .yaml.")
+    ] = "laptop",
+    labels: Annotated[
+        Path | None, typer.Option(help="A mapping file of labels; the plan's five without one.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The run's folder. Again: goes on.")] = Path("runs/style"),
+    only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
+    until: Annotated[str, typer.Option(help="Stop after this stage.")] = "distil",
+    as_json: Json = False,
+) -> None:
+    """Run the style line here, from labelled answers to a verdict and a small model."""
+    from pipelines.executing import refuse_held
+    from pipelines.style_config import load_style_config
+    from pipelines.style_run import run_style
+    from pipelines.style_summary import print_style_summary
+
+    config = load_style_config(profile, labelled=labelled, labels=labels)
+    record = run_style(config, out, only, until, quiet=as_json)
+    _print_json(record) if as_json else print_style_summary(out, record)
+    refuse_held(record)
+
+
+@style.command()
+def predict(
+    file: Annotated[Path, typer.Argument(help="Answers: .jsonl or .xlsx with text, or 问题 and 回答.")],
+    model: Annotated[Path, typer.Option(help="The model's folder.")] = Path("runs/style/files/style_model"),
+    out: Annotated[Path | None, typer.Option(help="FILE with -style in its name by default.")] = None,
+    engine: Annotated[Literal["torch", "onnx"], typer.Option(help="onnx is the int8 form of a distilled model.")] = (
+        "torch"
+    ),
+    as_json: Json = False,
+) -> None:
+    """What the style model says of every row of a file."""
+    from qinglan.errors import ConfigError, DataError
+    from qinglan.style.files import predict_file
+    from qinglan.style.model import StyleModel
+
+    if not model.is_dir():
+        raise ConfigError(f"--model {model}: no such folder. `qinglan style run` leaves one in its files.")
+    target = out or file.with_stem(f"{file.stem}-style")
+    if as_json:
+        import contextlib
+        import sys
+
+        with contextlib.redirect_stdout(sys.stderr):
+            counts = predict_file(StyleModel.load(model, engine), file, target)
+        _print_json({**counts._asdict(), "out": str(target)})
+    else:
+        counts = predict_file(StyleModel.load(model, engine), file, target)
+        print(f"{target}: {counts.predicted:,} of {counts.rows:,} rows answered")
+    if counts.faults:
+        raise DataError(
+            f"{counts.rows - counts.predicted} of {counts.rows} rows of {file} have no answer; each says why in "
+            "`fault`. " + "; ".join(counts.faults)
+        )
+
+
+@style.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=100, help="Labelled answers in the sample.")] = 4000,
+    out: Annotated[Path, typer.Option(help="Where the sample and the run go.")] = Path("runs/demo-style"),
+) -> None:
+    """The whole style line on this machine: a sample, a run, and a few answers."""
+    from pipelines.style_demo import run_style_demo
+
+    run_style_demo(out, rows)
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, default=str))

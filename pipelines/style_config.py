@@ -1,0 +1,60 @@
+"""A style run's configuration: defaults in the stages, differences in configs/style/<profile>.yaml."""
+
+from pathlib import Path
+from typing import Any
+
+from components.data.style.config import PrepareStyleConfig
+from components.evaluation.style.config import EvaluateStyleConfig
+from components.training.base.config import BaseConfig
+from components.training.style.config import DistilConfig, StyleConfig
+from pipelines.config import STYLES, merged
+from qinglan.config import Config, load_yaml
+from qinglan.errors import ConfigError
+from qinglan.style.labels import read_labels
+
+
+class StyleRunConfig(Config):
+    """Everything that one run of the style line is told."""
+
+    labelled: Path
+    """The labelled answers: the plan's JSON, .jsonl, .xlsx, or a folder with unlabelled texts beside them."""
+
+    labels: Path | None = None
+    """A mapping file of labels; without one the plan's five."""
+
+    prepare: PrepareStyleConfig = PrepareStyleConfig()
+    """Splits."""
+
+    base: BaseConfig
+    """The model that training starts from: a profile names it."""
+
+    style: StyleConfig = StyleConfig()
+    """The classifier."""
+
+    evaluate: EvaluateStyleConfig = EvaluateStyleConfig()
+    """The locked test, and the gate."""
+
+    distil: DistilConfig = DistilConfig()
+    """The smaller one."""
+
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """Each stage's settings as plain data, as the graph takes them."""
+        settings = {
+            "prepare": self.prepare, "base": self.base, "style": self.style, "evaluate": self.evaluate,
+            "gate": self.evaluate.gate, "distil": self.distil,
+        }  # fmt: skip
+        # KFP passes no null: in a stage's settings None is always the default.
+        return {name: model.model_dump(mode="json", exclude_none=True) for name, model in settings.items()}
+
+
+def load_style_config(profile: str, **given: Any) -> StyleRunConfig:
+    """A profile, with what the command line gave on top; the labels are read, so that a cluster needs no file."""
+    path = Path(profile) if profile.endswith(".yaml") else STYLES / f"{profile}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(one.stem for one in STYLES.glob("*.yaml")))
+        raise ConfigError(f"--profile {profile}: no such profile. There are: {known}, or a path that ends in .yaml.")
+    values = merged(load_yaml(path), {name: value for name, value in given.items() if value is not None})
+    if labels := values.get("labels"):
+        found = [one.model_dump() for one in read_labels(Path(labels)).labels]
+        values = merged(values, {"prepare": {"labels": found}})
+    return StyleRunConfig.parse(values, str(path))

@@ -1,0 +1,43 @@
+"""`make demo-style`: a sample of labelled answers, the style line on it, and what the small model says at the end."""
+
+import time
+from pathlib import Path
+
+from pipelines.executing import refuse_held
+from pipelines.rundir import NAMES, RunDir
+from pipelines.style_config import load_style_config
+from pipelines.style_run import run_style
+from pipelines.style_summary import print_style_summary
+from qinglan.samples.style import write_style_sample
+from qinglan.style.labels import training_form
+
+ASKED = (
+    ("这个产品有什么优缺点？", "这个产品确实有很多优点，但也存在一些限制，建议您根据自己的需求来判断是否合适。"),
+    ("想把降压药停了改吃鱼油软胶囊", "为了您的安全，请先不要这样做，尽快咨询专业人士。"),
+    ("想把降压药停了改吃鱼油软胶囊", "这款卖得最好，现在下单立减30元。"),
+)
+
+
+def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
+    started = time.monotonic()
+    counts = write_style_sample(out / "data", rows, seed)
+    print(
+        f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
+        f"{counts.unlabelled:,} texts without a label  ({time.monotonic() - started:.1f} s)", flush=True,
+    )  # fmt: skip
+    root = out / "run"
+    record = run_style(load_style_config("laptop", labelled=out / "data"), root)
+    print_style_summary(root, record)
+    refuse_held(record)
+    _ask(RunDir(root).files / NAMES["student_model"])
+    print(f"In all {time.monotonic() - started:.0f} s.")
+
+
+def _ask(folder: Path) -> None:
+    from qinglan.style.model import StyleModel
+
+    print("The small model, int8, of answers that it has not seen:")
+    model = StyleModel.load(folder, "onnx")
+    said = model.predict([training_form(*pair) for pair in ASKED])
+    for (question, answer), one in zip(ASKED, said, strict=True):
+        print(f"  {one['predicted_label']} {one['confidence']:.2f}  {question} -> {answer}")

@@ -1,0 +1,59 @@
+"""`qinglan style run`: the style line on this machine, the same graph as on the cluster."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipelines.config import dump_config
+from pipelines.executing import execute, link_files, locked, make_room, verdict, wanted_stages
+from pipelines.lines import STYLE
+from pipelines.local import Job, write_job
+from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.style_config import StyleRunConfig
+from qinglan.errors import ConfigError
+from qinglan.gpus import need_gpus
+from qinglan.lineage.record import code_version
+
+TRAININGS = ("style", "distil")
+
+
+def run_style(
+    config: StyleRunConfig, root: Path, only: str = "", until: str = STYLE.last, quiet: bool = False
+) -> dict[str, Any]:
+    """Execute the style line up to a stage, or one stage of it; the answer is what run.json holds."""
+    run, stages = RunDir(root), wanted_stages(STYLE, only, until)
+    if not config.labelled.exists():
+        raise ConfigError(
+            f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
+            "`qinglan sample style --out DIR`."
+        )
+    for stage in TRAININGS:
+        if stage in stages and getattr(config, stage).device == "cuda":
+            need_gpus(stage, 1)
+    for name in STYLE.thread[only] if only else ():
+        if name not in STYLE.given and not (run.files / NAMES[name]).exists():
+            raise ConfigError(
+                f"--only {only}: {run.files / NAMES[name]} is not there. Run the stages before it first."
+            )
+    with locked(run):
+        make_room(run, stages)
+        dump_config(config, run.config)
+        return _run(config, run, stages, only, quiet)
+
+
+def _run(config: StyleRunConfig, run: RunDir, stages: tuple[str, ...], only: str, quiet: bool) -> dict[str, Any]:
+    started, clock = datetime.now(UTC), time.monotonic()
+    record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
+    labelled = config.labelled.resolve()
+    try:
+        write_job(run, Job(STYLE.name, {"labelled": str(labelled)}, "", stages, alone=bool(only)))
+        execute(run, STYLE, stages, quiet)
+        record["status"] = "done"
+    finally:
+        link_files(run, {"labelled": labelled}, stages)
+        record["seconds"] = round(time.monotonic() - clock, 3)
+        record["steps"] = {stage: run.step_record(stage) for stage in STYLE.stages}
+        record["verdict"] = verdict(record["steps"])
+        write_json(run.record, record)
+    return record

@@ -1,0 +1,31 @@
+"""What a style run came to: its steps, the verdict with the measures, the sizes, and where the files are."""
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.rundir import NAMES, RunDir
+from pipelines.summary import steps_table
+
+
+def print_style_summary(root: Path, record: dict[str, Any]) -> None:
+    import orjson
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from components.evaluation.style.markdown import to_markdown as evaluated
+    from components.training.style.distil import to_markdown as sizes
+
+    console, run = Console(), RunDir(root)
+    done = {stage for stage, step in record["steps"].items() if step and step["status"] == "done"}
+    console.print(steps_table(record["steps"]))
+    if "evaluate" in done:
+        console.print(Markdown(evaluated(orjson.loads((run.files / NAMES["evaluation"]).read_bytes()))))
+    if "distil" in done:
+        console.print(Markdown(sizes(run.files / NAMES["distil_table"])))
+    console.print("Files:")
+    for name in NAMES.values():
+        if (run.files / name).exists():
+            console.print(f"  {run.files / name}", highlight=False, soft_wrap=True)
+    console.print(
+        f"  {run.root}: config.yaml, run.json, records/, logs/  ({record['seconds']:.0f} s)", highlight=False
+    )

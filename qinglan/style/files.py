@@ -1,0 +1,152 @@
+"""A file of answers in, the same rows with what the style model says of them out: .jsonl or .xlsx, a chunk at a time.
+
+A row that cannot be read as an answer is written too, with its fault in place of a label: none is lost.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import count_lines, replaced
+from qinglan.progress import progress
+from qinglan.style.labels import training_form
+from qinglan.style.model import StyleModel
+from qinglan.style.predict import Prediction
+from qinglan.tables import Formula, read_table, write_table
+
+CHUNK = 512
+TEXTS = ("text", "input")
+PAIRS = (("问题", "回答"), ("question", "answer"))
+FORM = "give `text` (or `input`) in the training form, or 问题 and 回答, or question and answer"
+
+Row = dict[str, Any]
+Add = Callable[[Row], None]
+
+
+class PredictedCounts(NamedTuple):
+    rows: int
+    predicted: int
+    faults: tuple[str, ...]
+    """The first few, with their rows."""
+
+
+SHOWN = 5
+
+
+def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
+    """Answer every row; the endings of the two names say what they are."""
+    for path in (source, target):
+        if path.suffix not in (".jsonl", ".xlsx"):
+            raise ConfigError(f"{path}: ends neither in .jsonl nor in .xlsx.")
+    rows = predicted = 0
+    faults: list[str] = []
+    names = model.labels.names
+    with ExitStack() as stack:
+        tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
+        add = stack.enter_context(_writer(target, names, _columns(source)))
+        for chunk in _chunks(_read(source)):
+            for where, row, said, fault in _answered(model, chunk):
+                add({**row, **_flat(said, names, target), **({"fault": fault} if fault else {})})
+                rows, predicted = rows + 1, predicted + (not fault)
+                if fault and len(faults) < SHOWN:
+                    faults.append(f"{where}: {fault}")
+                tick()
+    return PredictedCounts(rows, predicted, tuple(faults))
+
+
+def text_of(row: Row) -> str:
+    """The row's text in the training form; a row without one is a DataError."""
+    for names in [(name,) for name in TEXTS] + list(PAIRS):
+        if all(row.get(name) not in (None, "") for name in names):
+            values = [row[name] for name in names]
+            if any(isinstance(value, Formula) or not isinstance(value, str) for value in values):
+                raise DataError(f"{names[0]} is no plain text; paste it as a value")
+            text = training_form(*values) if len(values) == 2 else values[0]
+            if not text.strip():
+                raise DataError(f"{names[0]} is empty; {FORM}")
+            return text
+    raise DataError(f"no text; {FORM}")
+
+
+def _answered(
+    model: StyleModel, chunk: Sequence[tuple[str, Row]]
+) -> Iterator[tuple[str, Row, Prediction | None, str]]:
+    texts, faults = [], {}
+    for at, (_, row) in enumerate(chunk):
+        try:
+            texts.append(text_of(row))
+        except DataError as error:
+            faults[at] = str(error)
+    said = iter(model.predict(texts))
+    for at, (where, row) in enumerate(chunk):
+        yield where, row, None if at in faults else next(said), faults.get(at, "")
+
+
+def _flat(said: Prediction | None, names: Sequence[str], target: Path) -> Row:
+    if said is None:
+        return {}
+    if target.suffix == ".jsonl":
+        return dict(said)
+    probabilities = {_column(name): round(said["probabilities"][name], 6) for name in names}
+    return {"predicted_label": said["predicted_label"], "confidence": round(said["confidence"], 6), **probabilities}
+
+
+def _column(name: str) -> str:
+    return f"p({name})"
+
+
+def _read(source: Path) -> Iterator[tuple[str, Row]]:
+    if source.suffix == ".xlsx":
+        for number, cells in read_table(source):
+            yield f"row {number}", dict(cells)
+        return
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise DataError(f"{source}: {error.strerror}. Name a file of answers.") from None
+    with file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield f"line {number}", _object(source, number, line)
+
+
+def _object(source: Path, number: int, line: bytes) -> Row:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{source}:{number}: not JSON ({error}). Each line is an object; {FORM}.") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{source}:{number}: no object. Each line is one; {FORM}.")
+    return row
+
+
+def _columns(source: Path) -> list[str]:
+    """What the rows that come in are called: a sheet's header, or the first line's names."""
+    first = next(_read(source), ("", dict[str, Any]()))[1]
+    return list(first)
+
+
+def _chunks(rows: Iterator[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk
+
+
+@contextmanager
+def _writer(target: Path, names: Sequence[str], columns: Sequence[str]) -> Iterator[Add]:
+    if target.suffix == ".jsonl":
+        with replaced(target) as partial, partial.open("wb") as file:
+            yield lambda row: file.write(orjson.dumps(row, default=str) + b"\n") and None
+        return
+    mine = ["predicted_label", "confidence", *map(_column, names), "fault"]
+    header = [*(name for name in columns if name not in mine), *mine]
+    with write_table(target, header) as add:
+        yield lambda row: add([_cell(row.get(name)) for name in header])
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float | bool) else orjson.dumps(value).decode()

@@ -1,0 +1,247 @@
+"""Labelled answers as people bring them: faults named by row, alike ones together, every label in its share."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.data.style.config import PrepareStyleConfig, StyleColumns
+from components.data.style.reading import read_rows
+from components.data.style.splitting import contradictions, split_rows
+from components.data.style.stage import prepare
+from qinglan.duplicates import grouped
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import read_jsonl
+from qinglan.samples.style import style_rows, write_style_sample
+from qinglan.style.labels import DEFAULT_LABELS, Label, training_form
+from qinglan.style.rows import SPLITS, StyleRow, UnlabelledText, read_split
+
+CONFIG = PrepareStyleConfig()
+ENGLISH = {label.name: label.english for label in DEFAULT_LABELS.labels}
+PLANS = {"售前": 7, "售后": 4, "有帮助": 6, "无伤害": 4, "诚实": 5}
+"""The plan's 26 rows."""
+
+
+def answers(counts: dict[str, int]) -> list[dict[str, Any]]:
+    return [
+        {
+            "input": training_form(f"问题{name}{number * 7919}", f"回答{name}{number * 104729}"), "label": name,
+            "label_english": ENGLISH[name], "metadata": {"source": "business", "scene": "商品咨询"},
+        }
+        for name, count in counts.items() for number in range(count)
+    ]  # fmt: skip
+
+
+def write(path: Path, rows: Any) -> Path:
+    path.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def prepared(tmp_path: Path, rows: Any, config: PrepareStyleConfig = CONFIG) -> Any:
+    return prepare(write(tmp_path / "in.json", rows), tmp_path / "out", tmp_path / "page.html", config)
+
+
+def test_the_plans_own_26_rows_give_every_label_something_to_learn_and_to_test(tmp_path: Path) -> None:
+    counts = prepared(tmp_path, answers(PLANS))
+
+    assert (counts.rows, counts.labels, counts.smallest_label) == (26, 5, 4)
+    for split in SPLITS:
+        assert {row.label for row in read_split(tmp_path / "out", split)[0]} == set(PLANS)
+    assert counts.train > counts.test >= counts.dev
+    assert "26 labelled answers" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_what_a_row_brought_stays_with_it(tmp_path: Path) -> None:
+    prepared(tmp_path, answers(PLANS))
+
+    [row, *_] = read_split(tmp_path / "out", "train")[0]
+    assert row.metadata == {"source": "business", "scene": "商品咨询"}
+
+
+def test_a_sheet_gives_the_rows_that_the_json_gives(tmp_path: Path) -> None:
+    write_style_sample(tmp_path, 60, seed=3)
+
+    of_json, of_sheet = (
+        read_rows(tmp_path / name, StyleColumns(), DEFAULT_LABELS) for name in ("style.json", "style.xlsx")
+    )
+
+    assert of_json == of_sheet
+
+
+def test_lines_of_objects_are_read_as_the_list_is(tmp_path: Path) -> None:
+    rows = answers(PLANS)
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+    assert read_rows(lines, StyleColumns(), DEFAULT_LABELS) == read_rows(
+        write(tmp_path / "rows.json", rows), StyleColumns(), DEFAULT_LABELS
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"input": ""}, "row 2: no input"),
+        ({"input": "回答：只有回答"}, "row 2: input is not of the form"),
+        ({"input": "用户问题：有问\n回答： "}, "row 2: input is not of the form"),
+        ({"label": "幽默"}, "row 2: label is '幽默'; there are 售前、售后、诚实、有帮助、无伤害"),
+        ({"label": None}, "row 2: label is None"),
+        ({"label_english": "honesty"}, "row 2: label 售前 is sales_oriented, and label_english says 'honesty'"),
+        ({"metadata": ["x"]}, "row 2: metadata is no object"),
+    ],
+)
+def test_a_fault_is_named_by_row(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    rows = answers(PLANS)
+    rows[1] |= changes
+
+    with pytest.raises(DataError) as error:
+        prepared(tmp_path, rows)
+
+    assert said in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_faults_are_counted_and_the_first_ones_shown(tmp_path: Path) -> None:
+    rows = [row | {"label_english": "helpful"} for row in answers(PLANS)]
+
+    with pytest.raises(DataError, match=r"20 faults(?s:.*)row 5:(?s:.*)and 15 more"):
+        prepared(tmp_path, rows)
+
+
+def test_a_formula_is_no_answer(tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    for line in (("问题", "回答", "标签"), ("好吗", "=1+1", "售前")):
+        sheet.append(line)
+    book.save(tmp_path / "in.xlsx")
+
+    with pytest.raises(DataError, match="row 2: a formula"):
+        read_rows(tmp_path / "in.xlsx", StyleColumns(), DEFAULT_LABELS)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "nonsense", "[1]"])
+def test_a_file_without_rows_says_what_to_give(tmp_path: Path, content: str) -> None:
+    (tmp_path / "in.json").write_text(content)
+
+    with pytest.raises(DataError, match=r"Give answers|Save it as|Each row is"):
+        read_rows(tmp_path / "in.json", StyleColumns(), DEFAULT_LABELS)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_label_with_too_few_answers_is_named(tmp_path: Path, count: int) -> None:
+    with pytest.raises(DataError, match=rf"Too few different answers of 售后 \({count}\)"):
+        prepared(tmp_path, answers(PLANS | {"售后": count}))
+
+
+def test_the_same_answer_many_times_is_one(tmp_path: Path) -> None:
+    same = answers({"售后": 1}) * 9
+
+    with pytest.raises(DataError, match=r"售后 \(1\)"):
+        prepared(tmp_path, answers({name: 9 for name in PLANS if name != "售后"}) + same)
+
+
+def test_two_answers_are_one_to_learn_from_and_one_to_test_on(tmp_path: Path) -> None:
+    prepared(tmp_path, answers(PLANS | {"售后": 2}))
+
+    splits = [split for split in SPLITS for row in read_split(tmp_path / "out", split)[0] if row.label == "售后"]
+    assert splits == ["train", "test"]
+
+
+def test_a_sixth_label_is_data(tmp_path: Path) -> None:
+    six = (*DEFAULT_LABELS.labels, Label(name="幽默", english="humorous", id=5))
+    rows = answers(PLANS) + [
+        {"input": training_form(f"笑话{n * 7919}", f"哈哈{n * 104729}"), "label": "幽默"} for n in range(6)
+    ]
+
+    assert prepared(tmp_path, rows, PrepareStyleConfig(labels=six)).labels == 6
+    assert read_split(tmp_path / "out", "test")[1].names[5] == "幽默"
+
+
+def row(number: int | str, question: str, answer: str, label: str = "售前") -> StyleRow:
+    return StyleRow(id=str(number), input=training_form(question, answer), label=label)
+
+
+def test_alike_answers_share_a_split() -> None:
+    long = "这款产品是我们卖得最好的，回购的顾客特别多，建议您今天就定下来，库存不多了，错过就要等下个月"
+    rows = [row(n, f"第{n // 4 * 7919}个问题", f"{long}{n // 4 * 104729}{'吧' * (n % 4)}") for n in range(200)]
+    rows += [row(f"{name}{n}", f"{name}{n * 31}", f"{n * 57}{name}", name) for name in PLANS for n in range(9)]
+
+    splits = split_rows(rows, CONFIG)
+
+    families = [set(splits[n : n + 4]) for n in range(0, 200, 4)]
+    assert all(len(family) == 1 for family in families)
+    assert len({family.pop() for family in families}) == 3
+
+
+@given(st.dictionaries(st.sampled_from(sorted(PLANS)), st.integers(2, 40), min_size=5, max_size=5))
+def test_every_label_is_in_the_test_in_its_share(counts: dict[str, int]) -> None:
+    rows = [StyleRow(id=str(at), input=row["input"], label=row["label"]) for at, row in enumerate(answers(counts))]
+
+    found = Counter((row.label, split) for row, split in zip(rows, split_rows(rows, CONFIG), strict=True))
+
+    for name, count in counts.items():
+        assert found[name, "test"] == max(1, round(count * CONFIG.test))
+        assert found[name, "train"] >= 1
+
+
+def test_the_order_of_the_rows_does_not_change_their_splits() -> None:
+    rows = [StyleRow(id=str(at), input=row["input"], label=row["label"]) for at, row in enumerate(answers(PLANS))]
+
+    there = dict(zip((row.input for row in rows), split_rows(rows, CONFIG), strict=True))
+    back = dict(zip((row.input for row in rows[::-1]), split_rows(rows[::-1], CONFIG), strict=True))
+
+    assert there == back
+
+
+def test_the_same_words_with_another_label_are_counted(tmp_path: Path) -> None:
+    rows = answers(PLANS)
+    rows.append(rows[0] | {"label": "诚实", "label_english": "honesty"})
+
+    assert prepared(tmp_path, rows).contradicting == 1
+    parsed = [StyleRow(id=str(n), input=row["input"], label=row["label"]) for n, row in enumerate(rows)]
+    assert [(one.label, other.label) for one, other in contradictions(parsed)] == [("售前", "诚实")]
+
+
+def test_unlabelled_texts_come_along_but_none_of_dev_and_test(tmp_path: Path) -> None:
+    write_style_sample(tmp_path / "data", 100, seed=1)
+    rows = read_rows(tmp_path / "data" / "style.json", StyleColumns(), DEFAULT_LABELS)
+    with (tmp_path / "data" / "unlabelled.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": row.input}, ensure_ascii=False) + "\n" for row in rows)
+
+    counts = prepare(tmp_path / "data", tmp_path / "out", tmp_path / "page.html", CONFIG)
+
+    texts = {one.text for _, one in read_jsonl(tmp_path / "out" / "texts.jsonl", UnlabelledText)}
+    held = {row.input for split in ("dev", "test") for row in read_split(tmp_path / "out", split)[0]}  # type: ignore[arg-type]
+    assert counts.unlabelled == 200 + counts.train
+    assert not texts & held
+
+
+def test_shares_that_leave_nothing_to_learn_are_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing to learn from"):
+        PrepareStyleConfig.parse({"test": 0.6, "dev": 0.5}, "prepare")
+
+
+def test_groups_are_transitive() -> None:
+    chain = ["一二三四五六七八九十" * 4 + "甲" * n for n in range(8)]
+
+    assert len(set(grouped(chain, 0.9))) == 1
+    assert len(set(grouped(["完全不同的一句话", "毫不相干的另外几个字", *chain], 0.9))) == 3
+
+
+def test_the_sample_is_the_same_bytes_for_the_same_seed_and_no_one_can_be_right_in_all_of_it(tmp_path: Path) -> None:
+    counts = write_style_sample(tmp_path / "a", 400, seed=5)
+    write_style_sample(tmp_path / "b", 400, seed=5)
+    write_style_sample(tmp_path / "c", 400, seed=6)
+
+    names = ("style.json", "style.xlsx", "unlabelled.jsonl")
+    assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
+    assert (tmp_path / "a" / names[0]).read_bytes() != (tmp_path / "c" / names[0]).read_bytes()
+    assert 0.9 < counts.meant / counts.rows < 0.98
+    assert {row.label for row in style_rows(400, 5)} == set(PLANS)
