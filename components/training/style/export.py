@@ -3,6 +3,7 @@
 import contextlib
 import io
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ def export_int8(folder: Path, target: Path) -> None:
     model = open_torch(folder, len(read_mapping(folder).labels)).model.float().cpu()
     with tempfile.TemporaryDirectory() as scratch:
         whole = Path(scratch) / "float.onnx"
-        with contextlib.redirect_stdout(io.StringIO()):  # the exporter tells of each of its steps
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter tells of each of its steps, and of its own insides
             _export(model, whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
     _write_pad(target, int(model.config.pad_token_id))

@@ -1,0 +1,166 @@
+"""What decides in the style model's training: the plan's numbers, targets, weights, layers and temperature."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+
+from components.training.style.calibrate import FEWEST, divide_logits, fit_temperature
+from components.training.style.config import DistilConfig, StyleConfig
+from components.training.style.distil import kept_layers, soft_loss
+from components.training.style.examples import (
+    Shown,
+    class_weights,
+    one_hot,
+    oversampled,
+    shown_rows,
+    without_answer,
+)
+from components.training.style.fit import refuse_nonsense
+from components.training.style.stage import weighted_loss
+from qinglan.errors import TrainingError
+from qinglan.style.labels import DEFAULT_LABELS, training_form
+from qinglan.style.rows import StyleRow
+
+
+def test_the_defaults_are_the_plans() -> None:
+    config = StyleConfig()
+
+    assert (config.max_length, config.epochs, config.learning_rate) == (512, 3, 2e-5)
+    assert (config.batch, config.eval_batch, config.weight_decay, config.seed) == (4, 8, 0.01, 42)
+    assert config.demo_inference is False
+
+
+def test_each_label_weighs_the_same_and_a_row_weighs_one_on_average() -> None:
+    labels = [0] * 90 + [1] * 9 + [2]
+
+    weights = class_weights(labels, 4)
+
+    assert [weights[0] * 90, weights[1] * 9, weights[2]] == pytest.approx([100 / 3] * 3)
+    assert weights[3] == 0
+    assert sum(weights[label] for label in labels) == pytest.approx(len(labels))
+
+
+def test_oversampling_keeps_every_row_and_brings_each_label_as_often() -> None:
+    rows = [Shown(f"{label}-{n}", label) for label, count in ((0, 50), (1, 7), (2, 1)) for n in range(count)]
+
+    more = oversampled(rows, random.Random(0))
+
+    assert set(more) == set(rows)
+    assert [sum(one.label == label for one in more) for label in (0, 1, 2)] == [50, 50, 50]
+
+
+def test_some_questions_are_shown_without_their_answer_and_keep_their_label() -> None:
+    rows = [StyleRow(id=str(n), input=training_form(f"问{n}", f"答{n}"), label="诚实") for n in range(50)]
+
+    shown = shown_rows(rows, DEFAULT_LABELS, StyleConfig(answer_dropped=0.2))
+
+    bare = [one for one in shown if one.text.endswith("回答：")]
+    assert (len(shown), len(bare)) == (60, 10)
+    assert {one.label for one in shown} == {2}
+    assert without_answer(rows[0].input) == training_form("问0", "")
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.floats(0, 1))
+def test_targets_are_distributions_with_the_label_on_top(labels: list[int], smoothing: float) -> None:
+    targets = one_hot(labels, 5, smoothing)
+
+    assert targets.sum(axis=1) == pytest.approx(np.ones(len(labels)))
+    assert smoothing == 1 or (targets.argmax(axis=1) == labels).all() or smoothing > 0.999
+
+
+def test_the_loss_of_hard_targets_is_cross_entropy_and_weights_average() -> None:
+    import torch
+
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    targets = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+
+    plain = weighted_loss([0, 1, 1], 2, weighted=False)(logits, targets)
+    weighted = weighted_loss([0, 1, 1], 2, weighted=True)(logits, targets)
+
+    assert float(plain) == pytest.approx(float(torch.nn.functional.cross_entropy(logits, targets.argmax(-1))))
+    theirs = torch.nn.functional.cross_entropy(logits, targets.argmax(-1), weight=torch.tensor([1.5, 0.75]))
+    assert float(weighted) == pytest.approx(float(theirs))
+
+
+def test_the_distilled_loss_is_least_where_the_teacher_is_repeated() -> None:
+    import torch
+
+    said = torch.tensor([[0.7, 0.2, 0.1]])
+    targets = torch.cat([said, torch.zeros(1, 3)], dim=1)
+    loss = soft_loss(DistilConfig())
+
+    same, other = loss(torch.log(said), targets), loss(torch.log(said.flip(-1)), targets)
+
+    assert float(same) < float(other)
+    nudged = torch.log(said).requires_grad_()
+    loss(nudged, targets).backward()
+    assert nudged.grad is not None and nudged.grad.abs().max() < 1e-5
+
+
+def test_a_label_of_people_counts_beside_the_teachers_word() -> None:
+    import torch
+
+    said, given_ = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.0, 1.0]])
+    logits = torch.zeros(1, 2, requires_grad=True)
+
+    soft_loss(DistilConfig(labelled=0.5))(logits, torch.cat([said, given_], dim=1)).backward()
+
+    assert logits.grad is not None and logits.grad[0, 1] < 0 < logits.grad[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("layers", "wanted", "kept"),
+    [(24, 12, list(range(1, 24, 2))), (2, 1, [1]), (3, 2, [1, 2]), (6, 3, [1, 3, 5]), (2, 5, [0, 1])],
+)
+def test_layers_are_kept_evenly_and_the_last_always(layers: int, wanted: int, kept: list[int]) -> None:
+    assert kept_layers(layers, wanted) == kept
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.floats(0.5, 5.0), st.integers(0, 50))
+def test_a_temperature_that_was_put_in_is_found_again(temperature: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 2, (4000, 5))
+    labels = [int(rng.choice(5, p=np.exp(row))) for row in log_softmax(logits, axis=-1)]
+
+    found = fit_temperature(logits * temperature, labels)
+
+    assert found == pytest.approx(temperature, rel=0.15)
+
+
+def test_too_few_rows_fit_nothing() -> None:
+    logits = np.array([[5.0, 0.0]] * (FEWEST - 1))
+
+    assert fit_temperature(logits, [1] * (FEWEST - 1)) == 1.0
+
+
+def test_a_temperature_in_the_head_divides_the_logits() -> None:
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(
+        BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                   num_labels=5)
+    ).eval()  # fmt: skip
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.no_grad():
+        model.classifier.bias += 1.0
+        before = model(ids).logits
+        divide_logits(model, 2.5)
+        after = model(ids).logits
+
+    assert torch.allclose(after * 2.5, before, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "value"), [("loss", math.nan), ("eval_loss", math.inf), ("grad_norm", math.nan)])
+def test_a_number_that_is_none_ends_the_training(name: str, value: float) -> None:
+    refuse_nonsense({"loss": 1.0, "grad_norm": 0.5}, 3)
+
+    with pytest.raises(TrainingError, match=r"at step 7\. Lower the learning rate"):
+        refuse_nonsense({name: value}, 7)

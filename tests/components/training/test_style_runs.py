@@ -1,0 +1,186 @@
+"""Real trainings of a tiny classifier: the plan's 26 rows, a kill in the middle, a smaller model, int8."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from components.data.style.config import PrepareStyleConfig
+from components.data.style.stage import prepare
+from components.training.base.config import BaseConfig, TinyConfig
+from components.training.base.stage import text_base
+from components.training.style.config import DistilConfig, StyleConfig
+from components.training.style.distil import compare, distil, parameters
+from components.training.style.stage import train_style
+from qinglan.errors import DataError, TrainingError
+from qinglan.files import sha256_file
+from qinglan.lineage.record import digest
+from qinglan.samples.style import write_style_sample
+from qinglan.style.model import StyleModel, read_card
+from qinglan.style.rows import read_split
+
+pytestmark = pytest.mark.slow
+TINY = TinyConfig(vocabulary=900, hidden=32, layers=2, heads=2, steps=30, batch=16)
+CONFIG = StyleConfig(
+    device="cpu", max_length=256, epochs=3, learning_rate=4e-3, batch=16, eval_batch=64, patience=0, smoothing=0.1
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared rows and a tiny base."""
+    folder = tmp_path_factory.mktemp("style")
+    os.environ["QINGLAN_CACHE"] = str(folder / "cache")
+    try:
+        write_style_sample(folder / "data", 600, seed=7)
+        prepare(folder / "data", folder / "rows", folder / "page.html", PrepareStyleConfig())
+        text_base(folder / "rows", folder / "base", BaseConfig(source="tiny", tiny=TINY))
+    finally:
+        del os.environ["QINGLAN_CACHE"]
+    return folder
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path / "scratch"))
+    return tmp_path / "scratch"
+
+
+def trained(made: Path, out: Path, **changes: Any) -> Any:
+    config = CONFIG.model_copy(update=changes)
+    return train_style(made / "base", made / "rows", out / "model", out / "log", config)
+
+
+def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, scratch: Path, tmp_path: Path) -> None:
+    counts = trained(made, tmp_path, demo_inference=True)
+
+    model, card = StyleModel.load(tmp_path / "model"), read_card(tmp_path / "model")
+    mapping = json.loads((tmp_path / "model" / "label_mapping.json").read_bytes())
+    assert mapping["id_to_label"] == {"0": "售前", "1": "售后", "2": "诚实", "3": "有帮助", "4": "无伤害"}
+    assert {path.name for path in (tmp_path / "model").iterdir()} >= {
+        "config.json", "model.safetensors", "tokenizer.json", "label_mapping.json", "style.json"
+    }  # fmt: skip
+    assert card.parents["train"] == sha256_file(made / "rows" / "train.jsonl")
+    assert card.parents["base_model"] == digest(made / "base")
+    assert card.temperature == counts.temperature != 1
+    rows, _ = read_split(made / "rows", "dev")
+    said = model.predict([row.input for row in rows])
+    right = [one["predicted_label"] == row.label for one, row in zip(said, rows, strict=True)]
+    assert np.mean(right) == pytest.approx(counts.accuracy)
+    assert counts.accuracy > 0.35  # of five labels: it has learned something
+    demo = [orjson.loads(line) for line in (tmp_path / "log" / "demo.jsonl").read_bytes().splitlines()]
+    assert len(demo) == 5 and set(demo[0]) >= {"input", "label", "predicted_label", "confidence", "probabilities"}
+    assert "dev macro-F1" in (tmp_path / "log" / "curve.svg").read_text()
+    assert trained(made, tmp_path / "again", demo_inference=True).reused == 1
+    assert digest(tmp_path / "again" / "model") == digest(tmp_path / "model")
+
+
+def test_the_plans_26_rows_train_to_the_end(scratch: Path, tmp_path: Path, made: Path) -> None:
+    from tests.components.data.test_style import PLANS, answers
+
+    (tmp_path / "in.json").write_text(json.dumps(answers(PLANS), ensure_ascii=False), encoding="utf-8")
+    prepare(tmp_path / "in.json", tmp_path / "rows", tmp_path / "page.html", PrepareStyleConfig())
+
+    counts = train_style(
+        made / "base", tmp_path / "rows", tmp_path / "model", tmp_path / "log",
+        StyleConfig(device="cpu"),  # every other number the plan's
+    )  # fmt: skip
+
+    assert (counts.rows, counts.dev_rows, counts.temperature) == (16, 5, 1.0)
+    assert len(StyleModel.load(tmp_path / "model").predict(["用户问题：好吗\n回答：好"])) == 1
+
+
+def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(made: Path, scratch: Path, tmp_path: Path) -> None:
+    whole = trained(made, tmp_path / "whole", evaluations=2)
+    program = (
+        "import sys; from pathlib import Path; from components.training.style.config import StyleConfig; "
+        "from components.training.style.stage import train_style; made, out, config = sys.argv[1:]; "
+        "train_style(Path(made) / 'base', Path(made) / 'rows', Path(out) / 'model', Path(out) / 'log', "
+        "StyleConfig.model_validate_json(config))"
+    )
+    config = CONFIG.model_copy(update={"evaluations": 2}).model_dump_json()
+    there = tmp_path / "killed-scratch"
+    command = [sys.executable, "-c", program, str(made), str(tmp_path / "killed"), config]
+    environment = {**os.environ, "QINGLAN_SCRATCH": str(there)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while not list(there.glob("style/*/checkpoints/checkpoint-*/trainer_state.json")):
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "killed" / "model").exists()
+
+    resumed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    rows, _ = read_split(made / "rows", "dev")
+    texts = [row.input for row in rows]
+    one, other = (StyleModel.load(tmp_path / name / "model").probabilities(texts) for name in ("whole", "killed"))
+    assert np.abs(one - other).max() < 1e-3
+    assert whole.steps > 10
+    steps = [orjson.loads(line)["step"] for line in (tmp_path / "killed/log/metrics.jsonl").read_bytes().splitlines()]
+    assert steps[0] <= whole.steps / 6 and steps[-1] == whole.steps
+
+
+def test_a_base_that_is_a_pickle_is_refused(made: Path, scratch: Path, tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+
+    with pytest.raises(DataError, match=r"pytorch_model.bin, a pickle"):
+        train_style(tmp_path / "base", made / "rows", tmp_path / "model", tmp_path / "log", CONFIG)
+
+
+def test_rare_labels_count_as_configured(made: Path, scratch: Path, tmp_path: Path) -> None:
+    sizes = {
+        balance: trained(made, tmp_path / balance, balance=balance, epochs=1).steps
+        for balance in ("none", "sampling")
+    }
+
+    assert sizes["sampling"] > sizes["none"]
+
+
+def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
+    made: Path, scratch: Path, tmp_path: Path
+) -> None:
+    trained(made, tmp_path)
+    config = DistilConfig(device="cpu", layers=1, epochs=1, learning_rate=2e-3, batch=32, eval_batch=64)
+
+    counts = distil(
+        tmp_path / "model", made / "rows", tmp_path / "student", tmp_path / "table.json", tmp_path / "log2", config
+    )
+
+    assert counts.texts == len(read_split(made / "rows", "train")[0]) + 1200
+    assert (counts.layers, counts.parameters) == (1, parameters(tmp_path / "student"))
+    assert counts.parameters < counts.teacher_parameters == parameters(tmp_path / "model")
+    assert 0 < counts.int8_difference <= config.bound
+    teacher, student, int8 = compare(tmp_path / "model", tmp_path / "student", made / "rows")
+    assert student.megabytes < teacher.megabytes
+    texts = [row.input for row in read_split(made / "rows", "test")[0]]
+    both = [StyleModel.load(tmp_path / "student", engine).probabilities(texts) for engine in ("torch", "onnx")]
+    assert np.abs(both[0] - both[1]).max() <= 2 * config.bound
+    assert (both[0].argmax(-1) == both[1].argmax(-1)).mean() > 0.95
+    assert read_card(tmp_path / "student").parents["teacher"] == digest(tmp_path / "model")
+
+
+def test_an_int8_form_that_says_something_else_is_no_release(made: Path, scratch: Path, tmp_path: Path) -> None:
+    trained(made, tmp_path)
+    config = DistilConfig(device="cpu", layers=1, epochs=0.1, learning_rate=2e-3, batch=32, bound=1e-6)
+
+    with pytest.raises(TrainingError, match=r"differ by up to .* Serve the float model"):
+        distil(
+            tmp_path / "model",
+            made / "rows",
+            tmp_path / "student",
+            tmp_path / "table.json",
+            tmp_path / "log2",
+            config,
+        )
+    assert not (tmp_path / "student").exists()
