@@ -96,9 +96,9 @@ def _x(value: float, low: float, high: float) -> float:
     return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
 
-def text(x: float, y: float, said: str, anchor: str, colour: str = "#333", bold: bool = False) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{weight}>{escape(said)}</text>'
+def text(x: float, y: float, said: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0) -> str:
+    style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(said)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "", width: float = 1) -> str:

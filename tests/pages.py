@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 class Strict(HTMLParser):
     """Every tag that opens is closed, in order; remembers what a page would run or fetch."""
 
-    VOID = ("meta", "br", "line", "circle", "rect", "polyline")
+    VOID = ("meta", "br", "line", "circle", "rect", "polyline", "polygon")
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -178,7 +178,7 @@ def test_one_group_alone_has_no_interval_whatever_is_worked_out(size: int) -> No
 
 def test_exchanging_systems_is_flipping_signs_when_the_statistic_is_a_sum() -> None:
     values, names = conversations(np.random.default_rng(4), 0.05)
-    sums = np.bincount(names, values)[:, None]
+    sums = np.bincount(names, values).astype(np.float64)[:, None]
 
     [p] = swapped(sums, np.zeros_like(sums), lambda total: total, 2_000, 3)
 
