@@ -65,6 +65,5 @@ def refuse_changed(sheet: Path, number: int, row: Key, texts: Iterable[Any], wha
     """A row whose texts are not those that the key was written for."""
     if shown_digest(*texts) != row["shown"]:
         raise DataError(
-            f"{sheet}, row {number}: {what} not those of the key. Use the key of this very sheet, "
-            "and leave its texts as they are."
+            f"{sheet}, row {number}: {what}. Use the key of this very sheet, and leave its texts as they are."
         )

@@ -101,7 +101,7 @@ Given = tuple[tuple[str, ...], str, str, float]
 def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> Iterator[Given]:
     row = in_key(sheet, number, cells, key)
     seen = _shown(cells[QUESTION], {letter: cells.get(letter) for letter in row["letters"]})
-    refuse_changed(sheet, number, row, seen, "question or rewrites are")
+    refuse_changed(sheet, number, row, seen, "question or rewrites are not those of the key")
     for letter, systems in row["letters"].items():
         value = _number(cells.get(SCORE.format(letter)))
         if value in (None, ""):

@@ -93,7 +93,7 @@ def _given(sheet: Path, kept: Mapping[str, Key], labels: Sequence[str]) -> list[
     out = []
     for number, cells in filled_rows(sheet, [TEXT, GIVEN]):
         row = in_key(sheet, number, cells, kept)
-        refuse_changed(sheet, number, row, [cells[TEXT]], "its text is")
+        refuse_changed(sheet, number, row, [cells[TEXT]], "its text is not that of the key")
         if not (label := str(cells[GIVEN] or "").strip()):
             continue
         if label not in labels:

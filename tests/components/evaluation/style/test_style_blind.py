@@ -117,7 +117,7 @@ def test_cells_left_empty_are_left_out_and_spaces_do_not_count(tmp_path: Path) -
     ("changes", "said"),
     [
         ({"人工标签": "幽默"}, "row 2: 人工标签 is '幽默'. Write one of 售前"),
-        ({"问答": "用户问题：别的\n回答：别的"}, "row 2: its text is not those of the key"),
+        ({"问答": "用户问题：别的\n回答：别的"}, "row 2: its text is not that of the key"),
         ({"编号": 99}, "row 2: 编号 '99' is not in the key"),
         ({"编号": 2}, "编号 2 stands there twice"),
     ],
