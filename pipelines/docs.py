@@ -12,6 +12,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
 from components.data.validate.config import ValidateConfig
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.style.config import EvaluateStyleConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
@@ -26,6 +27,7 @@ READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/training/sft/README.md": SftConfig,
     ROOT / "components/training/ppo/README.md": PpoConfig,
     ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
+    ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
     ROOT / "qinglan/reward/README.md": RewardConfig,
 }
 BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)

@@ -5,8 +5,7 @@ read_scores(...)   per-system means with intervals, and the people's agreement w
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,15 +13,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from components.evaluation.rewriter import statistics
+from qinglan import statistics
+from qinglan.blind import NUMBER, Key, filled_rows, in_key, read_key, refuse_changed, shown_digest, write_key
 from qinglan.errors import DataError
-from qinglan.files import replaced, sha256_text
-from qinglan.tables import Cells, read_table, safe_cell, write_table
-from qinglan.text import one_line
+from qinglan.tables import Cells, write_table
 
 LETTERS = "ABCDE"
-NUMBER, QUESTION, SCORE = "编号", "问题", "{}评分(1-5)"
-Key = dict[str, Any]
+QUESTION, SCORE = "问题", "{}评分(1-5)"
 
 
 def export(predictions: Path, sheet: Path, key: Path, wanted: int, seed: int) -> int:
@@ -35,12 +32,14 @@ def export(predictions: Path, sheet: Path, key: Path, wanted: int, seed: int) ->
         for number, row in enumerate(rows, 1):
             texts = [row["texts"].get(letter, "") for letter in letters]
             add([number, row["question"], row["history"], *texts, *[None] * width])
-    kept = {
-        str(number): {name: row[name] for name in ("id", "conversation", "letters")} | {"shown": _shown_digest(row)}
-        for number, row in enumerate(rows, 1)
-    }
-    with replaced(key) as partial:
-        partial.write_bytes(orjson.dumps(kept, option=orjson.OPT_INDENT_2))
+    write_key(
+        key,
+        (
+            {name: row[name] for name in ("id", "conversation", "letters")}
+            | {"shown": shown_digest(*_shown(row["question"], row["texts"]))}
+            for row in rows
+        ),
+    )
     return len(rows)
 
 
@@ -70,20 +69,16 @@ def _shuffled(row: Key, random: Random) -> Key:
     }  # fmt: skip
 
 
-def _shown_digest(row: Key) -> str:
-    """Of what people see of a row: a key that is another sheet's would give their scores to others."""
-    return sha256_text(*(one_line(str(safe_cell(text or ""))) for text in (row["question"], *row["texts"].values())))
+def _shown(question: Any, texts: Mapping[str, Any]) -> list[Any]:
+    """What people see of a row."""
+    return [question, *texts.values()]
 
 
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
     """What people gave each system, and how far they agree with the examiner; cells left empty are left out."""
-    if not sheet.is_file():
-        raise DataError(f"{sheet}: no such file. Give the filled blind sample.")
-    kept = _read_key(key)
+    kept = read_key(key, sheet)
     letters = sorted({letter for row in kept.values() for letter in row["letters"]})
-    columns = [NUMBER, QUESTION, *letters, *map(SCORE.format, letters)]
-    rows = list(read_table(sheet, columns))
-    _check_numbers(sheet, rows)
+    rows = filled_rows(sheet, [QUESTION, *letters, *map(SCORE.format, letters)])
     given = [one for number, cells in rows for one in _scores(sheet, number, cells, kept)]
     if not given:
         raise DataError(f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')} ... with 1 to 5.")
@@ -104,17 +99,9 @@ Given = tuple[tuple[str, ...], str, str, float]
 
 
 def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> Iterator[Given]:
-    name = str(cells[NUMBER])
-    if (row := key.get(name)) is None:
-        raise DataError(
-            f"{sheet}, row {number}: {NUMBER} {name!r} is not in the key. Use the key of this very sheet."
-        )
-    seen = {"question": cells[QUESTION], "texts": {letter: cells.get(letter) for letter in row["letters"]}}
-    if _shown_digest(seen) != row["shown"]:
-        raise DataError(
-            f"{sheet}, row {number}: question or rewrites are not those of the key. Use the key of this very sheet, "
-            "and leave its texts as they are."
-        )
+    row = in_key(sheet, number, cells, key)
+    seen = _shown(cells[QUESTION], {letter: cells.get(letter) for letter in row["letters"]})
+    refuse_changed(sheet, number, row, seen, "question or rewrites are not those of the key")
     for letter, systems in row["letters"].items():
         value = _number(cells.get(SCORE.format(letter)))
         if value in (None, ""):
@@ -130,23 +117,6 @@ def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> I
 def _number(value: Any) -> Any:
     """A score that a spreadsheet keeps as text is a score all the same."""
     return float(value) if isinstance(value, str) and value.strip() in {"1", "2", "3", "4", "5"} else value
-
-
-def _check_numbers(sheet: Path, rows: Sequence[tuple[int, Cells]]) -> None:
-    numbers = Counter(str(cells[NUMBER]) for _, cells in rows)
-    if twice := [number for number, times in numbers.items() if times > 1]:
-        raise DataError(f"{sheet}: {NUMBER} {', '.join(twice)} stands there twice. Leave the rows as they were.")
-
-
-def _read_key(path: Path) -> dict[str, Key]:
-    try:
-        return dict(orjson.loads(path.read_bytes()))
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes the key beside the sheet.") from None
-    except (ValueError, TypeError):
-        raise DataError(
-            f"{path}: not the key of a blind sample, which is JSON that the evaluate stage writes."
-        ) from None
 
 
 def _examiner_scores(predictions: Path) -> dict[tuple[str, str], float]:

@@ -4,63 +4,14 @@ The candidate must find the gold passage first more often than the teacher, sure
 within what it may cost, copy, invent and write. What is missing or not a number holds it.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import orjson
+from typing import Any
 
 from components.evaluation.rewriter.config import GateConfig
-from qinglan.errors import DataError
+from qinglan.verdict import Missing, Numbers, Verdict, said
 
 ELSEWHERE = {"ndcg": "nDCG@10", "recall": "recall@10"}
 UNASKED = {"quality": "quality by the examiner (1 to 5)", "judged_top1": "the first passage's score against the need"}
-
-
-class Verdict(NamedTuple):
-    promote: bool
-    word: Literal["promote", "hold"]
-    reasons: list[str]
-    """Why it is held, or what speaks for it."""
-
-
-class Missing(Exception):
-    """A number that the verdict needs is not there."""
-
-
-class Numbers:
-    """An evaluation, read by path; anything but a finite number is missing."""
-
-    def __init__(self, evaluation: Mapping[str, Any]) -> None:
-        self._evaluation = evaluation
-
-    def value(self, *path: str) -> Any:
-        found: Any = self._evaluation
-        for name in path:
-            if not isinstance(found, Mapping) or name not in found:
-                raise Missing(f"{'.'.join(path)} is not in the evaluation")
-            found = found[name]
-        return found
-
-    def __call__(self, *path: str) -> float:
-        found = self.value(*path)
-        if found is None:
-            raise Missing(f"{'.'.join(path)} could not be measured")
-        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-            raise Missing(f"{'.'.join(path)} is {found!r}, which is no number")
-        return float(found)
-
-
-def read_evaluation(path: Path) -> dict[str, Any]:
-    """evaluation.json, or an error that says where it comes from."""
-    try:
-        found = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise DataError(f"{path}: {error}. The evaluate stage writes it; run that again.") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: no evaluation. The evaluate stage writes it; run that again.")
-    return found
 
 
 Check = Callable[[Numbers, str, GateConfig], Iterator[str]]
@@ -70,17 +21,10 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     """The verdict on evaluation's candidate; any doubt holds it."""
     numbers = Numbers(evaluation)
     candidate = str(evaluation.get("candidate", "rl"))
-    reasons = [reason for check in CHECKS for reason in _run(check, numbers, candidate, gate)]
+    reasons = [reason for check in CHECKS for reason in said(check(numbers, candidate, gate))]
     if reasons:
         return Verdict(False, "hold", reasons)
     return Verdict(True, "promote", [_shown(numbers, candidate), *_but(evaluation, candidate)])
-
-
-def _run(check: Check, numbers: Numbers, candidate: str, gate: GateConfig) -> list[str]:
-    try:
-        return list(check(numbers, candidate, gate))
-    except Missing as missing:
-        return [f"{missing}."]
 
 
 def _enough(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:

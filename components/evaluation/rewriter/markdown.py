@@ -1,21 +1,20 @@
 """The evaluation for a terminal or a log: the verdict, the plan's table, the systems, the pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from components.evaluation.rewriter.measures import OF_SYSTEM
 from components.evaluation.rewriter.wording import (
     ALL_METRICS,
     NAMES,
-    NONE,
     PLAN,
     by_metric,
     gap,
     headline,
     number,
-    p_value,
     pair_name,
 )
+from qinglan.wording import NONE, p_value, table
 
 SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", "length", *OF_SYSTEM)
 
@@ -98,8 +97,3 @@ def judges_line(evaluation: Mapping[str, Any]) -> str:
         f"Examiner {found['examiner']} and training judge {found['judge']} on {found['n']} rewrites: "
         f"Spearman {ranks}, Kendall {order}, {apart} points apart on average."
     )
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

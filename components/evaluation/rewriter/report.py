@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from components.evaluation.rewriter import wording
-from components.evaluation.rewriter.drawings import COLOURS, Line, bars, forest
 from components.evaluation.rewriter.examples import pick
 from components.evaluation.rewriter.trained import curves
+from qinglan.drawings import Line, bars, forest
 from qinglan.files import replaced
+from qinglan.page import rendered
+from qinglan.wording import p_value, points
 
-TEMPLATE = "report.html.j2"
+COLOURS = {"plain": "#9aa3ad", "history": "#b8a06a", "teacher": "#7a4fa3", "sft": "#5b8db8", "rl": "#1f5fa8"}
 COMPARED = {"": "gold passage first", "ndcg": "nDCG@10", "recall": "recall@10"}
 
 
@@ -27,20 +29,13 @@ def render(
     evaluation: Mapping[str, Any], examples: Mapping[str, list[dict[str, Any]]], trained: Mapping[str, list[str]]
 ) -> str:
     """Everything but our own figures is escaped: questions and rewrites are data."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.globals.update(
+    return rendered(
+        Path(__file__).parent / "report.html.j2", wording.headline(evaluation), e=evaluation, examples=examples,
         names=wording.NAMES, metrics=wording.ALL_METRICS, plan=wording.PLAN, number=wording.number,
-        interval=wording.interval, points=wording.points, p_value=wording.p_value, pair_name=wording.pair_name,
+        interval=wording.interval, points=points, p_value=p_value, pair_name=wording.pair_name,
         by_metric=wording.by_metric, gap=wording.gap,
-    )  # fmt: skip
-    return environment.get_template(TEMPLATE).render(
-        e=evaluation, headline=wording.headline(evaluation), examples=examples, colours=COLOURS,
         forests=[Markup(forest(title, differences(evaluation, metric))) for metric, title in COMPARED.items()],
         titles=list(COMPARED.values()),
         levels=[Markup(levels(evaluation, metric)) for metric in ("top1", "ndcg", "recall", "quality")],
@@ -54,7 +49,7 @@ def differences(evaluation: Mapping[str, Any], metric: str) -> list[Line]:
     for name, one in evaluation["paired"].items():
         found = one[metric] if metric else one
         value, low, high = (None if found[x] is None else 100 * found[x] for x in ("difference", "low", "high"))
-        lines.append(Line(wording.pair_name(name), value, low, high, f"{wording.points(found['difference'])} pts"))
+        lines.append(Line(wording.pair_name(name), value, low, high, f"{points(found['difference'])} pts"))
     return lines
 
 

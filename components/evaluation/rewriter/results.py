@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.evaluation.rewriter import statistics
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import METRICS
-from components.evaluation.rewriter.statistics import Columns, Groups
 from components.evaluation.rewriter.students import Writing
 from components.evaluation.rewriter.systems import Asking
+from qinglan import statistics
 from qinglan.rows import Validated
+from qinglan.statistics import Columns, Groups
 
 PAIRS = (
     ("rl", "teacher"),

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import leak, results
 from components.evaluation.rewriter.blind import export
 from components.evaluation.rewriter.config import EvaluateConfig, GateConfig
-from components.evaluation.rewriter.gate import Verdict, decide, read_evaluation
+from components.evaluation.rewriter.gate import decide
 from components.evaluation.rewriter.report import write_report
 from components.evaluation.rewriter.students import Writing, rewrite_all
 from components.evaluation.rewriter.systems import Asking, ask_all, fixed_queries
@@ -22,6 +22,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.files import read_jsonl, replaced
 from qinglan.lineage.record import code_version, digest
 from qinglan.rows import Validated
+from qinglan.verdict import Verdict, read_evaluation
 
 SHOWN = ("top1", "ndcg", "recall", "quality")
 

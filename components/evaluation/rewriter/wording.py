@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.evaluation.rewriter.measures import METRICS, OF_SYSTEM
+from qinglan.wording import NONE, points
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
 ALL_METRICS = METRICS | OF_SYSTEM
 PLAN = ("quality", "top1", "latency_p50", "cost")
-NONE = "–"
 
 
 def pair_name(pair: str) -> str:
@@ -36,21 +36,11 @@ def interval(found: Mapping[str, Any] | None, metric: str) -> str:
     return f"[{number(found['low'], metric)}, {number(found['high'], metric)}]"
 
 
-def points(value: Any) -> str:
-    return f"{100 * value:+.1f}" if isinstance(value, int | float) else NONE
-
-
 def gap(value: Any, metric: str) -> str:
     """A difference in a metric: points of a share, else in its own unit."""
     if not isinstance(value, int | float):
         return NONE
     return points(value) if ALL_METRICS[metric].kind == "share" else f"{value:+.2f}"
-
-
-def p_value(value: Any) -> str:
-    if not isinstance(value, int | float):
-        return NONE
-    return f"{value:.4f}" if value >= 0.001 else "< .001"
 
 
 def by_metric(evaluation: Mapping[str, Any], pair: str) -> dict[str, Mapping[str, Any]]:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.rewriter.gate import decide, read_evaluation
+from components.evaluation.rewriter.gate import decide
 from qinglan.errors import DataError, Held
 from qinglan.files import replaced, sha256_file
 from qinglan.lineage.record import digest
+from qinglan.verdict import read_evaluation
 
 
 class Candidate(NamedTuple):

@@ -1,38 +1,13 @@
 """The page: well-formed, self-contained, and nothing on it runs."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import orjson
 
-from components.evaluation.rewriter.drawings import Line, bars, forest
 from components.evaluation.rewriter.report import write_report
 from components.evaluation.rewriter.trained import read_series
 from tests.components.evaluation.world import HOSTILE, Evaluated
-
-
-class Strict(HTMLParser):
-    """Every tag that opens is closed, in order; remembers what a page would run or fetch."""
-
-    VOID = ("meta", "br", "line", "circle", "rect", "polyline")
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.fetched: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.fetched += [str(value) for name, value in attrs if name in ("src", "href") or name.startswith("on")]
-        if tag in ("script", "link", "iframe", "img"):
-            self.fetched.append(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in self.VOID
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+from tests.pages import Strict
 
 
 def page(evaluated: Evaluated, folder: Path) -> str:
@@ -76,25 +51,6 @@ def test_a_question_with_a_script_in_it_is_text_on_the_page(evaluated: Evaluated
 
     assert "<script" not in text
     assert "&lt;script&gt;" in text
-
-
-def test_a_figure_leaves_out_what_has_no_interval_and_escapes_labels() -> None:
-    lines = [
-        Line("<b>", 5.0, 2.0, 8.0, "5"),
-        Line("nothing", None, None, None),
-        Line("below", -4.0, -6.0, -2.0, "-4"),
-    ]
-    figure = forest("a < b", lines)
-
-    assert figure.count("<circle") == 2
-    assert "<b>" not in figure and "&lt;b&gt;" in figure and "a &lt; b" in figure
-    assert "nothing" not in figure
-
-
-def test_a_bar_never_leaves_its_figure() -> None:
-    figure = bars("top-1", [Line("rl", 4.0, 3.0, 5.0, "4.0", "#000")])
-
-    assert 0 < float(figure.split('width="')[1].split('"')[0]) <= 380
 
 
 def test_a_log_gives_its_series_whatever_its_names_and_a_missing_one_gives_none(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 Turns of one conversation are alike, so whole conversations are drawn, and whole conversations flip their signs.
 A column holds one number a question; NaN where there is none (no gold passage, not examined, another tenant).
+
+What is no mean, F1 for one, is a function of sums: `drawn_intervals` and `swapped` take a group's sums and that
+function. A group is whatever is alike: a conversation, or texts that are nearly the same.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -100,17 +103,53 @@ def _means(sums: Columns, counts: Columns) -> Columns:
 
 def _intervals(sums: Columns, counts: Columns, draws: int, seed: int) -> tuple[Columns, Columns]:
     """Percentiles of the means of drawn conversations; one conversation alone says nothing of the others."""
-    size, width = sums.shape
-    drawn = np.full((draws, width), np.nan)
-    rng = np.random.default_rng(seed)
-    if size:
-        for start, stop in _chunks(draws):
-            times = rng.multinomial(size, np.full(size, 1 / size), stop - start).astype(np.float64)
-            drawn[start:stop] = _means(times @ sums, times @ counts)
-    low, high = np.full(width, np.nan), np.full(width, np.nan)
-    for at in np.flatnonzero((counts > 0).sum(axis=0) > 1):
-        low[at], high[at] = np.nanpercentile(drawn[:, at], ENDS)
+    low, high = drawn_intervals(len(sums), lambda times: _means(times @ sums, times @ counts), draws, seed)
+    alone = (counts > 0).sum(axis=0) < 2
+    return np.where(alone, np.nan, low), np.where(alone, np.nan, high)
+
+
+def drawn_intervals(
+    size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
+) -> tuple[Columns, Columns]:
+    """Percentiles of whatever is worked out from drawn groups; of one group alone there are none.
+
+    `statistic` is given how often each of `size` groups was drawn, a row a draw, and gives a row of numbers for each.
+    """
+    found = [statistic(times) for times in _drawn(size, draws, seed)]
+    if not found:
+        width = statistic(np.ones((1, size))).shape[1]
+        return np.full(width, np.nan), np.full(width, np.nan)
+    numbers = np.concatenate(found)
+    low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
+    for at in np.flatnonzero(~np.isnan(numbers).all(axis=0)):
+        low[at], high[at] = np.nanpercentile(numbers[:, at], ENDS)
     return low, high
+
+
+def _drawn(size: int, draws: int, seed: int) -> Iterator[Columns]:
+    """How often each group is drawn, a row a draw, some draws at once."""
+    rng = np.random.default_rng(seed)
+    for start, stop in _chunks(draws) if size > 1 else ():
+        yield rng.multinomial(size, np.full(size, 1 / size), stop - start).astype(np.float64)
+
+
+def swapped(
+    one: Columns, other: Columns, statistic: Callable[[Columns], Columns], draws: int, seed: int
+) -> list[float]:
+    """Two-sided p of `statistic` of one system's sums minus the other's: how often exchanging the two within whole
+    groups, by chance alone, differs at least as much. A row of sums for each group."""
+    half, whole = (one - other) / 2, (one + other).sum(axis=0) / 2
+    seen = _apart(statistic, whole, half.sum(axis=0)[None, :])[0]
+    extreme = np.zeros(len(seen))
+    rng = np.random.default_rng([seed, 1])
+    for start, stop in _chunks(draws):
+        signs = rng.integers(0, 2, (stop - start, len(one))) * 2.0 - 1.0
+        extreme += (_apart(statistic, whole, signs @ half) >= seen - 1e-9).sum(axis=0)
+    return [float(p) for p in np.where(np.isnan(seen), np.nan, (1 + extreme) / (1 + draws))]
+
+
+def _apart(statistic: Callable[[Columns], Columns], whole: Columns, half: Columns) -> Columns:
+    return np.asarray(np.abs(statistic(whole + half) - statistic(whole - half)))
 
 
 def _permutation(sums: Columns, counts: Columns, draws: int, seed: int) -> list[float]:

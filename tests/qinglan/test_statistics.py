@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.evaluation.rewriter.statistics import (
+from qinglan.statistics import (
     agreement,
     clustering_factor,
+    drawn_intervals,
     estimates,
     groups,
     holm,
     paired,
     quantile,
     queries_needed,
+    swapped,
 )
 
 NAN = math.nan
@@ -155,3 +157,31 @@ def test_a_quantile_has_an_interval_around_it() -> None:
     assert found.value == 50
     assert found.low < 50 < found.high
     assert math.isnan(quantile([], 0.5, 500, 0).value)
+
+
+def test_a_mean_worked_out_from_drawn_groups_has_the_interval_of_the_mean() -> None:
+    values, names = conversations(np.random.default_rng(2), 0.2)
+    sums, counts = np.bincount(names, values), np.bincount(names)
+
+    low, high = drawn_intervals(len(sums), lambda times: ((times @ sums) / (times @ counts))[:, None], 700, 5)
+    [found] = estimates(values[:, None], names, 700, 5)
+
+    assert (low[0], high[0]) == pytest.approx((found.low, found.high))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_one_group_alone_has_no_interval_whatever_is_worked_out(size: int) -> None:
+    low, high = drawn_intervals(size, lambda times: np.ones((len(times), 2)), 50, 0)
+
+    assert np.isnan(low).tolist() == np.isnan(high).tolist() == [True, True]
+
+
+def test_exchanging_systems_is_flipping_signs_when_the_statistic_is_a_sum() -> None:
+    values, names = conversations(np.random.default_rng(4), 0.05)
+    sums = np.bincount(names, values).astype(np.float64)[:, None]
+
+    [p] = swapped(sums, np.zeros_like(sums), lambda total: total, 2_000, 3)
+
+    assert p == pytest.approx(paired(values[:, None], names, 2_000, 3)[0].p)
+    assert swapped(sums, sums, lambda total: total, 100, 0) == [1.0]
+    assert math.isnan(swapped(sums, sums, lambda total: total * NAN, 100, 0)[0])

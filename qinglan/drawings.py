@@ -1,4 +1,4 @@
-"""The report's own figures as inline SVG: intervals against zero, and bars with intervals. No script."""
+"""The reports' own figures as inline SVG: intervals against zero, and bars with intervals. No script."""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 720, 30, 190, 150, 26
 PLUS, MINUS, NEITHER = "#2e7d4f", "#b3452c", "#6b7280"
-COLOURS = {"plain": "#9aa3ad", "history": "#b8a06a", "teacher": "#7a4fa3", "sft": "#5b8db8", "rl": "#1f5fa8"}
 
 
 class Line(NamedTuple):
@@ -27,20 +26,20 @@ def forest(title: str, lines: Sequence[Line], unit: str = "points") -> str:
     shown = _known(lines)
     ends = [0.0, *(end for one in shown for end in (one.low, one.high))]
     low, high = _padded(min(ends), max(ends))
-    parts = [_line(_x(0, low, high), TOP - 6, _x(0, low, high), TOP + ROW * len(shown), "#555", "3 3")]
+    parts = [line(_x(0, low, high), TOP - 6, _x(0, low, high), TOP + ROW * len(shown), "#555", "3 3")]
     for at, one in enumerate(shown):
         y, colour = TOP + ROW * at + ROW / 2, PLUS if one.low > 0 else MINUS if one.high < 0 else NEITHER
         parts += [
-            _text(LEFT - 12, y + 4, one.label, "end"),
-            _line(_x(one.low, low, high), y, _x(one.high, low, high), y, colour, width=3),
+            text(LEFT - 12, y + 4, one.label, "end"),
+            line(_x(one.low, low, high), y, _x(one.high, low, high), y, colour, width=3),
             f'<circle cx="{_x(one.value, low, high):.1f}" cy="{y}" r="5" fill="{colour}"/>',
-            _text(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
+            text(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
         ]
     parts += [
-        _text(_x(end, low, high), 14, f"{end:+.1f} {unit}" if end else "0", "middle", "#777")
+        text(_x(end, low, high), 14, f"{end:+.1f} {unit}" if end else "0", "middle", "#777")
         for end in _ticks(low, high)
     ]
-    return _svg(title, TOP + ROW * len(shown) + 8, parts)
+    return svg(title, TOP + ROW * len(shown) + 8, parts)
 
 
 def bars(title: str, lines: Sequence[Line], most: float = 1.0) -> str:
@@ -52,17 +51,17 @@ def bars(title: str, lines: Sequence[Line], most: float = 1.0) -> str:
         y = TOP + ROW * at + ROW / 2
         start, end = _x(0, 0, most), _x(one.value, 0, most)
         parts += [
-            _text(LEFT - 12, y + 4, one.label, "end"),
+            text(LEFT - 12, y + 4, one.label, "end"),
             f'<rect x="{start:.1f}" y="{y - 8}" width="{max(0.0, end - start):.1f}" height="16" rx="2" '
             f'fill="{one.colour or NEITHER}" fill-opacity="0.8"/>',
-            _line(_x(one.low, 0, most), y, _x(one.high, 0, most), y, "#222", width=1.5),
+            line(_x(one.low, 0, most), y, _x(one.high, 0, most), y, "#222", width=1.5),
             *(
-                _line(_x(tip, 0, most), y - 5, _x(tip, 0, most), y + 5, "#222", width=1.5)
+                line(_x(tip, 0, most), y - 5, _x(tip, 0, most), y + 5, "#222", width=1.5)
                 for tip in (one.low, one.high)
             ),
-            _text(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
+            text(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
         ]
-    return _svg(title, TOP + ROW * len(shown) + 8, [_text(LEFT, 14, title, "start", "#333", bold=True), *parts])
+    return svg(title, TOP + ROW * len(shown) + 8, [text(LEFT, 14, title, "start", "#333", bold=True), *parts])
 
 
 class _Known(NamedTuple):
@@ -97,12 +96,12 @@ def _x(value: float, low: float, high: float) -> float:
     return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
 
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "#333", bold: bool = False) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{weight}>{escape(text)}</text>'
+def text(x: float, y: float, said: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0) -> str:
+    style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(said)}</text>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "", width: float = 1) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "", width: float = 1) -> str:
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
@@ -110,8 +109,9 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "
     )
 
 
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
+def svg(title: str, height: float, parts: Sequence[str], width: float = WIDTH) -> str:
+    """A figure of its parts; the title is what a reader without eyes is told."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img" font-size="13" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
         f'font-family="sans-serif"><title>{escape(title)}</title>{"".join(parts)}</svg>'
     )

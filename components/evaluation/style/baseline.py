@@ -1,0 +1,63 @@
+"""What a bag of characters makes of the same rows: the least that a model must beat to be worth its weights."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from components.evaluation.style.measures import confusions, macro_f1
+from qinglan.errors import DataError
+from qinglan.statistics import Columns
+from qinglan.style.rows import StyleRow
+
+NGRAMS = (1, 3)
+
+
+class Baseline(NamedTuple):
+    """A fitted one's answers on the test."""
+
+    probabilities: Columns
+    c: float
+    dev_macro_f1: dict[str, float]
+    """By each C that was tried."""
+
+
+def fit_baseline(
+    train: Sequence[StyleRow], dev: Sequence[StyleRow], test: Sequence[StyleRow], labels: Sequence[str],
+    choices: Sequence[float],
+) -> Baseline:  # fmt: skip
+    """TF-IDF of character 1- to 3-grams and logistic regression, fitted on train alone; C is chosen on dev."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if len({row.label for row in train}) < 2:
+        raise DataError("train.jsonl: all rows have the same label. A style needs answers of another; prepare more.")
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=NGRAMS, sublinear_tf=True)
+    learned = vectors.fit_transform([row.input for row in train])
+    names, on_dev = [row.label for row in train], vectors.transform([row.input for row in dev])
+    truth = np.array([labels.index(row.label) for row in dev])
+    models = {c: _fitted(learned, names, c) for c in choices}
+    scores = {c: _macro_f1(truth, _probabilities(model, on_dev, labels)) for c, model in models.items()}
+    best = max(scores, key=lambda c: (scores[c], -c))
+    on_test = vectors.transform([row.input for row in test])
+    return Baseline(
+        _probabilities(models[best], on_test, labels), best, {f"{c:g}": score for c, score in scores.items()}
+    )
+
+
+def _fitted(vectors: Any, labels: Sequence[str], c: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=c, max_iter=2_000).fit(vectors, labels)
+
+
+def _probabilities(model: Any, vectors: Any, labels: Sequence[str]) -> Columns:
+    """In the mapping's order; a label that train lacks is never said."""
+    out = np.zeros((vectors.shape[0], len(labels)))
+    out[:, [labels.index(name) for name in model.classes_]] = model.predict_proba(vectors)
+    return out
+
+
+def _macro_f1(truth: np.ndarray[Any, Any], probabilities: Columns) -> float:
+    width = probabilities.shape[1]
+    counts = confusions(truth, probabilities.argmax(axis=1), width).sum(axis=0)
+    return float(macro_f1(counts.reshape(1, width, width))[0])

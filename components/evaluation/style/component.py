@@ -1,0 +1,80 @@
+"""The style evaluation and its gate as KFP components; they decide nothing."""
+
+from kfp import dsl
+
+from components.image import DATA_IMAGE
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def evaluate_style(
+    style_rows: dsl.Input[dsl.Dataset],
+    style_model: dsl.Input[dsl.Model],
+    config: dict,  # type: ignore[type-arg]
+    evaluation: dsl.Output[dsl.Artifact],
+    predictions: dsl.Output[dsl.Dataset],
+    blind_sample: dsl.Output[dsl.Dataset],
+    blind_key: dsl.Output[dsl.Artifact],
+    report: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+    metrics: dsl.Output[dsl.Metrics],
+    classification: dsl.Output[dsl.ClassificationMetrics],
+) -> None:
+    """The style model and a bag of characters on the same locked answers."""
+    from pathlib import Path
+
+    import orjson
+
+    from components.evaluation.style import stage
+    from components.evaluation.style.config import EvaluateStyleConfig
+    from components.evaluation.style.markdown import to_markdown
+    from qinglan.lineage.record import recorded
+
+    settings = EvaluateStyleConfig.parse(config, "evaluate_style")
+    inputs = {"style_rows": style_rows, "style_model": style_model}
+    outputs = {
+        "evaluation": evaluation,
+        "predictions": predictions,
+        "blind_sample": blind_sample,
+        "blind_key": blind_key,
+        "report": report,
+    }
+    with recorded("evaluate_style", inputs, outputs, settings.model_dump(mode="json")) as facts:
+        counts = stage.evaluate(
+            Path(style_rows.path),
+            Path(style_model.path),
+            stage.Outputs(
+                Path(evaluation.path),
+                Path(report.path),
+                Path(predictions.path),
+                Path(blind_sample.path),
+                Path(blind_key.path),
+            ),
+            settings,
+        )
+        facts.update(counts._asdict())
+    found = orjson.loads(Path(evaluation.path).read_bytes())
+    Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
+    classification.log_confusion_matrix(found["labels"], found["systems"]["model"]["confusion"])
+    for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
+        metrics.log_metric(name, value)
+
+
+@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+def gate_style(
+    evaluation: dsl.Input[dsl.Artifact],
+    config: dict,  # type: ignore[type-arg]
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
+    from pathlib import Path
+
+    from components.evaluation.style import stage
+    from components.evaluation.style.config import GateStyleConfig
+    from qinglan.lineage.record import recorded
+
+    settings = GateStyleConfig.parse(config, "gate_style")
+    with recorded("gate_style", {"evaluation": evaluation}, {}, settings.model_dump(mode="json")) as facts:
+        verdict = stage.gate(Path(evaluation.path), settings)
+        facts.update(verdict=verdict.word, reasons=verdict.reasons)
+    metrics.log_metric("promote", int(verdict.promote))
+    return str(verdict.word)

@@ -1,0 +1,88 @@
+"""Promote or hold: a pure function of evaluation.json and thresholds, with its reasons in words.
+
+The model must surely beat the baseline in macro F1, lose no label to it, and know how sure it may be. What is missing
+or not a number holds it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from components.evaluation.style.config import GateStyleConfig
+from qinglan.verdict import Missing, Numbers, Verdict, said
+
+PAIR = "model_vs_baseline"
+
+
+def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
+    """The verdict on the evaluated model; any doubt holds it."""
+    numbers = Numbers(evaluation)
+    checks = (_enough, _enough_of_each, _better, _no_label_lost, _calibrated)
+    if reasons := [reason for check in checks for reason in said(check(numbers, gate))]:
+        return Verdict(False, "hold", reasons)
+    return Verdict(True, "promote", [_shown(numbers), _known(numbers)])
+
+
+def _enough(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    if (rows := numbers("counts", "rows")) < gate.rows:
+        yield f"Too few: the test has {rows:.0f} rows, and {gate.rows} are wanted."
+
+
+def _enough_of_each(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    for label in _labels(numbers):
+        if (rows := numbers("systems", "model", "classes", label, "support")) < gate.class_rows:
+            yield f"Too few: the test has {rows:.0f} rows labelled {label}, and {gate.class_rows} are wanted."
+
+
+def _better(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    low, high, p = (numbers("paired", PAIR, "macro_f1", name) for name in ("low", "high", "p"))
+    if high < 0:
+        yield f"Worse than the baseline. {_shown(numbers)}"
+    elif low <= 0 or p >= gate.p:
+        yield f"Better than the baseline: not shown. {_shown(numbers)}"
+
+
+def _no_label_lost(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    for label in _labels(numbers):
+        own, theirs = (numbers("systems", name, "classes", label, "f1", "value") for name in ("model", "baseline"))
+        if theirs - own > gate.class_margin:
+            yield (
+                f"F1 of {label} is {100 * own:.1f}%, the baseline's {100 * theirs:.1f}%: more than "
+                f"{100 * gate.class_margin:.1f} points below."
+            )
+
+
+def _calibrated(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    after, before = (numbers("systems", name, "ece", "value") for name in ("model", "before"))
+    if after > gate.ece:
+        yield f"The calibration error is {100 * after:.1f}%; {100 * gate.ece:.1f}% are allowed."
+    if after - before > gate.ece_worse:
+        yield (
+            f"The temperature makes the calibration error worse, {100 * before:.1f}% to {100 * after:.1f}%; "
+            f"{100 * gate.ece_worse:.1f} points are allowed. Is dev like the test?"
+        )
+
+
+def _labels(numbers: Numbers) -> list[str]:
+    labels = numbers.value("labels")
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
+        raise Missing("labels is no list of names")
+    return labels
+
+
+def _shown(numbers: Numbers) -> str:
+    difference, low, high, p = (
+        numbers("paired", PAIR, "macro_f1", name) for name in ("difference", "low", "high", "p")
+    )
+    rows = numbers("counts", "rows")
+    return (
+        f"Model minus baseline, macro F1: {100 * difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
+        f"p {p:.4f}, {rows:.0f} rows."
+    )
+
+
+def _known(numbers: Numbers) -> str:
+    value, low, high = (numbers("systems", "model", "macro_f1", name) for name in ("value", "low", "high"))
+    return (
+        f"Macro F1 {100 * value:.1f}% [{100 * low:.1f}, {100 * high:.1f}], "
+        f"calibration error {100 * numbers('systems', 'model', 'ece', 'value'):.1f}%."
+    )

@@ -1,0 +1,199 @@
+"""A style model on the locked test, beside a bag of characters that it must beat, and a verdict that can be traced.
+
+The test is checked for leaks first; then every row is asked about once. Nothing is chosen on it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from components.evaluation.style import leak, results
+from components.evaluation.style.alike import groups_of_alike
+from components.evaluation.style.asking import ask, ask_questions
+from components.evaluation.style.baseline import Baseline, fit_baseline
+from components.evaluation.style.blind import export
+from components.evaluation.style.config import EvaluateStyleConfig, GateStyleConfig
+from components.evaluation.style.examples import pick
+from components.evaluation.style.gate import decide
+from components.evaluation.style.measures import BINS, untempered
+from components.evaluation.style.report import write_report
+from components.evaluation.style.results import BASELINE, BEFORE, MODEL, Table
+from qinglan.errors import DataError
+from qinglan.files import replaced, sha256_file
+from qinglan.lineage.record import code_version, digest
+from qinglan.statistics import Columns
+from qinglan.style.labels import Labels
+from qinglan.style.model import StyleCard, StyleModel, read_card
+from qinglan.style.rows import SPLITS, StyleRow, read_split
+from qinglan.verdict import Verdict, read_evaluation
+
+HARMLESS = "harmless"
+
+
+class Outputs(NamedTuple):
+    """Where everything goes."""
+
+    evaluation: Path
+    report: Path
+    predictions: Path
+    blind_sample: Path
+    blind_key: Path
+
+
+class EvaluateStyleCounts(NamedTuple):
+    rows: int
+    groups: int
+    """Of near-duplicates among them."""
+
+    training_rows: int
+    """Rows of training and selection that the test was compared with."""
+
+    promote: int
+
+
+class Splits(NamedTuple):
+    """The rows of all three, and their labels."""
+
+    train: list[StyleRow]
+    dev: list[StyleRow]
+    test: list[StyleRow]
+    labels: Labels
+
+
+def evaluate(rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig) -> EvaluateStyleCounts:
+    """Judge the model on the test among `rows`. Writes every output, or none of use."""
+    splits = read_splits(rows)
+    seen = leak.check(splits.test, {"train": splits.train, "dev": splits.dev})
+    card = read_card(model)
+    leak.check_parents(card, model, rows)
+    table, called_for, baseline = _ask(model, splits, card, config)
+    predictions = lines(splits.test, table, called_for)
+    with replaced(out.predictions) as partial:
+        partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
+    evaluation = put_together(table, called_for, baseline, card, seen, splits.labels, config)
+    evaluation["digests"] = {
+        "rows": {name: sha256_file(rows / f"{name}.jsonl") for name in SPLITS}, "model": digest(model),
+        "predictions": digest(out.predictions), "code": code_version(),
+    }  # fmt: skip
+    with replaced(out.evaluation) as partial:
+        partial.write_bytes(orjson.dumps(evaluation, option=orjson.OPT_INDENT_2))
+    export(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
+    shown = pick(splits.test, predictions, config.examples)
+    write_report(orjson.loads(out.evaluation.read_bytes()), shown, out.report)
+    return EvaluateStyleCounts(**evaluation["counts"])
+
+
+def read_splits(rows: Path) -> Splits:
+    """None of them may be empty: the baseline learns from train, is chosen on dev, and both are judged on test."""
+    read = {name: read_split(rows, name) for name in SPLITS}
+    if empty := [name for name, (found, _) in read.items() if not found]:
+        raise DataError(f"{rows / empty[0]}.jsonl: no rows. Prepare the data with more rows, or larger shares.")
+    return Splits(read["train"][0], read["dev"][0], read["test"][0], read["test"][1])
+
+
+def _ask(
+    folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig
+) -> tuple[Table, Columns, Baseline]:
+    model = StyleModel.load(folder)
+    refuse_other_labels(folder, model.labels, splits.labels)
+    texts = [row.input for row in splits.test]
+    called_for = ask_questions(model, splits.test, config.batch)
+    after = ask(model, texts, config.batch)
+    baseline = fit_baseline(splits.train, splits.dev, splits.test, splits.labels.names, config.baseline_c)
+    truth = np.array([splits.labels.ids[row.label] for row in splits.test])
+    said = {MODEL: after, BEFORE: untempered(after, card.temperature), BASELINE: baseline.probabilities}
+    return Table(splits.labels.names, truth, groups_of_alike(texts, config.alike), said), called_for, baseline
+
+
+def refuse_other_labels(folder: Path, own: Labels, rows: Labels) -> None:
+    """The model's third label must be the data's third."""
+    if own.names != rows.names:
+        raise DataError(
+            f"{folder}: the model's labels are {', '.join(own.names)}, those of the rows {', '.join(rows.names)}. "
+            "Evaluate with the rows it was trained on, or train it again."
+        )
+
+
+def lines(test: Sequence[StyleRow], table: Table, called_for: Columns) -> list[dict[str, Any]]:
+    """Everything that a number of the report can be traced to, a line a row."""
+    return [
+        {
+            "id": row.id, "label": row.label, "alike": int(table.alike[at]),
+            **{name: _line(table.labels, table.probabilities[name][at]) for name in (MODEL, BASELINE)},
+            "question_alone": dict(zip(table.labels, called_for[at].tolist(), strict=True)),
+        }
+        for at, row in enumerate(test)
+    ]  # fmt: skip
+
+
+def _line(labels: Sequence[str], probabilities: Columns) -> dict[str, Any]:
+    best = int(probabilities.argmax())
+    return {
+        "predicted": labels[best], "confidence": float(probabilities[best]),
+        "probabilities": dict(zip(labels, probabilities.tolist(), strict=True)),
+    }  # fmt: skip
+
+
+def put_together(
+    table: Table, called_for: Columns, baseline: Baseline, card: StyleCard, seen: int, labels: Labels,
+    config: EvaluateStyleConfig,
+) -> dict[str, Any]:  # fmt: skip
+    """evaluation.json but for the digests of its inputs; the gate's verdict is part of it."""
+    harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
+    evaluation: dict[str, Any] = {
+        "labels": list(table.labels),
+        "english": {label.name: label.english for label in labels.labels},
+        "counts": {"rows": len(table.truth), "groups": table.size, "training_rows": seen},
+        "systems": results.systems(table, config),
+        "paired": results.paired_results(table, config),
+        "calibration": {"temperature": card.temperature},
+        "abstention": results.abstention(table, config),
+        "content_check": None if harmless is None
+        else results.content_check(table, harmless, called_for[:, harmless], config),
+        "baseline": {"c": baseline.c, "dev_macro_f1": baseline.dev_macro_f1},
+        "settings": config.model_dump(mode="json"),
+        "notes": notes(table, baseline, card, config),
+    }  # fmt: skip
+    # As a reader of the file would decide: what JSON cannot hold is missing there too.
+    verdict = decide(orjson.loads(orjson.dumps(evaluation)), config.gate)
+    evaluation["counts"]["promote"] = int(verdict.promote)
+    return {**evaluation, "verdict": verdict._asdict()}
+
+
+def notes(table: Table, baseline: Baseline, card: StyleCard, config: EvaluateStyleConfig) -> list[str]:
+    """What a reader must know to read the numbers right."""
+    tried = ", ".join(f"{c}: {score:.3f}" for c, score in baseline.dev_macro_f1.items())
+    return [
+        "The baseline: TF-IDF of character 1- to 3-grams and logistic regression, fitted on the rows of train alone; "
+        f"C {baseline.c:g} was chosen by macro F1 on dev ({tried}).",
+        f"Test rows that share {config.alike:.0%} of their character pairs with another are drawn together: "
+        f"{len(table.truth)} rows are {table.size} groups.",
+        f"Intervals: {config.draws:,} bootstrap draws of whole groups. p: model and baseline exchanged within whole "
+        f"groups, {config.draws:,} times. Seed {config.seed}.",
+        f"Calibration error: {BINS} bins of equal width. Drawn rows have a larger one than the rows they "
+        "come from, so its interval is mirrored at the value.",
+        f"The model ({card.stage}) reads {card.max_length} tokens of a text. Macro F1 is the mean over labels that "
+        "are there or said.",
+    ]
+
+
+def gate(evaluation: Path, config: GateStyleConfig) -> Verdict:
+    """The verdict on a written evaluation."""
+    return decide(read_evaluation(evaluation), config)
+
+
+def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """What a run's page shows of an evaluation."""
+    systems, pair = evaluation["systems"], evaluation["paired"]["model_vs_baseline"]
+    numbers = {
+        f"{name}_{one}": systems[name][one]["value"]
+        for name in (MODEL, BASELINE)
+        for one in ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss")
+    }
+    english = evaluation["english"]
+    numbers |= {f"f1_{english[label]}": found["f1"]["value"] for label, found in systems[MODEL]["classes"].items()}
+    numbers |= {f"over_baseline_{name}": pair["macro_f1"][name] for name in ("difference", "low", "high", "p")}
+    return {name: value for name, value in numbers.items() if value is not None}

@@ -1,0 +1,69 @@
+"""What blind sheets share: a key in another file, and rows that are only read with the key of that very sheet."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files import replaced, sha256_text
+from qinglan.tables import Cells, read_table, safe_cell
+from qinglan.text import one_line
+
+NUMBER = "编号"
+Key = dict[str, Any]
+
+
+def write_key(path: Path, rows: Iterable[Key]) -> None:
+    """Each row by its number on the sheet, from 1; `shown` is the digest of what people see of it."""
+    kept = {str(number): row for number, row in enumerate(rows, 1)}
+    with replaced(path) as partial:
+        partial.write_bytes(orjson.dumps(kept, option=orjson.OPT_INDENT_2))
+
+
+def read_key(path: Path, sheet: Path) -> dict[str, Key]:
+    """What was written for a sheet, once that is there."""
+    if not sheet.is_file():
+        raise DataError(f"{sheet}: no such file. Give the filled blind sample.")
+    try:
+        return dict(orjson.loads(path.read_bytes()))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes the key beside the sheet.") from None
+    except (ValueError, TypeError):
+        raise DataError(
+            f"{path}: not the key of a blind sample, which is JSON that the evaluate stage writes."
+        ) from None
+
+
+def shown_digest(*texts: Any) -> str:
+    """Of what people see of a row: a key that is another sheet's would give their answers to others."""
+    return sha256_text(*(one_line(str(safe_cell(text or ""))) for text in texts))
+
+
+def filled_rows(sheet: Path, columns: Sequence[str]) -> list[tuple[int, Cells]]:
+    """The rows of a sheet that people filled in; none of them twice."""
+    rows = list(read_table(sheet, [NUMBER, *columns]))
+    numbers = Counter(str(cells[NUMBER]) for _, cells in rows)
+    if twice := [number for number, times in numbers.items() if times > 1]:
+        raise DataError(f"{sheet}: {NUMBER} {', '.join(twice)} stands there twice. Leave the rows as they were.")
+    return rows
+
+
+def in_key(sheet: Path, number: int, cells: Cells, key: Mapping[str, Key]) -> Key:
+    """What the key says of a row."""
+    name = str(cells[NUMBER])
+    if (row := key.get(name)) is None:
+        raise DataError(
+            f"{sheet}, row {number}: {NUMBER} {name!r} is not in the key. Use the key of this very sheet."
+        )
+    return row
+
+
+def refuse_changed(sheet: Path, number: int, row: Key, texts: Iterable[Any], what: str) -> None:
+    """A row whose texts are not those that the key was written for."""
+    if shown_digest(*texts) != row["shown"]:
+        raise DataError(
+            f"{sheet}, row {number}: {what}. Use the key of this very sheet, and leave its texts as they are."
+        )

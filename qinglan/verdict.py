@@ -1,0 +1,67 @@
+"""What gates share: the verdict, and an evaluation read so that whatever cannot be read holds.
+
+numbers = Numbers(evaluation)
+reasons = [*said(enough(numbers, gate)), *said(better(numbers, gate))]     # none: promote
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+
+
+class Verdict(NamedTuple):
+    promote: bool
+    word: Literal["promote", "hold"]
+    reasons: list[str]
+    """Why it is held, or what speaks for it."""
+
+
+class Missing(Exception):
+    """A number that the verdict needs is not there."""
+
+
+class Numbers:
+    """An evaluation, read by path; anything but a finite number is missing."""
+
+    def __init__(self, evaluation: Mapping[str, Any]) -> None:
+        self._evaluation = evaluation
+
+    def value(self, *path: str) -> Any:
+        found: Any = self._evaluation
+        for name in path:
+            if not isinstance(found, Mapping) or name not in found:
+                raise Missing(f"{'.'.join(path)} is not in the evaluation")
+            found = found[name]
+        return found
+
+    def __call__(self, *path: str) -> float:
+        found = self.value(*path)
+        if found is None:
+            raise Missing(f"{'.'.join(path)} could not be measured")
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            raise Missing(f"{'.'.join(path)} is {found!r}, which is no number")
+        return float(found)
+
+
+def read_evaluation(path: Path) -> dict[str, Any]:
+    """evaluation.json, or an error that says where it comes from."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise DataError(f"{path}: {error}. The evaluate stage writes it; run that again.") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: no evaluation. The evaluate stage writes it; run that again.")
+    return found
+
+
+def said(check: Iterator[str]) -> list[str]:
+    """The reasons that a check gives to hold; a number that is not there is one."""
+    try:
+        return list(check)
+    except Missing as missing:
+        return [f"{missing}."]

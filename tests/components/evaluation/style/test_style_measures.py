@@ -1,0 +1,145 @@
+"""What answers are worth: by hand, against scikit-learn, and by what must always hold."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.evaluation.style.measures import (
+    BINS,
+    MEASURES,
+    accuracy,
+    auc,
+    bin_of,
+    confusions,
+    f1,
+    kappa,
+    macro_f1,
+    measured,
+    precision,
+    recall,
+    sums_of,
+    untempered,
+    weighted_f1,
+)
+
+# Two labels: 8 of the first (6 found), 4 of the second (3 found).
+TABLE = np.array([[[6.0, 2.0], [1.0, 3.0]]])
+SCORED = st.tuples(st.sampled_from([0.1, 0.4, 0.7]), st.booleans(), st.integers(0, 2))
+ANSWERS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
+
+
+def matrix(pairs: list[tuple[int, int]], width: int = 4) -> np.ndarray[Any, Any]:
+    truth, called = np.array(pairs).T
+    return np.asarray(confusions(truth, called, width).sum(axis=0).reshape(1, width, width))
+
+
+def test_a_table_by_hand() -> None:
+    assert accuracy(TABLE)[0] == pytest.approx(9 / 12)
+    assert precision(TABLE)[0] == pytest.approx([6 / 7, 3 / 5])
+    assert recall(TABLE)[0] == pytest.approx([6 / 8, 3 / 4])
+    assert f1(TABLE)[0] == pytest.approx([12 / 15, 6 / 9])
+    assert macro_f1(TABLE)[0] == pytest.approx((12 / 15 + 6 / 9) / 2)
+    assert weighted_f1(TABLE)[0] == pytest.approx((8 * 12 / 15 + 4 * 6 / 9) / 12)
+    # By chance: (8 x 7 + 4 x 5) / 144.
+    assert kappa(TABLE)[0] == pytest.approx((0.75 - 76 / 144) / (1 - 76 / 144))
+
+
+def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
+    found = matrix([(0, 0), (1, 1), (1, 0)])
+
+    assert np.isnan(f1(found)[0][2:]).all()
+    assert macro_f1(found)[0] == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert math.isnan(macro_f1(np.zeros((1, 4, 4)))[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANSWERS)
+def test_they_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
+
+    truth, called = zip(*pairs, strict=True)
+    found = matrix(pairs)
+
+    assert accuracy(found)[0] == pytest.approx(accuracy_score(truth, called))
+    assert macro_f1(found)[0] == pytest.approx(f1_score(truth, called, average="macro"))
+    assert weighted_f1(found)[0] == pytest.approx(f1_score(truth, called, average="weighted"))
+    if len({*truth, *called}) > 1:
+        assert kappa(found)[0] == pytest.approx(cohen_kappa_score(truth, called))
+
+
+def test_the_calibration_error_of_known_cases() -> None:
+    truth = np.array([0] * 10)
+    half = np.tile([0.9, 0.1], (10, 1))
+    half[5:] = [0.1, 0.9]
+
+    def ece(probabilities: np.ndarray[Any, Any]) -> float:
+        found = measured(sums_of(truth, probabilities).sum(axis=0)[None, :], 2)
+        return float(found[0][MEASURES.index("ece")])
+
+    # As sure as .9, right in half: .4 too sure. Always right and sure: none. Two bins, weighted by their rows.
+    assert ece(half) == pytest.approx(0.4)
+    assert ece(np.tile([1.0, 0.0], (10, 1))) == pytest.approx(0.0)
+    both = np.vstack([np.tile([0.6, 0.4], (4, 1)), np.tile([0.9, 0.1], (6, 1))])
+    assert ece(both) == pytest.approx((4 * 0.4 + 6 * 0.1) / 10)
+
+
+def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None:
+    probabilities = np.array([[0.8, 0.2], [0.0, 1.0]])
+
+    found = dict(
+        zip(MEASURES, measured(sums_of(np.array([0, 0]), probabilities).sum(axis=0)[None, :], 2)[0], strict=False)
+    )
+
+    assert found["log_loss"] == pytest.approx((-math.log(0.8) - math.log(1e-12)) / 2)
+    assert found["brier"] == pytest.approx((0.04 + 0.04 + 1 + 1) / 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ANSWERS, st.integers(0, 5))
+def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], seed: int) -> None:
+    truth = np.array([one for one, _ in pairs])
+    probabilities = np.random.default_rng(seed).dirichlet(np.ones(4), len(pairs))
+    times = np.random.default_rng(seed).integers(0, 3, len(pairs))
+    if not times.any():
+        return
+
+    drawn = measured(times[None, :] @ sums_of(truth, probabilities), 4)
+    there = measured(sums_of(truth.repeat(times), probabilities.repeat(times, axis=0)).sum(axis=0)[None, :], 4)
+
+    assert np.allclose(drawn, there, equal_nan=True)
+    assert ((np.nan_to_num(drawn[:, :4]) >= 0) & (np.nan_to_num(drawn[:, :4]) <= 1 + 1e-9)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.7]), st.booleans(), st.integers(0, 2)), min_size=2, max_size=30)
+)
+def test_auc_is_scikit_learns_also_of_drawn_rows(rows: list[tuple[float, bool, int]]) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    scores, positive, times = (np.array(column) for column in zip(*rows, strict=True))
+    [found] = auc(scores, positive, times[None, :].astype(float))
+
+    if len(set(positive.repeat(times))) < 2:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(roc_auc_score(positive.repeat(times), scores.repeat(times)))
+
+
+@given(st.floats(0.3, 3), st.integers(0, 20))
+def test_the_temperature_can_be_taken_back(temperature: float, seed: int) -> None:
+    logits = np.random.default_rng(seed).normal(0, 2, (6, 5))
+
+    def softmax(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        raised = np.exp(values)
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+    assert np.allclose(untempered(softmax(logits / temperature), temperature), softmax(logits))
+
+
+def test_a_bin_holds_its_lower_end_and_the_last_one_both() -> None:
+    assert bin_of(np.array([0.0, 0.0666, 0.0667, 0.999, 1.0])).tolist() == [0, 0, 1, BINS - 1, BINS - 1]

@@ -1,0 +1,84 @@
+"""Made-up answers of a style model and a baseline, and a folder of sample rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from components.evaluation.style import stage
+from components.evaluation.style.baseline import Baseline
+from components.evaluation.style.config import EvaluateStyleConfig
+from components.evaluation.style.measures import untempered
+from components.evaluation.style.results import Table
+from qinglan.files import dump_line
+from qinglan.samples.style import style_rows
+from qinglan.style.labels import DEFAULT_LABELS, training_form, write_mapping
+from qinglan.style.model import StyleCard
+from qinglan.style.rows import StyleRow
+from qinglan.text import normalise
+
+CONFIG = EvaluateStyleConfig(draws=300, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)
+NAMES = DEFAULT_LABELS.names
+SIZES = {"train": 360, "dev": 30, "test": 210}
+
+
+def sample_rows(count: int = 600, seed: int = 5) -> list[StyleRow]:
+    """Distinct rows of the seeded sample."""
+    found: dict[str, StyleRow] = {}
+    for number, row in enumerate(style_rows(count, seed)):
+        text = training_form(row.question, row.answer)
+        found.setdefault(normalise(text), StyleRow(id=f"r{number}", input=text, label=row.label))
+    return list(found.values())
+
+
+def write_rows(folder: Path, rows: list[StyleRow] | None = None, sizes: Mapping[str, int] = SIZES) -> Path:
+    """A folder as the stage before leaves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    left = rows or sample_rows()
+    for name, size in sizes.items():
+        (folder / f"{name}.jsonl").write_bytes(b"".join(map(dump_line, left[:size])))
+        left = left[size:]
+    write_mapping(folder, DEFAULT_LABELS)
+    return folder
+
+
+def said(truth: np.ndarray[Any, Any], right: float, sure: float, seed: int) -> np.ndarray[Any, Any]:
+    """Probabilities of one who is right in such a share, and so sure of it."""
+    rng = np.random.default_rng(seed)
+    width = len(NAMES)
+    best = np.where(rng.random(len(truth)) < right, truth, (truth + rng.integers(1, width, len(truth))) % width)
+    confidence = np.clip(sure + rng.normal(0, 0.03, len(truth)), 0.3, 0.99)
+    out = np.repeat(((1 - confidence) / (width - 1))[:, None], width, axis=1)
+    out[np.arange(len(truth)), best] = confidence
+    return out
+
+
+def table(rows: int = 300, model: float = 0.95, baseline: float = 0.8) -> Table:
+    truth = np.arange(rows) % len(NAMES)
+    answers = said(truth, model, 0.94, 1)
+    others = {"before": untempered(answers, 1.3), "baseline": said(truth, baseline, 0.8, 2)}
+    return Table(NAMES, truth, np.arange(rows), {"model": answers, **others})
+
+
+def evaluation(of: Table) -> dict[str, Any]:
+    """evaluation.json of a table, as a reader finds it."""
+    called_for = of.probabilities["model"]
+    card = StyleCard(stage="style", temperature=1.3)
+    found = stage.put_together(
+        of, called_for, Baseline(called_for, 3.0, {"3": 0.8}), card, 900, DEFAULT_LABELS, CONFIG
+    )
+    digests = {"rows": {"test": "a"}, "model": "b", "predictions": "c", "code": {"version": "0"}}
+    return dict(orjson.loads(orjson.dumps({**found, "digests": digests})))
+
+
+def predictions(of: Table, rows: list[StyleRow]) -> list[dict[str, Any]]:
+    return stage.lines(rows, of, of.probabilities["model"])
+
+
+def rows_of(of: Table) -> list[StyleRow]:
+    return [
+        StyleRow(id=f"t{at}", input=training_form(f"问{at}", f"答{at}"), label=of.labels[label])
+        for at, label in enumerate(of.truth)
+    ]
