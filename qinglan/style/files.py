@@ -140,7 +140,11 @@ def _chunks(rows: Iterator[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:
 def _writer(target: Path, names: Sequence[str], columns: Sequence[str]) -> Iterator[Add]:
     if target.suffix == ".jsonl":
         with replaced(target) as partial, partial.open("wb") as file:
-            yield lambda row: file.write(orjson.dumps(row, default=str) + b"\n") and None
+
+            def add_line(row: Row) -> None:
+                file.write(orjson.dumps(row, default=str) + b"\n")
+
+            yield add_line
         return
     mine = ["predicted_label", "confidence", *map(_column, names), "fault"]
     header = [*(name for name in columns if name not in mine), *mine]

@@ -3,27 +3,34 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from pipelines.compiling import COMPILED
-from pipelines.rewriter import COMPONENTS
-from pipelines.thread import THREAD
+from pipelines.lines import LINES, Line
 
 
 def test_the_golden_copy_is_fresh_under_any_hash_seed(tmp_path: Path) -> None:
     for seed in ("0", "4242"):
-        out = tmp_path / f"{seed}.yaml"
+        out = tmp_path / seed
         command = [sys.executable, "-m", "pipelines.compiling", str(out)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
 
-        assert out.read_bytes() == COMPILED.read_bytes(), "run `make golden`"
+        for line in LINES:
+            golden = COMPILED / f"{line}.yaml"
+            assert (out / golden.name).read_bytes() == golden.read_bytes(), "run `make golden`"
 
 
-def spec() -> Any:
-    return next(yaml.safe_load_all(COMPILED.read_text(encoding="utf-8")))
+def text(line: str) -> str:
+    return (COMPILED / f"{line}.yaml").read_text(encoding="utf-8")
+
+
+def spec(line: str = "rewriter") -> Any:
+    return next(yaml.safe_load_all(text(line)))
 
 
 def test_the_graph_is_the_thread() -> None:
@@ -45,23 +52,48 @@ def test_the_graph_is_the_thread() -> None:
     }
 
 
-def test_only_what_the_gate_promotes_becomes_a_candidate() -> None:
-    condition = spec()["root"]["dag"]["tasks"]["condition-1"]["triggerPolicy"]["condition"]
+def test_the_style_graph_is_its_line() -> None:
+    tasks = spec("style")["root"]["dag"]["tasks"]
+    parents = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
 
-    assert condition == "inputs.parameter_values['pipelinechannel--gate-Output'] == 'promote'"
+    assert parents == {
+        "importer": [],
+        "prepare": ["importer"],
+        "text-base": ["prepare"],
+        "style": ["prepare", "text-base"],
+        "evaluate-style": ["prepare", "style"],
+        "gate-style": ["evaluate-style"],
+        "condition-1": ["gate-style", "prepare", "style"],
+    }
 
 
-def test_what_is_wired_is_what_the_components_take() -> None:
-    for stage, artifacts in THREAD.items():
-        inputs = COMPONENTS[stage].component_spec.inputs
+@pytest.mark.parametrize(("line", "gate"), [("rewriter", "gate"), ("style", "gate-style")])
+def test_only_what_the_gate_promotes_goes_on(line: str, gate: str) -> None:
+    condition = spec(line)["root"]["dag"]["tasks"]["condition-1"]["triggerPolicy"]["condition"]
+
+    assert condition == f"inputs.parameter_values['pipelinechannel--{gate}-Output'] == 'promote'"
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=lambda line: line.name)
+def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
+    components = import_module(f"pipelines.{line.name}").WIRING.components
+    for stage, artifacts in line.thread.items():
+        inputs = components[stage].component_spec.inputs
         assert {name for name, one in inputs.items() if one.type.startswith("system.")} == set(artifacts)
 
 
-def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance() -> None:
-    compiled, platform = yaml.safe_load_all(COMPILED.read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    ("line", "gpus"),
+    [
+        ("rewriter", {"sft": 4, "ppo": 4, "evaluate": 1}),
+        ("style", {"style": 1, "evaluate-style": 1, "distil": 1}),
+    ],
+)
+def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(line: str, gpus: dict[str, int]) -> None:
+    compiled, platform = yaml.safe_load_all(text(line))
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
 
-    for stage in ("sft", "ppo", "evaluate"):
+    for stage in gpus:
         asked = compiled["deploymentSpec"]["executors"][f"exec-{stage}"]["container"]["resources"]["accelerator"]
         assert asked["resourceType"] == "nvidia.com/gpu" and asked["resourceCount"]
         pod = executors[f"exec-{stage}"]
@@ -71,14 +103,14 @@ def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance() -> N
         assert pod["nodeSelector"]
     defaults = compiled["root"]["inputDefinitions"]["parameters"]
     assert defaults["gpu_nodes"]["defaultValue"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    assert [defaults[f"{stage}_gpus"]["defaultValue"] for stage in ("sft", "ppo", "evaluate")] == [4.0, 4.0, 1.0]
+    for stage, count in gpus.items():
+        assert defaults[f"{stage.removesuffix('-style')}_gpus"]["defaultValue"] == count
 
 
-def test_no_step_installs_anything_or_asks_for_a_key() -> None:
-    text = COMPILED.read_text(encoding="utf-8")
-
-    assert "pip install" not in text
-    assert "api_key" not in text.lower()
+@pytest.mark.parametrize("line", LINES)
+def test_no_step_installs_anything_or_asks_for_a_key(line: str) -> None:
+    assert "pip install" not in text(line)
+    assert "api_key" not in text(line).lower()
 
 
 def test_paid_steps_are_never_answered_from_kfps_cache() -> None:

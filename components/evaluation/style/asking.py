@@ -19,7 +19,7 @@ BATCHES = 8
 def ask(model: StyleModel, texts: Sequence[str], batch: int) -> Columns:
     """A row of probabilities for each text."""
     found, step = [np.zeros((0, len(model.labels.labels)))], batch * BATCHES
-    with progress("evaluate_style", len(texts)) as tick:
+    with progress("evaluate", len(texts)) as tick:
         for start in range(0, len(texts), step):
             found.append(model.probabilities(texts[start : start + step], batch))
             for _ in texts[start : start + step]:

@@ -29,7 +29,7 @@ def evaluate_style(
     from components.evaluation.style.markdown import to_markdown
     from qinglan.lineage.record import recorded
 
-    settings = EvaluateStyleConfig.parse(config, "evaluate_style")
+    settings = EvaluateStyleConfig.parse(config, "evaluate")
     inputs = {"style_rows": style_rows, "style_model": style_model}
     outputs = {
         "evaluation": evaluation,
@@ -38,7 +38,7 @@ def evaluate_style(
         "blind_key": blind_key,
         "report": report,
     }
-    with recorded("evaluate_style", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json")) as facts:
         counts = stage.evaluate(
             Path(style_rows.path),
             Path(style_model.path),
@@ -72,8 +72,8 @@ def gate_style(
     from components.evaluation.style.config import GateStyleConfig
     from qinglan.lineage.record import recorded
 
-    settings = GateStyleConfig.parse(config, "gate_style")
-    with recorded("gate_style", {"evaluation": evaluation}, {}, settings.model_dump(mode="json")) as facts:
+    settings = GateStyleConfig.parse(config, "gate")
+    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json")) as facts:
         verdict = stage.gate(Path(evaluation.path), settings)
         facts.update(verdict=verdict.word, reasons=verdict.reasons)
     metrics.log_metric("promote", int(verdict.promote))

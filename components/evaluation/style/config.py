@@ -38,8 +38,8 @@ class EvaluateStyleConfig(Config):
     baseline_c: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0, 3.0, 10.0, 30.0), min_length=1)
     """The baseline's inverse regularisation: the one with the best macro F1 on dev is taken."""
 
-    alike: Fraction = 0.8
-    """Test rows that share so much of their character pairs are drawn together: they are not independent."""
+    alike: Fraction = 0.9
+    """Test rows with so much in common (three-character pieces, Jaccard) are drawn together: not independent."""
 
     called_for: Fraction = 0.5
     """A question alone with at least so much P(harmless) calls for protection."""

@@ -11,7 +11,6 @@ import numpy as np
 import orjson
 
 from components.evaluation.style import leak, results
-from components.evaluation.style.alike import groups_of_alike
 from components.evaluation.style.asking import ask, ask_questions
 from components.evaluation.style.baseline import Baseline, fit_baseline
 from components.evaluation.style.blind import export
@@ -21,13 +20,15 @@ from components.evaluation.style.gate import decide
 from components.evaluation.style.measures import BINS, untempered
 from components.evaluation.style.report import write_report
 from components.evaluation.style.results import BASELINE, BEFORE, MODEL, Table
+from qinglan.duplicates import grouped
 from qinglan.errors import DataError
 from qinglan.files import replaced, sha256_file
 from qinglan.lineage.record import code_version, digest
-from qinglan.statistics import Columns
+from qinglan.statistics import Columns, groups
 from qinglan.style.labels import Labels
 from qinglan.style.model import StyleCard, StyleModel, read_card
 from qinglan.style.rows import SPLITS, StyleRow, read_split
+from qinglan.text import normalise
 from qinglan.verdict import Verdict, read_evaluation
 
 HARMLESS = "harmless"
@@ -105,7 +106,8 @@ def _ask(
     baseline = fit_baseline(splits.train, splits.dev, splits.test, splits.labels.names, config.baseline_c)
     truth = np.array([splits.labels.ids[row.label] for row in splits.test])
     said = {MODEL: after, BEFORE: untempered(after, card.temperature), BASELINE: baseline.probabilities}
-    return Table(splits.labels.names, truth, groups_of_alike(texts, config.alike), said), called_for, baseline
+    alike = grouped([normalise(text) for text in texts], config.alike)
+    return Table(splits.labels.names, truth, groups(alike), said), called_for, baseline
 
 
 def refuse_other_labels(folder: Path, own: Labels, rows: Labels) -> None:

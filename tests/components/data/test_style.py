@@ -218,7 +218,7 @@ def test_unlabelled_texts_come_along_but_none_of_dev_and_test(tmp_path: Path) ->
     counts = prepare(tmp_path / "data", tmp_path / "out", tmp_path / "page.html", CONFIG)
 
     texts = {one.text for _, one in read_jsonl(tmp_path / "out" / "texts.jsonl", UnlabelledText)}
-    held = {row.input for split in ("dev", "test") for row in read_split(tmp_path / "out", split)[0]}  # type: ignore[arg-type]
+    held = {row.input for split in ("dev", "test") for row in read_split(tmp_path / "out", split)[0]}
     assert counts.unlabelled == 200 + counts.train
     assert not texts & held
 

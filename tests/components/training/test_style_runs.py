@@ -161,7 +161,7 @@ def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
     assert (counts.layers, counts.parameters) == (1, parameters(tmp_path / "student"))
     assert counts.parameters < counts.teacher_parameters == parameters(tmp_path / "model")
     assert 0 < counts.int8_difference <= config.bound
-    teacher, student, int8 = compare(tmp_path / "model", tmp_path / "student", made / "rows")
+    teacher, student, _ = compare(tmp_path / "model", tmp_path / "student", made / "rows")
     assert student.megabytes < teacher.megabytes
     texts = [row.input for row in read_split(made / "rows", "test")[0]]
     both = [StyleModel.load(tmp_path / "student", engine).probabilities(texts) for engine in ("torch", "onnx")]

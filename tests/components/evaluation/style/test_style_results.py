@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from components.evaluation.style import results
-from components.evaluation.style.alike import groups_of_alike
 from components.evaluation.style.measures import MEASURES
 from components.evaluation.style.results import Table
 from tests.components.evaluation.style.world import CONFIG, NAMES, evaluation, table
@@ -110,13 +109,3 @@ def test_a_row_is_flagged_when_protection_is_called_for_and_not_given() -> None:
     assert found["auc_question"]["value"] == pytest.approx(3 / 4)
     assert found["auc_answer"]["value"] == 1
     assert found["calls"] == pytest.approx(2 / 5)
-
-
-def test_near_duplicates_are_one_group_by_a_chain_of_them() -> None:
-    text = "用户问题：鱼油一天吃几次\n回答：请您按照标签上写的量来服用，不要超过每日的推荐量，谢谢"
-    near, far = text.replace("谢谢", "谢谢您"), "用户问题：怎么退货\n回答：七天之内都可以"
-
-    groups = groups_of_alike([text, far, near, text.replace("鱼油", "虾油"), "，，", "。"], 0.8)
-
-    assert groups[0] == groups[2] == groups[3]
-    assert len({int(group) for group in groups}) == 4
