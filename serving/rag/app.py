@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagData, RagRequest
 from serving.rag.engine import Engine
-from serving.rag.limit import BodyLimit
 from serving.rag.metrics import Metrics
 from serving.rag.retrieve import retrieve
 from serving.rag.rewriter import Rewriter, RewriterFailed
+from serving.refusals import BodyLimit, describe
 
 LARGEST_BODY = 512 * 1024
 """No request that the contract allows is larger; the rest of a larger one is not read."""
@@ -126,13 +126,3 @@ def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
         return refusal(error.status_code, str(error.detail))
-
-
-def describe(error: RequestValidationError) -> str:
-    """Each wrong field with what is wrong with it; the text itself is not sent back."""
-    lines = []
-    for item in error.errors():
-        broken = item["type"] == "json_invalid"
-        field = "body" if broken else ".".join(str(part) for part in item["loc"][1:]) or "body"
-        lines.append(f"{field}: {item['msg']}" + (f" at character {item['loc'][1]}" if broken else ""))
-    return "; ".join(lines)
