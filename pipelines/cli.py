@@ -212,6 +212,14 @@ def rewriter(context: typer.Context) -> None:
 
 
 @serve.command(context_settings=PASSED_ON)
+def style(context: typer.Context) -> None:
+    """The style model: in which manner an answer is given."""
+    from serving.style.__main__ import main as serve_style
+
+    _serve("style", context, serve_style)
+
+
+@serve.command(context_settings=PASSED_ON)
 def gateway(context: typer.Context) -> None:
     """The run's one way to the paid API: journal, budget, limits and cache."""
     from serving.gateway.__main__ import main as serve_gateway

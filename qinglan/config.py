@@ -34,13 +34,13 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
         raise ConfigError(f"{where}: {explain(error)}") from None
 
 
-def explain(error: ValidationError) -> str:
-    """Each wrong field on a line: name, what is wrong, what was given."""
+def explain(error: ValidationError, given: bool = True) -> str:
+    """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
     lines = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in item["loc"]) or "(the whole)"
-        given = "" if item["type"] == "missing" else f" (given: {str(item['input'])[:80]!r})"
-        lines.append(f"{field}: {item['msg']}{given}")
+        shown = f" (given: {str(item['input'])[:80]!r})" if given and item["type"] != "missing" else ""
+        lines.append(f"{field}: {item['msg']}{shown}")
     return "; ".join(lines)
 
 

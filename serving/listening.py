@@ -13,6 +13,7 @@ import orjson
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import ConfigError
 
@@ -21,6 +22,10 @@ BACKLOG = 2048
 NOBODY_THERE = 499
 IDLE_SECONDS = 120
 """How long an unused connection is kept: one that is closed as its client writes looks like an outage there."""
+
+
+PARTING_SECONDS = 0.2
+"""How long, once told to stop, clients that keep a connection can still hear that they should not use it again."""
 
 
 async def hung_up(_: Request, __: Exception) -> Response:
@@ -36,6 +41,25 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Parting:
+    """ASGI middleware: once `parting` is set, every answer ends its connection.
+
+    A client that is not told would send its next request into a connection that is being closed, and lose it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.parting = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            if self.parting and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, told)
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one."""
     try:
@@ -49,16 +73,24 @@ async def serve_app(
 ) -> None:
     """Print {name: address}, then serve until SIGTERM or SIGINT; `stopping` is called first, answers come after."""
     host, port = listening.getsockname()[:2]
+    parting = _Parting(app)
     server = _Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=IDLE_SECONDS)
+        uvicorn.Config(
+            parting, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=IDLE_SECONDS
+        )
     )
+
+    loop = asyncio.get_running_loop()
 
     def stop() -> None:
         stopping()
-        server.should_exit = True
+        parting.parting = True
+        loop.call_later(
+            PARTING_SECONDS if server.server_state.connections else 0, setattr, server, "should_exit", True
+        )
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop)
     print(orjson.dumps({name: f"http://{host}:{port}{path}"}).decode(), flush=True)
     await server.serve(sockets=[listening])
 

@@ -63,7 +63,7 @@ class Scorer:
         query = rewrite if self._searchable(rewrite) else None
         opinion, style, (student, teacher, plain) = await asyncio.gather(
             self._opinion(prompt, query),  # first, as it takes longest
-            self._styled(query),
+            self._styled(prompt, query),
             together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
         )
         judged = self._judged(prompt, student, teacher, opinion)
@@ -118,8 +118,8 @@ class Scorer:
         except RowError:
             return False
 
-    async def _styled(self, rewrite: str | None) -> float:
-        return await self._style.wanted(rewrite) if self._style and rewrite else 0.0
+    async def _styled(self, prompt: Prompt, rewrite: str | None) -> float:
+        return await self._style.wanted(prompt.question, rewrite) if self._style and rewrite else 0.0
 
     def _judged(self, prompt: Prompt, student: Found, teacher: Found, opinion: Opinion) -> Judged:
         """The judge's scores, which are learned from; else what they would probably be."""

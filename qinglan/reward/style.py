@@ -1,11 +1,12 @@
 """The style service as a term of the reward: POST /predict {"text"} -> {"probabilities": {label: p}}."""
 
 import httpx
-import orjson
 import stamina
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.reward.config import Style
+from qinglan.style.answers import read_answer
+from qinglan.style.labels import training_form
 
 ATTEMPTS = 4
 SECONDS = 30.0
@@ -28,9 +29,11 @@ class StyleClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def wanted(self, text: str) -> float:
-        """The probability that the text is in one of the wanted styles."""
-        return read_style((await self._send(text)).content, self._config.wanted, self._where)
+    async def wanted(self, question: str, rewrite: str) -> float:
+        """The probability that the rewrite is in a wanted style, asked in the form that the model learned from."""
+        return read_style(
+            (await self._send(training_form(question, rewrite))).content, self._config.wanted, self._where
+        )
 
     @property
     def _where(self) -> str:
@@ -56,9 +59,8 @@ class StyleClient:
 def read_style(content: bytes, wanted: tuple[str, ...], where: str) -> float:
     """The wanted labels' probabilities together; a label that the service does not know is a ConfigError."""
     try:
-        probabilities = orjson.loads(content)["probabilities"]
-        known = {str(label): float(value) for label, value in probabilities.items()}
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        known = read_answer(content).probabilities
+    except ValueError:
         raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from None
     if strangers := set(wanted) - known.keys():
         raise ConfigError(f"{where}: no label {min(strangers)!r}. There are: {', '.join(known)}. Mend reward.style.")

@@ -11,11 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagData, RagRequest
+from serving.rag.asking import Unanswered
+from serving.rag.content import Checker, content_routes
 from serving.rag.engine import Engine
-from serving.rag.limit import BodyLimit
 from serving.rag.metrics import Metrics
 from serving.rag.retrieve import retrieve
-from serving.rag.rewriter import Rewriter, RewriterFailed
+from serving.rag.rewriter import Rewriter
+from serving.refusals import BodyLimit, describe
 
 LARGEST_BODY = 512 * 1024
 """No request that the contract allows is larger; the rest of a larger one is not read."""
@@ -33,15 +35,16 @@ class Searched(NamedTuple):
     fallback_reason: str = ""
 
 
-def create_app(engines: Engines, rewriter: Rewriter | None = None) -> FastAPI:
-    """The service over open engines."""
+def create_app(engines: Engines, rewriter: Rewriter | None = None, checker: Checker | None = None) -> FastAPI:
+    """The service over open engines, and what it asks where that is configured."""
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        if rewriter:
-            await rewriter.aclose()
+        for asked in (rewriter, checker):
+            if asked:
+                await asked.aclose()
 
     app = FastAPI(title="Qinglan RAG", lifespan=lifespan)
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
@@ -69,6 +72,7 @@ def create_app(engines: Engines, rewriter: Rewriter | None = None) -> FastAPI:
     async def knowledge_bases() -> dict[str, Any]:
         return {"knowledge_bases": [engine.knowledge_base.model_dump() for engine in engines.values()]}
 
+    app.include_router(content_routes(checker, {tenant for tenant, _ in engines}, metrics))
     _add_probes(app, engines, metrics)
     _add_refusals(app, metrics)
     return app
@@ -92,7 +96,7 @@ async def choose_query(request: RagRequest, rewriter: Rewriter | None) -> Search
         return Searched(request.query, "fallback", fallback_reason="no rewriter configured")
     try:
         rewritten = await rewriter.rewrite(request)
-    except RewriterFailed as failure:
+    except Unanswered as failure:
         return Searched(request.query, "fallback", fallback_reason=str(failure))
     return Searched(rewritten.query, "model", rewritten.version)
 
@@ -126,13 +130,3 @@ def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
         return refusal(error.status_code, str(error.detail))
-
-
-def describe(error: RequestValidationError) -> str:
-    """Each wrong field with what is wrong with it; the text itself is not sent back."""
-    lines = []
-    for item in error.errors():
-        broken = item["type"] == "json_invalid"
-        field = "body" if broken else ".".join(str(part) for part in item["loc"][1:]) or "body"
-        lines.append(f"{field}: {item['msg']}" + (f" at character {item['loc'][1]}" if broken else ""))
-    return "; ".join(lines)

@@ -1,11 +1,12 @@
 """What one RAG service serves, and where."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from qinglan.config import Config, Name, Positive, parse_as
+from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
 
 
@@ -51,6 +52,32 @@ class RewriterConfig(Config):
         return parse_as(cls, {"kind": kind, "url": url} if named else {"url": text}, f"--rewriter {text}")
 
 
+class ContentConfig(Config):
+    """The style service that outgoing answers are checked with, and when one is flagged."""
+
+    url: str = Field(pattern=r"^https?://")
+    """Without a path: KServe's V1 protocol, model `style`."""
+
+    deadline_seconds: float = Field(default=0.5, gt=0)
+    """After it the application is told that the answer was not checked: its user waits."""
+
+    label: str = "无伤害"
+    """The manner that such a question calls for."""
+
+    called_for_threshold: Fraction = 0.5
+    """A question calls for it from here on; 0 makes every question do so: the bare threshold on the answer."""
+
+    harmless_threshold: Fraction = 0.5
+    """Below it the answer lacks it."""
+
+    @classmethod
+    def read(cls, url: str, chosen: Mapping[str, Any]) -> Self | None:
+        """--style and the options that go with it."""
+        if not url and chosen:
+            raise ConfigError(f"{', '.join(chosen)}: means nothing without --style URL.")
+        return parse_as(cls, {"url": url, **chosen}, f"--style {url}") if url else None
+
+
 class RagConfig(Config):
     """One RAG service."""
 
@@ -63,6 +90,7 @@ class RagConfig(Config):
     """0 takes a free one."""
 
     rewriter: RewriterConfig | None = None
+    content: ContentConfig | None = None
     rerankers: dict[Name, Path] = {}
     """A tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
 

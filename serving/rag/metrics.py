@@ -24,6 +24,14 @@ class Metrics:
         self._fallbacks = Counter(
             "qinglan_rag_fallbacks", "Plain queries searched.", ["tenant", "reason"], registry=self.registry
         )
+        self._checks = Counter(
+            "qinglan_rag_content_checks", "Outgoing answers checked, or why not.", ["tenant", "outcome"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._check_seconds = Histogram(
+            "qinglan_rag_content_check_seconds", "Time to check an answer.", ["tenant"], buckets=SECONDS,
+            registry=self.registry,
+        )  # fmt: skip
 
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
         """`rewriter` is the deployed version, or `request` or `fallback`; past some versions it is `other`."""
@@ -35,6 +43,11 @@ class Metrics:
 
     def fell_back(self, tenant: str, reason: str) -> None:
         self._fallbacks.labels(tenant, reason).inc()
+
+    def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
+        """`outcome` is passed, flagged, or the reason why nobody could say."""
+        self._checks.labels(tenant, outcome).inc()
+        self._check_seconds.labels(tenant).observe(seconds)
 
     def refused(self, status: int) -> None:
         """A refusal has no tenant: the name in it may be anything."""

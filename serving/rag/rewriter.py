@@ -1,14 +1,13 @@
-"""Asks the deployed rewriter, within a deadline; a failure is a short word, and never a made-up rewrite."""
+"""Asks the deployed rewriter in its own protocol; a failure is never a made-up rewrite."""
 
-import asyncio
 from typing import Any, NamedTuple
 
-import httpx
 import orjson
 
 from qinglan.prompts import student_messages
 from qinglan.rag.contract import RagRequest
 from qinglan.text import one_line
+from serving.rag.asking import Service, Unanswered
 from serving.rag.config import RewriterConfig
 
 LONGEST = 4000
@@ -17,10 +16,6 @@ LONGEST = 4000
 class Rewritten(NamedTuple):
     query: str
     version: str
-
-
-class RewriterFailed(Exception):
-    """The reason is one of a few words: it becomes a metric's label."""
 
 
 class Asked(NamedTuple):
@@ -33,31 +28,18 @@ class Asked(NamedTuple):
 
 
 class Rewriter:
-    """One connection pool to the rewriter that is deployed."""
+    """The rewriter that is deployed."""
 
     def __init__(self, config: RewriterConfig) -> None:
         self._config = config
-        self._http = httpx.AsyncClient(timeout=config.deadline_seconds, trust_env=False)
+        self._service = Service(config.url, config.deadline_seconds)
 
     async def aclose(self) -> None:
-        await self._http.aclose()
+        await self._service.aclose()
 
     async def rewrite(self, request: RagRequest) -> Rewritten:
-        """The rewrite and the version that wrote it, or RewriterFailed with the reason."""
-        path, body = request_body(self._config, request)
-        try:
-            async with asyncio.timeout(self._config.deadline_seconds):
-                response = await self._http.post(
-                    self._config.url.rstrip("/") + path, content=orjson.dumps(body),
-                    headers={"content-type": "application/json"},
-                )  # fmt: skip
-        except (TimeoutError, httpx.TimeoutException):
-            raise RewriterFailed("timeout") from None
-        except httpx.HTTPError:
-            raise RewriterFailed("unreachable") from None
-        if response.status_code != 200:
-            raise RewriterFailed("refused")
-        return read_rewrite(self._config, response.content)
+        """The rewrite and the version that wrote it, or Unanswered with the reason."""
+        return read_rewrite(self._config, await self._service.post(*request_body(self._config, request)))
 
 
 def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict[str, Any]]:
@@ -76,7 +58,7 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
 
 
 def read_rewrite(config: RewriterConfig, content: bytes) -> Rewritten:
-    """The rewrite in an answer of status 200; anything but one usable line of text is RewriterFailed."""
+    """The rewrite in an answer of status 200; anything but one usable line of text is Unanswered."""
     try:
         body = orjson.loads(content)
         if config.kind == "kserve":
@@ -85,12 +67,12 @@ def read_rewrite(config: RewriterConfig, content: bytes) -> Rewritten:
         else:
             text, version = body["choices"][0]["message"]["content"], body["model"]
     except (orjson.JSONDecodeError, LookupError, TypeError):
-        raise RewriterFailed("malformed") from None
+        raise Unanswered("malformed") from None
     if not isinstance(text, str) or not isinstance(version, str):
-        raise RewriterFailed("malformed")
+        raise Unanswered("malformed")
     query = one_line(text)
     if not query:
-        raise RewriterFailed("empty")
+        raise Unanswered("empty")
     if len(query) > LONGEST:
-        raise RewriterFailed("malformed")
+        raise Unanswered("malformed")
     return Rewritten(query, version)

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 import uvicorn
@@ -13,7 +14,8 @@ from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
 from serving.rag.app import Engines, create_app
-from serving.rag.config import RagConfig, RewriterConfig, Source, read_reranker_option
+from serving.rag.config import ContentConfig, RagConfig, RewriterConfig, Source, read_reranker_option
+from serving.rag.content import Checker
 from serving.rag.engine import TantivyEngine
 from serving.rag.reranker import DEFAULT, read_reranker
 from serving.rag.rewriter import Rewriter
@@ -24,15 +26,17 @@ log = logging.getLogger("serving.rag")
 
 
 def serve_knowledge_bases(
-    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str]
-) -> None:
-    """Serve what a command line names: TENANT[/KB]=PATH, a rewriter's URL or nothing, TENANT=PATH of rerankers."""
+    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str], style: str,
+    **content: Any,
+) -> None:  # fmt: skip
+    """Serve what a command line names: TENANT[/KB]=PATH, URLs or nothing, TENANT=PATH of rerankers, ContentConfig."""
     values = {
         "knowledge_bases": [Source.read(text) for text in kb],
         "index_root": index_root,
         "host": host,
         "port": port,
         "rewriter": RewriterConfig.read(rewriter) if rewriter else None,
+        "content": ContentConfig.read(style, content),
         "rerankers": dict(read_reranker_option(text) for text in reranker),
     }
     serve(RagConfig.parse(values, "RAG service"))
@@ -43,7 +47,7 @@ def serve(config: RagConfig) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a call, with the address in it
     engines = open_engines(config)
-    app = create_app(engines, open_rewriter(config))
+    app = create_app(engines, open_rewriter(config), Checker(config.content) if config.content else None)
     listening = _listen(config.host, config.port)
     print(orjson.dumps({"rag": f"http://{config.host}:{listening.getsockname()[1]}"}).decode(), flush=True)
     server = uvicorn.Server(

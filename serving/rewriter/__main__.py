@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from qinglan.errors import DataError, QinglanError
+from qinglan.errors import QinglanError
 
 
 def main() -> None:
@@ -24,14 +24,13 @@ def main() -> None:
 
 
 def serve(folder: Path, name: str, host: str, port: int) -> None:
+    from serving.kserving import create_app, existing
     from serving.listening import listen, log_to_stderr, serve_app
-    from serving.rewriter.server import create_app
+    from serving.rewriter.model import Rewriter
 
     log_to_stderr()
-    if not folder.is_dir():
-        raise DataError(f"--model {folder}: no such folder. A run leaves its models in runs/<run>/files.")
-    listening = listen(host, port)
-    asyncio.run(serve_app("rewriter", create_app(folder, name), listening))
+    app = create_app(Rewriter(name, existing(folder)))  # loaded before anyone can connect
+    asyncio.run(serve_app("rewriter", app, listen(host, port)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 from qinglan.config import Config, Name, explain
 from qinglan.lineage.record import digest
 from qinglan.rewriter import Student, Written, load_tokenizer, render
-from serving.rewriter.batches import Batches
+from serving.batches import Batches
+from serving.kserving import payload_of
 
 MOST_TOGETHER = 32
 MOST_INSTANCES = 256
@@ -49,7 +50,7 @@ class Rewriter(Model):  # type: ignore[misc]
         return True
 
     async def predict(self, payload: dict[str, Any], headers: Any = None, response_headers: Any = None) -> Any:
-        instances = self._read(payload)
+        instances = self._read(payload_of(payload, headers))
         written = await self._batches.ask(instances)
         return {"predictions": [{"rewritten_query": one.text, "model_version": self.version} for one in written]}
 
@@ -63,7 +64,7 @@ class Rewriter(Model):  # type: ignore[misc]
         try:
             instance = Instance.model_validate(values)
         except ValidationError as error:
-            raise InvalidInput(f"instances[{number}]: {explain(error)}") from None
+            raise InvalidInput(f"instances[{number}]: {explain(error, given=False)}") from None
         known = self._student.card.system_prompts
         if instance.tenant_id not in known:
             raise InvalidInput(

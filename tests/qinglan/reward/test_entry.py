@@ -8,12 +8,14 @@ import orjson
 import pytest
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError
-from qinglan.reward.config import RewardConfig
+from qinglan.reward.config import RewardConfig, Style
 from qinglan.reward.entry import close, compute_score
 from qinglan.reward.impute import UNKNOWN
 from qinglan.reward.outage import clear_outage, read_outage
 from qinglan.reward.summary import read_rollouts, summary
-from tests.qinglan.reward.conftest import GOOD, NEED, TEACHER, House, Services, extra_info
+from qinglan.style.labels import training_form
+from tests.echo import Reply, Scripted, running
+from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, House, Services, extra_info
 
 ALL = RewardConfig(judge_share=1.0, canary_share=0.0)
 
@@ -40,6 +42,17 @@ def test_a_rewrite_that_finds_the_gold_passage_first_beats_a_teacher_that_finds_
     assert (terms["judge"], terms["judge_teacher"], terms["judged"]) == (0.9, 0.8, 1.0)
     assert terms["score"] == pytest.approx(sum(value for name, value in terms.items() if name.startswith("part_")))
     assert terms["score"] > 0.4
+
+
+def test_a_rewrites_style_is_asked_about_with_the_rows_own_question(house: House) -> None:
+    style = Scripted(Reply(200, orjson.dumps({"probabilities": {"诚实": 0.7}})))
+
+    with running(style) as url:
+        config = RewardConfig(judge_share=0.0, canary_share=0.0, style=Style(url=url, weight=0.1, wanted=("诚实",)))
+        [terms] = house.run(config, rewarded(GOOD))
+
+    assert [orjson.loads(body) for _, body, _ in style.seen] == [{"text": training_form(QUESTION, GOOD)}]
+    assert (terms["style"], terms["part_style"]) == (0.7, pytest.approx(0.07))
 
 
 @pytest.mark.parametrize("mode", ["seed_v1", "anchored_v2"])

@@ -20,7 +20,7 @@ def asked(service: Scripted, *wanted: str) -> float:
     async def ask(url: str) -> float:
         client = StyleClient(Style(url=url, weight=0.1, wanted=wanted))
         try:
-            return await client.wanted("虾青素软胶囊")
+            return await client.wanted("一天吃几次", "虾青素软胶囊")
         finally:
             await client.aclose()
 
@@ -30,6 +30,15 @@ def asked(service: Scripted, *wanted: str) -> float:
 
 def test_the_wanted_labels_probabilities_are_added_up() -> None:
     assert asked(Scripted(Reply(200, ANSWER, JSON)), "诚实", "有用") == pytest.approx(0.9)
+
+
+def test_the_rewrite_is_asked_about_in_the_form_that_the_model_learned_from() -> None:
+    service = Scripted(Reply(200, ANSWER, JSON))
+
+    asked(service, "诚实")
+
+    [(path, body, _)] = service.seen
+    assert (path, orjson.loads(body)) == ("/predict", {"text": "用户问题：一天吃几次\n回答：虾青素软胶囊"})
 
 
 def test_a_service_that_is_busy_once_is_asked_again() -> None:
@@ -48,7 +57,10 @@ def test_a_label_that_it_does_not_know_is_a_setting_to_mend() -> None:
         asked(Scripted(Reply(200, ANSWER, JSON)), "友善")
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"probabilities": 1}', b'{"probabilities": {"a": "x"}}'])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b'{"probabilities": 1}', b'{"probabilities": {"a": "x"}}', b'{"probabilities": {"a": 1.5}}'],
+)
 def test_an_answer_that_is_not_the_contract_is_an_outage(content: bytes) -> None:
     with pytest.raises(OutageError, match="not the contract"):
         read_style(content, ("a",), "here")

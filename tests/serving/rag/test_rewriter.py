@@ -14,9 +14,10 @@ from fastapi import FastAPI, Request, Response
 from qinglan.prompts import student_messages
 from qinglan.rag.contract import RAG_PATH
 from serving.rag.app import create_app
+from serving.rag.asking import Unanswered
 from serving.rag.config import RewriterConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.rewriter import Asked, Rewriter, RewriterFailed, read_rewrite
+from serving.rag.rewriter import Asked, Rewriter, read_rewrite
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]
@@ -147,7 +148,7 @@ def test_a_rewriter_that_is_not_there_is_unreachable(engines: Engines) -> None:
     ],
 )
 def test_an_answer_without_one_usable_line_is_a_failure(config: RewriterConfig, body: Any) -> None:
-    with pytest.raises(RewriterFailed, match="malformed"):
+    with pytest.raises(Unanswered, match="malformed"):
         read_rewrite(config, orjson.dumps(body))
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from qinglan.errors import DataError
 from qinglan.rewriter import Student
+from serving.kserving import in_a_line
 from serving.rewriter.model import Instance
-from serving.rewriter.server import in_a_line
 from tests.tiny import tiny_model
 
 pytestmark = pytest.mark.slow

@@ -1,12 +1,16 @@
-"""A body that is too large is refused as soon as that is known, in the service's own envelope."""
+"""What servers refuse before they read it, and how they say what is wrong without repeating what was sent."""
 
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
-    """ASGI middleware: at most `largest` bytes of a request's body reach the application."""
+    """ASGI middleware: at most `largest` bytes of a request's body reach the application.
+
+    More is an HTTPException as soon as that is known, which the service renders in its own envelope.
+    """
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
         self._app = app
@@ -31,3 +35,13 @@ class BodyLimit:
     def _refuse_above(self, size: int) -> None:
         if size > self._largest:
             raise HTTPException(413, f"body: larger than {self._largest} bytes")
+
+
+def describe(error: RequestValidationError) -> str:
+    """Each wrong field with what is wrong with it; the text itself is not sent back."""
+    lines = []
+    for item in error.errors():
+        broken = item["type"] == "json_invalid"
+        field = "body" if broken else ".".join(str(part) for part in item["loc"][1:]) or "body"
+        lines.append(f"{field}: {item['msg']}" + (f" at character {item['loc'][1]}" if broken else ""))
+    return "; ".join(lines)

@@ -19,6 +19,11 @@ class Batches(Generic[Asked, Answer]):
         # One thread: a second would share the same cores and make both answers late.
         self._thread = ThreadPoolExecutor(max_workers=1)
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn; those being answered are none of them."""
+        return len(self._waiting)
+
     async def ask(self, asked: Sequence[Asked]) -> list[Answer]:
         loop = asyncio.get_running_loop()
         mine = [(one, loop.create_future()) for one in asked]

@@ -1,0 +1,32 @@
+"""What a style service answers, read in one way by everybody who asks it.
+
+POST /predict {"text"}                                  -> an answer
+POST /v1/models/style:predict {"instances": [{"text"}]} -> {"predictions": [an answer for each]}
+"""
+
+from qinglan.config import Config, Fraction
+
+
+class StyleAnswer(Config, extra="ignore"):
+    """One text's; a service may say more than is read here."""
+
+    predicted_label: str = ""
+    probabilities: dict[str, Fraction]
+    model_version: str = ""
+
+
+class _Predictions(Config, extra="ignore"):
+    predictions: list[StyleAnswer]
+
+
+def read_answer(content: bytes) -> StyleAnswer:
+    """The body of POST /predict; ValueError for anything else."""
+    return StyleAnswer.model_validate_json(content, strict=True)
+
+
+def read_answers(content: bytes, texts: int) -> list[StyleAnswer]:
+    """The body of V1, one answer for each text; ValueError for anything else."""
+    answers = _Predictions.model_validate_json(content, strict=True).predictions
+    if len(answers) != texts:
+        raise ValueError(f"{len(answers)} answers to {texts} texts")
+    return answers

@@ -1,0 +1,80 @@
+"""What the servers of one KServe model share: KServe's own application (V1, V2, health, metrics) around the model.
+
+Who listens and drains is ours (serving/listening.py). Import nothing here before sys.argv is cut: kserve reads it.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import DataError
+
+JSON = "application/json"
+
+
+def existing(folder: Path) -> Path:
+    """The folder that a command line names as --model."""
+    if not folder.is_dir():
+        raise DataError(f"--model {folder}: no such folder. A run leaves its models in runs/<run>/files.")
+    return folder
+
+
+def create_app(model: Any) -> Any:
+    """The application with the model loaded; a model that cannot be loaded is an error before anyone is served."""
+    from kserve import ModelServer
+    from kserve.model_server import app
+    from kserve.protocol.rest.server import RESTServer
+
+    model.load()
+    server = ModelServer(enable_grpc=False, enable_latency_logging=False)
+    server.register_model(model)
+    logging.getLogger("kserve").setLevel(logging.WARNING)
+    logging.getLogger("kserve").addFilter(in_a_line)
+    rest = RESTServer("kserve.model_server:app", server.dataplane, OneModel(), http_port=0)
+    rest.create_application()  # puts its routes on the module's own application
+    return app
+
+
+class OneModel:
+    """In place of KServe's model repository: nobody unloads the model of a server by a request."""
+
+    async def load(self, name: str) -> None:
+        raise NotImplementedError("This server has one model, loaded when it started.")
+
+    unload = load
+
+
+def in_a_line(record: logging.LogRecord) -> bool:
+    """A request that cannot be answered is no fault of ours: a line in the log, where KServe writes a traceback."""
+    from kserve.errors import InvalidInput, ModelNotFound
+
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, InvalidInput | ModelNotFound | NotImplementedError):
+        said = "no such model" if isinstance(error, ModelNotFound) else error  # its message is what a caller typed
+        record.msg, record.args, record.exc_info = f"refused: {said}", (), None
+    return True
+
+
+def payload_of(payload: Any, headers: Any) -> Any:
+    """A V1 request's values: KServe hands on the bytes of `application/json; charset=utf-8` unread."""
+    return read_json(payload, headers) if isinstance(payload, bytes) else payload
+
+
+def says_json(headers: Mapping[str, str]) -> bool:
+    """Whether the content type is JSON, whatever its parameters; nothing said is taken for it."""
+    return headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
+
+
+def read_json(body: bytes, headers: Any) -> Any:
+    """A JSON body; another content type, or what is not JSON, is a 400 that says so."""
+    from kserve.errors import InvalidInput
+
+    if not says_json(headers or {}):
+        raise InvalidInput(f"Send {JSON}, with that content-type.")
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"The body is not JSON in UTF-8: {error.msg} at character {error.pos}.") from None

@@ -1,0 +1,37 @@
+"""Asks another service within a deadline. A failure is a short word, never a made-up answer: it becomes a label."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import orjson
+
+
+class Unanswered(Exception):
+    """timeout, unreachable, refused or malformed; of a rewriter empty, too."""
+
+
+class Service:
+    """One connection pool to one address."""
+
+    def __init__(self, url: str, deadline_seconds: float) -> None:
+        self._url, self._deadline = url.rstrip("/"), deadline_seconds
+        self._http = httpx.AsyncClient(timeout=deadline_seconds, trust_env=False)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def post(self, path: str, body: Any) -> bytes:
+        """The body of an answer of status 200, or Unanswered with the reason."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                response = await self._http.post(
+                    self._url + path, content=orjson.dumps(body), headers={"content-type": "application/json"}
+                )
+        except (TimeoutError, httpx.TimeoutException):
+            raise Unanswered("timeout") from None
+        except httpx.HTTPError:
+            raise Unanswered("unreachable") from None
+        if response.status_code != 200:
+            raise Unanswered("refused")
+        return response.content

@@ -1,0 +1,42 @@
+"""python -m serving.style --model runs/style/files/style_model --port 0"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from qinglan.errors import QinglanError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m serving.style", description="The style model.")
+    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--engine", choices=["torch", "onnx"], default="torch", help="onnx: int8, for a CPU")
+    parser.add_argument(
+        "--name", default="style", help="in the paths: /v1/models/NAME:predict, /v2/models/NAME/infer"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080, help="0 takes a free one")
+    parser.add_argument("--queue", type=int, default=1024, metavar="TEXTS", help="waiting; more are refused with 429")
+    given = parser.parse_args()
+    sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
+    try:
+        serve(given)
+    except QinglanError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+def serve(given: argparse.Namespace) -> None:
+    from serving.kserving import existing
+    from serving.listening import listen, log_to_stderr, serve_app
+    from serving.style.app import create_app
+    from serving.style.model import Style
+
+    log_to_stderr()
+    app = create_app(Style(given.name, existing(given.model), given.engine, given.queue))  # loaded, then reachable
+    asyncio.run(serve_app("style", app, listen(given.host, given.port)))
+
+
+if __name__ == "__main__":
+    main()

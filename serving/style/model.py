@@ -1,0 +1,75 @@
+"""The style model as a KServe model: texts in, labels and probabilities out, by the code that evaluation uses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kserve import InferRequest, Model
+
+from qinglan.lineage.record import digest
+from qinglan.style.labels import training_form
+from qinglan.style.model import Engine, StyleModel
+from qinglan.style.predict import Prediction, predictions
+from serving.batches import Batches
+from serving.kserving import payload_of
+from serving.style import tensors
+from serving.style.metrics import Metrics
+from serving.style.reading import read_instances
+
+MOST_TOGETHER = 64
+"""Texts taken at once: twice a forward pass, so that those of like length find each other and nobody waits long."""
+
+WARM_UP = training_form("一天吃几次？", "请按标签服用。")
+
+
+class Busy(Exception):
+    """More texts wait than the queue takes."""
+
+
+class Style(Model):  # type: ignore[misc]
+    """Loads a style model's folder; its version is the folder's digest."""
+
+    def __init__(self, name: str, folder: Path, engine: Engine, queue: int) -> None:
+        super().__init__(name)
+        self._folder, self._engine, self._queue = folder, engine, queue
+        self.version = ""
+        self.metrics = Metrics(lambda: self._batches.waiting)
+
+    def load(self) -> bool:
+        self._model = StyleModel.load(self._folder, self._engine)
+        self._batches = Batches[str, Prediction](self._answer, MOST_TOGETHER)
+        self.version = digest(self._folder)[:12]
+        self._model.predict([WARM_UP])  # the first answer of a process is slow: nobody should wait for it
+        self.ready = True
+        return True
+
+    async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
+        """V1 and V2."""
+        if isinstance(payload, InferRequest):
+            return tensors.answer(payload, await self.ask(tensors.texts(payload)), self.version)
+        answers = await self.ask(read_instances(payload_of(payload, headers)))
+        return {"predictions": [self.versioned(answer) for answer in answers]}
+
+    async def ask(self, texts: Sequence[str]) -> list[Prediction]:
+        """One answer for each text, or Busy; whoever comes when nobody waits is never turned away."""
+        waiting = self._batches.waiting
+        if waiting and waiting + len(texts) > self._queue:
+            raise Busy(f"{waiting} texts wait already, of {self._queue} at most. Ask again.")
+        return await self._batches.ask(texts)
+
+    def versioned(self, answer: Prediction) -> dict[str, Any]:
+        return {**answer, "model_version": self.version}
+
+    def get_input_types(self) -> list[dict[str, Any]]:
+        return tensors.INPUTS
+
+    def get_output_types(self) -> list[dict[str, Any]]:
+        return tensors.outputs(len(self._model.labels.labels))
+
+    def _answer(self, texts: Sequence[str]) -> list[Prediction]:
+        """In the thread of the batches, tokenizing included: a long text would hold up everybody's health check."""
+        ids = self._model.encode(texts)
+        answers = predictions(self._model.probabilities_of(ids), self._model.labels.names)
+        cut = sum(len(one) >= self._model.card.max_length for one in ids)
+        self.metrics.answered([answer["predicted_label"] for answer in answers], cut)
+        return answers

@@ -1,0 +1,64 @@
+"""The style service as an operator starts it: a process over a tiny model, and what it says on stderr."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import orjson
+import pytest
+
+from tests.tiny_style import tiny_style_model
+
+
+class Served(NamedTuple):
+    http: httpx.Client
+    folder: Path
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def counted(self, sample: str) -> float:
+        """A sample of /metrics by its name and labels, as Prometheus writes them; 0 where it is not there yet."""
+        lines = self.http.get("/metrics").text.splitlines()
+        return next((float(line.split()[-1]) for line in lines if line.startswith(f"{sample} ")), 0.0)
+
+
+Serve = Callable[..., AbstractContextManager[Served]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_style_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def serve(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """Starts a service with these options."""
+
+    @contextmanager
+    def started(*options: str) -> Iterator[Served]:
+        log = tmp_path_factory.mktemp("log") / "style.log"
+        command = [sys.executable, "-m", "serving.style", "--model", str(folder), "--port", "0", *options]
+        with log.open("wb") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, log.read_text()
+            with httpx.Client(base_url=orjson.loads(line)["style"], trust_env=False, timeout=60) as http:
+                yield Served(http, folder, process, log)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    return started
+
+
+@pytest.fixture(scope="module")
+def served(serve: Serve) -> Iterator[Served]:
+    with serve() as running:
+        yield running

@@ -1,0 +1,97 @@
+"""The style service as a process: under load it refuses in time, told to stop it answers first."""
+
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.style.model import StyleModel
+from tests.serving.style.conftest import Serve, Served
+
+pytestmark = pytest.mark.slow
+
+V1 = "/v1/models/style:predict"
+ANSWERED = 'qinglan_style_requests_total{outcome="answered",protocol="v1"}'
+LONG = [{"text": f"{number}请按标签服用。" * 100} for number in range(256)]
+
+
+def wait_for(served: Served, sample: str, least: float) -> None:
+    deadline = time.monotonic() + 30
+    while served.counted(sample) < least:
+        assert time.monotonic() < deadline, f"{sample} never came to {least}"
+        time.sleep(0.01)
+
+
+def test_beyond_its_queue_it_refuses_with_when_to_ask_again(serve: Serve) -> None:
+    with serve("--queue", "1", "--name", "tone") as served, ThreadPoolExecutor(1) as pool:
+        path = "/v1/models/tone:predict"
+        first = pool.submit(served.http.post, path, json={"instances": LONG})  # alone, so it is taken whole
+        wait_for(served, "qinglan_style_texts_waiting", 1)
+
+        second = served.http.post(path, json={"instances": LONG[:1]})
+
+        assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+        assert "wait already, of 1 at most" in second.json()["error"]
+        assert len(first.result().json()["predictions"]) == 256
+        assert served.http.post(path, json={"instances": LONG[:1]}).status_code == 200
+        assert served.counted('qinglan_style_requests_total{outcome="busy",protocol="v1"}') == 1
+
+
+def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_connections(serve: Serve) -> None:
+    with serve() as served, ThreadPoolExecutor(32) as pool:
+        port = served.http.base_url.port
+
+        def ask_until_nobody_listens(text: dict[str, str]) -> list[tuple[int, Any]]:
+            connection, body = HTTPConnection("127.0.0.1", port, timeout=60), orjson.dumps({"instances": [text]})
+            got: list[tuple[int, Any]] = []
+            while True:
+                try:
+                    connection.request("POST", V1, body, {"content-type": "application/json"})
+                except ConnectionRefusedError:
+                    return got
+                answer = connection.getresponse()  # raises where the request was taken and then lost
+                got.append((answer.status, orjson.loads(answer.read())))
+
+        clients = [pool.submit(ask_until_nobody_listens, text) for text in LONG[:32]]
+        wait_for(served, ANSWERED, 64)
+        served.process.send_signal(signal.SIGTERM)
+        answers = [client.result() for client in clients]
+
+        assert served.process.wait(20) == 0
+        expected = StyleModel.load(served.folder).predict([text["text"] for text in LONG[:32]])
+        assert sum(map(len, answers)) >= 64
+        for own, right in zip(answers, expected, strict=True):
+            for status, body in own:
+                assert status == 200
+                assert body["predictions"][0]["confidence"] == pytest.approx(right["confidence"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("folder_is", "options", "said"),
+    [
+        ("missing", [], "no such folder"),
+        ("empty", [], "written by the style"),
+        ("whole", ["--engine", "onnx"], "onnx"),
+    ],
+)
+def test_without_its_model_it_ends_with_what_to_do(
+    folder: Path, tmp_path: Path, folder_is: str, options: list[str], said: str
+) -> None:
+    model = {"missing": tmp_path / "nothing", "empty": tmp_path, "whole": folder}[folder_is]
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "serving.style", "--model", str(model), "--port", "0", *options],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert ended.returncode == 3
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""

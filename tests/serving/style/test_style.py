@@ -1,0 +1,206 @@
+"""The style service: three protocols, one answer; what cannot be answered says why, and no text is written down."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from qinglan.lineage.record import digest
+from qinglan.style.labels import training_form
+from qinglan.style.model import StyleModel
+from tests.serving.style.conftest import Served
+
+pytestmark = pytest.mark.slow
+
+V1, V2, PLAIN = "/v1/models/style:predict", "/v2/models/style/infer", "/predict"
+TEXTS = [training_form("一天吃几次" * times, "请按标签服用" * (9 - times)) for times in range(1, 9)]
+SECRET = "密语"
+JSON = {"content-type": "application/json"}
+
+
+def v1(served: Served, texts: list[str]) -> list[dict[str, Any]]:
+    answer = served.http.post(V1, json={"instances": [{"text": text} for text in texts]})
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["predictions"]
+    return found
+
+
+def tensor(texts: list[str], **changes: Any) -> dict[str, Any]:
+    return {"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": texts, **changes}
+
+
+def probabilities(answers: Any) -> list[float]:
+    return [value for answer in answers for value in answer["probabilities"].values()]
+
+
+def test_three_protocols_give_the_answer_that_evaluation_measures(served: Served) -> None:
+    expected = StyleModel.load(served.folder).predict(TEXTS)
+
+    first = v1(served, TEXTS)
+    second = served.http.post(V2, json={"inputs": [tensor(TEXTS)]}).json()
+    plain = served.http.post(PLAIN, json={"text": TEXTS[0]}).json()
+
+    assert probabilities(first) == pytest.approx(probabilities(expected), abs=1e-6)
+    assert [one["predicted_label"] for one in first] == [one["predicted_label"] for one in expected]
+    assert [one["confidence"] for one in first] == [max(one["probabilities"].values()) for one in first]
+    by_name = {output["name"]: output for output in second["outputs"]}
+    assert by_name["labels"]["data"] == list(expected[0]["probabilities"])
+    assert by_name["probabilities"]["shape"] == [8, 5]
+    assert by_name["probabilities"]["data"] == pytest.approx(probabilities(expected), abs=1e-6)
+    assert by_name["predicted_label"]["data"] == [one["predicted_label"] for one in expected]
+    assert by_name["confidence"]["data"] == pytest.approx([one["confidence"] for one in expected], abs=1e-6)
+    assert plain.keys() == first[0].keys()
+    assert probabilities([plain]) == pytest.approx(probabilities(expected[:1]), abs=1e-6)
+    versions = {second["model_version"], plain["model_version"], *(one["model_version"] for one in first)}
+    assert versions == {digest(served.folder)[:12]}
+
+
+def test_question_and_answer_are_put_in_the_training_form(served: Served) -> None:
+    parts = {"question": "孕妇能吃吗？", "answer": "先问医生。"}
+
+    answer = served.http.post(V1, json={"instances": [parts, {**parts, "answer": ""}]}).json()["predictions"]
+
+    texts = [training_form(parts["question"], parts["answer"]), training_form(parts["question"], "")]
+    assert probabilities(answer) == pytest.approx(probabilities(v1(served, texts)), abs=1e-6)
+    assert served.http.post(PLAIN, json=parts).json()["probabilities"] == pytest.approx(answer[0]["probabilities"])
+
+
+def test_texts_asked_together_get_the_answers_they_get_alone(served: Served) -> None:
+    alone = [v1(served, [text])[0] for text in TEXTS]
+    batches = served.counted("qinglan_style_batch_texts_count")
+
+    with ThreadPoolExecutor(24) as pool:
+        together = list(pool.map(lambda text: v1(served, [text])[0], TEXTS * 8))
+
+    assert probabilities(together) == pytest.approx(probabilities(alone * 8), abs=1e-5)
+    assert len({round(one["confidence"], 4) for one in alone}) == 8
+    assert served.counted("qinglan_style_batch_texts_count") - batches < 64
+
+
+def test_a_text_longer_than_the_model_reads_is_cut_as_in_training_and_counted(served: Served) -> None:
+    long = "请按标签服用。" * 2000
+    before = served.counted("qinglan_style_texts_cut_total")
+
+    found = v1(served, [long, "短"])
+
+    assert probabilities(found[:1]) == pytest.approx(
+        probabilities(StyleModel.load(served.folder).predict([long])), abs=1e-5
+    )
+    assert served.counted("qinglan_style_texts_cut_total") == before + 1
+
+
+def test_256_texts_go_in_one_request(served: Served) -> None:
+    assert len(v1(served, TEXTS * 32)) == 256
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (V1, {"instances": []}, "0 texts: send 1 to 256"),
+        (V1, {"instances": [{"text": SECRET}] * 257}, "257 texts: send 1 to 256"),
+        (V1, {"texts": [SECRET]}, '"instances"'),
+        (V1, {"instances": SECRET}, "instances"),
+        (V1, {"instances": [{"text": SECRET}, {"text": " \n"}]}, "instances[1].text: empty"),
+        (V1, {"instances": [{"text": SECRET}, {"text": 7}]}, "instances[1].text: not a text"),
+        (V1, {"instances": [{"text": SECRET}, SECRET]}, "instances[1]: give"),
+        (V1, {"instances": [{"question": SECRET}]}, "instances[0]: give"),
+        (V1, {"instances": [{"question": "", "answer": SECRET}]}, "instances[0].question: empty"),
+        (V1, {"instances": [{"text": SECRET, SECRET: 1}]}, "instances[0]: give"),
+        (PLAIN, {"text": ""}, "body.text: empty"),
+        (PLAIN, {"txt": SECRET}, "body: give"),
+        (PLAIN, [SECRET], "body: give"),
+        (V2, {"inputs": [tensor([SECRET, " "])]}, "inputs[0].data[1]: empty"),
+        (V2, {"inputs": [tensor([SECRET], name=SECRET)]}, 'named "text"'),
+        (V2, {"inputs": [tensor([SECRET], datatype="FP32")]}, "datatype BYTES"),
+        (V2, {"inputs": [tensor([SECRET]), tensor([SECRET])]}, "give one"),
+        (V2, {"inputs": [tensor([SECRET], shape=[3])]}, "shape and data"),
+        (V2, {"inputs": [tensor([SECRET] * 257)]}, "257 texts"),
+        (V2, {"inputs": [tensor([SECRET] * 2, data=[SECRET, 7])]}, "inputs[0].data[1]: not a text"),
+        (V2, {"inputs": [{"name": SECRET}]}, "shape: Field required"),
+        (V2, {"inputs": [tensor(["短"])], "outputs": [{"name": "x"}]}, "Unexpected inference output"),
+    ],
+)
+def test_what_cannot_be_answered_says_what_and_where(served: Served, path: str, body: Any, said: str) -> None:
+    answer = served.http.post(path, json=body)
+
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+    assert SECRET not in answer.text
+
+
+@pytest.mark.parametrize("path", [V1, V2, PLAIN])
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b'{"text": ', JSON, 400),
+        (b"", JSON, 400),
+        (b"null", JSON, 400),
+        (b'{"text": "\xff"}', JSON, 400),
+        (b"[" * 100_000, JSON, 400),
+        (b'{"text": "\\ud800"}', JSON, 400),
+        (f'{{"text": "{SECRET}"}}'.encode(), {"content-type": "text/plain"}, 400),
+        (b'{"inputs": []}' + b"\x01", {**JSON, "inference-header-content-length": "x"}, 400),
+        (b'{"text": "' + b"x" * 1_000_000 + b'"}', JSON, 413),
+    ],
+)
+def test_a_body_that_is_no_question_is_refused(
+    served: Served, path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = served.http.post(path, content=body, headers=headers)
+
+    assert answer.status_code == status
+    assert answer.json()["error"]
+
+
+def test_half_a_character_in_a_tensor_is_refused(served: Served) -> None:
+    body = b'{"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["\\ud800"]}]}'
+
+    answer = served.http.post(V2, content=body, headers=JSON)
+
+    assert (answer.status_code, "half a character" in answer.text) == (400, True)
+
+
+def test_a_content_type_may_name_its_charset(served: Served) -> None:
+    headers = {"content-type": "application/json; charset=utf-8"}
+
+    for path, body in ((V1, b'{"instances": [{"text": "a"}]}'), (PLAIN, b'{"text": "a"}')):
+        assert served.http.post(path, content=body, headers=headers).status_code == 200
+
+
+def test_health_and_metadata_are_kserves_own_and_nobody_unloads_the_model(served: Served) -> None:
+    assert served.http.get("/v2/health/ready").json() == {"ready": True}
+    assert served.http.get("/v1/models/style").json() == {"name": "style", "ready": True}
+    assert served.http.get("/v2/models/style").json()["outputs"][2]["shape"] == [-1, 5]
+    assert served.http.post("/v2/repository/models/style/unload").status_code == 501
+    assert served.http.get("/v1/models/style").json() == {"name": "style", "ready": True}
+
+
+def test_metrics_count_what_was_asked_and_what_was_answered(served: Served) -> None:
+    def requests(protocol: str, outcome: str) -> float:
+        return served.counted(f'qinglan_style_requests_total{{outcome="{outcome}",protocol="{protocol}"}}')
+
+    before = [requests("v1", "answered"), requests("plain", "refused"), requests("v2", "too_large")]
+    [found] = v1(served, [TEXTS[0]])
+    label = f'qinglan_style_texts_total{{predicted_label="{found["predicted_label"]}"}}'
+    texts, timed = served.counted(label), served.counted('qinglan_style_seconds_count{protocol="v1"}')
+
+    v1(served, [TEXTS[0]] * 3)
+    served.http.post(PLAIN, json={"text": ""})
+    served.http.post(V2, content=b"x" * 1_000_001, headers=JSON)
+    served.http.post(f"/v1/models/{SECRET}:predict", json={})
+
+    after = [requests("v1", "answered"), requests("plain", "refused"), requests("v2", "too_large")]
+    assert after == [before[0] + 2, before[1] + 1, before[2] + 1]
+    assert served.counted(label) == texts + 3
+    assert served.counted('qinglan_style_seconds_count{protocol="v1"}') == timed + 1
+    assert served.counted("qinglan_style_texts_waiting") == 0
+    assert SECRET not in served.http.get("/metrics").text
+
+
+def test_no_text_that_was_sent_is_in_the_log(served: Served) -> None:
+    served.http.post(V1, json={"instances": [{"text": SECRET}, {"text": ""}]})
+
+    log = served.log.read_text()
+
+    assert "refused: instances[1].text: empty" in log
+    assert SECRET not in log
+    assert "Traceback" not in log
