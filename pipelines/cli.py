@@ -211,12 +211,12 @@ def rewriter(context: typer.Context) -> None:
     _serve("rewriter", context, serve_rewriter)
 
 
-@serve.command(context_settings=PASSED_ON)
-def style(context: typer.Context) -> None:
+@serve.command("style", context_settings=PASSED_ON)
+def serve_style(context: typer.Context) -> None:
     """The style model: in which manner an answer is given."""
-    from serving.style.__main__ import main as serve_style
+    from serving.style.__main__ import main
 
-    _serve("style", context, serve_style)
+    _serve("style", context, main)
 
 
 @serve.command(context_settings=PASSED_ON)

@@ -29,6 +29,10 @@ WIRING = Wiring(
 )  # fmt: skip
 
 
+ONE = 1
+"""GPU for each stage that takes one. No parameter: kfp 2.17 compiles a count inside a branch that cannot run."""
+
+
 def until(stages: Sequence[str]) -> Any:
     """The graph of these stages from the line's beginning."""
 
@@ -42,9 +46,6 @@ def until(stages: Sequence[str]) -> Any:
         gate_config: dict,  # type: ignore[type-arg]
         distil_config: dict,  # type: ignore[type-arg]
         gpu_nodes: dict = A100,  # type: ignore[type-arg]
-        style_gpus: int = 1,
-        evaluate_gpus: int = 1,
-        distil_gpus: int = 1,
     ) -> None:
         """From labelled answers to a style model with a verdict, and a small one for a CPU.
 
@@ -57,16 +58,12 @@ def until(stages: Sequence[str]) -> Any:
             gate_config: GateStyleConfig as JSON.
             distil_config: DistilConfig as JSON.
             gpu_nodes: Labels of the nodes that have the GPUs.
-            style_gpus: GPUs of the training.
-            evaluate_gpus: GPUs of the evaluation.
-            distil_gpus: GPUs of the distillation.
         """
         parameters = {
             "prepare_config": prepare_config, "base_config": base_config, "style_config": style_config,
             "evaluate_config": evaluate_config, "gate_config": gate_config, "distil_config": distil_config,
             "gpu_nodes": gpu_nodes,
         }  # fmt: skip
-        gpus = {"style": style_gpus, "evaluate": evaluate_gpus, "distil": distil_gpus}
-        wire(WIRING, stages, {"labelled": given(labelled_uri)}, parameters, gpus)
+        wire(WIRING, stages, {"labelled": given(labelled_uri)}, parameters, dict.fromkeys(WIRING.hours, ONE))
 
     return style_line

@@ -83,17 +83,13 @@ def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "gpus"),
-    [
-        ("rewriter", {"sft": 4, "ppo": 4, "evaluate": 1}),
-        ("style", {"style": 1, "evaluate-style": 1, "distil": 1}),
-    ],
+    ("line", "stages"), [("rewriter", ("sft", "ppo", "evaluate")), ("style", ("style", "evaluate-style", "distil"))]
 )
-def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(line: str, gpus: dict[str, int]) -> None:
+def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(line: str, stages: tuple[str, ...]) -> None:
     compiled, platform = yaml.safe_load_all(text(line))
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
 
-    for stage in gpus:
+    for stage in stages:
         asked = compiled["deploymentSpec"]["executors"][f"exec-{stage}"]["container"]["resources"]["accelerator"]
         assert asked["resourceType"] == "nvidia.com/gpu" and asked["resourceCount"]
         pod = executors[f"exec-{stage}"]
@@ -103,8 +99,21 @@ def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(line: 
         assert pod["nodeSelector"]
     defaults = compiled["root"]["inputDefinitions"]["parameters"]
     assert defaults["gpu_nodes"]["defaultValue"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    for stage, count in gpus.items():
-        assert defaults[f"{stage.removesuffix('-style')}_gpus"]["defaultValue"] == count
+    counts = {"sft_gpus": 4, "ppo_gpus": 4, "evaluate_gpus": 1} if line == "rewriter" else {}
+    assert {name: one["defaultValue"] for name, one in defaults.items() if name.endswith("_gpus")} == counts
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_a_branch_uses_it_is_given(line: str) -> None:
+    branch = spec(line)["components"]["comp-condition-1"]
+    used = {
+        name
+        for task in branch["dag"]["tasks"].values()
+        for value in task["inputs"].get("parameters", {}).values()
+        if (name := value.get("componentInputParameter"))
+    }
+
+    assert used <= set(branch["inputDefinitions"]["parameters"])
 
 
 @pytest.mark.parametrize("line", LINES)
