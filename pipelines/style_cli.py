@@ -72,6 +72,30 @@ def predict(
 
 
 @style.command()
+def blind(
+    sheet: Annotated[Path, typer.Argument(help="blind_sample.xlsx of a run, with people's labels filled in.")],
+    out: Annotated[Path, typer.Option(help="The run's folder: its key says which row is which.")] = Path(
+        "runs/style"
+    ),
+    as_json: Json = False,
+) -> None:
+    """What people said without knowing the model's word, and how far model, data and people agree."""
+    from components.evaluation.style.blind import read_labels_given
+    from components.evaluation.style.markdown import people_markdown
+    from pipelines.rundir import NAMES, RunDir
+
+    files = RunDir(out).files
+    found = read_labels_given(sheet, files / NAMES["blind_key"], files / NAMES["predictions"])
+    if as_json:
+        _print_json(found)
+    else:
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console().print(Markdown(people_markdown(found)))
+
+
+@style.command()
 def demo(
     rows: Annotated[int, typer.Option(min=100, help="Labelled answers in the sample.")] = 4000,
     out: Annotated[Path, typer.Option(help="Where the sample and the run go.")] = Path("runs/demo-style"),

@@ -43,6 +43,8 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
     for path in (source, target):
         if path.suffix not in (".jsonl", ".xlsx"):
             raise ConfigError(f"{path}: ends neither in .jsonl nor in .xlsx.")
+    if not source.is_file():
+        raise DataError(f"{source}: no such file. Name a file of answers.")
     rows = predicted = 0
     faults: list[str] = []
     names = model.labels.names
@@ -105,11 +107,7 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
         for number, cells in read_table(source):
             yield f"row {number}", dict(cells)
         return
-    try:
-        file = source.open("rb")
-    except OSError as error:
-        raise DataError(f"{source}: {error.strerror}. Name a file of answers.") from None
-    with file:
+    with source.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield f"line {number}", _object(source, number, line)

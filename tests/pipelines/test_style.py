@@ -1,0 +1,134 @@
+"""The style line as a user runs it: the same graph as on the cluster, in real processes, with a tiny model."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+import yaml
+
+from pipelines.config import STYLES, merged
+from pipelines.style_config import load_style_config
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+from qinglan.lineage.record import digest
+from qinglan.samples.style import write_style_sample
+from qinglan.style.labels import training_form
+from qinglan.style.model import read_card
+
+SHORT = {
+    "base": {"tiny": {"vocabulary": 1200, "hidden": 32, "layers": 2, "heads": 2, "steps": 60, "batch": 16}},
+    "style": {"epochs": 2.0, "batch": 16},
+    "evaluate": {"draws": 200, "blind_rows": 10},
+}
+GATE = {"rows": 50, "class_rows": 1, "class_margin": 1.0, "ece": 1.0, "ece_worse": 1.0}
+BEATEN = {"evaluate": {"baseline_c": [1e-9], "gate": GATE}}
+"""A baseline so regularised that it says the same of everything."""
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    errors: str
+
+    @property
+    def record(self) -> Any:
+        return orjson.loads(self.out)
+
+
+def qinglan(*words: str | Path) -> Ran:
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", *map(str, words)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    return Ran(run.returncode, run.stdout, run.stderr)
+
+
+@pytest.mark.parametrize("path", sorted(STYLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_profile_is_read(path: Path) -> None:
+    config = load_style_config(path.stem, labelled=Path("x.json"))
+
+    assert set(config.stages()) == {"prepare", "base", "style", "evaluate", "gate", "distil"}
+
+
+def test_the_large_profile_is_the_plans() -> None:
+    config = load_style_config("a100", labelled=Path("x.json"))
+
+    assert config.base.model == "Qwen/Qwen2.5-0.5B-Instruct"
+    assert (config.style.epochs, config.style.learning_rate, config.style.max_length) == (3, 2e-5, 512)
+
+
+def test_a_mapping_file_travels_in_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text("- {name: 甲, english: a, id: 0}\n- {name: 乙, english: b, id: 1}\n")
+
+    config = load_style_config("laptop", labelled=Path("x.json"), labels=tmp_path / "two.yaml")
+
+    assert [one["name"] for one in config.stages()["prepare"]["labels"]] == ["甲", "乙"]
+
+
+def test_an_unknown_profile_lists_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="There are: a100, laptop"):
+        load_style_config("big", labelled=Path("x.json"))
+
+
+def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    ran = qinglan("style", "run", tmp_path / "none.json", "--out", tmp_path / "run")
+
+    assert ran.code == 2
+    assert "qinglan sample style" in ran.errors
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("style")
+    write_style_sample(folder / "data", 600, seed=9)
+    profile = merged(load_yaml(STYLES / "laptop.yaml"), SHORT)
+    (folder / "short.yaml").write_text(yaml.safe_dump(profile))
+    (folder / "beaten.yaml").write_text(yaml.safe_dump(merged(profile, BEATEN)))
+    return folder
+
+
+@pytest.mark.slow
+def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Path) -> None:
+    words = ("--out", folder / "run", "--json")
+    held = qinglan("style", "run", folder / "data", "--profile", folder / "short.yaml", *words)
+
+    assert held.code == 7, held.errors
+    assert "The gate says hold: " in held.errors
+    assert held.record["steps"]["distil"] is None
+
+    promoted = qinglan("style", "run", folder / "data", "--profile", folder / "beaten.yaml", *words)
+
+    assert promoted.code == 0, promoted.errors
+    steps, files = promoted.record["steps"], folder / "run" / "files"
+    assert [steps[stage]["status"] for stage in steps] == ["done"] * 6
+    assert steps["style"]["facts"]["reused"] == 1  # the gate's settings are no reason to train again
+    model = digest(files / "style_model")
+    assert steps["evaluate"]["inputs"]["style_model"]["sha256"] == model
+    assert read_card(files / "student_model").parents["teacher"] == model
+    assert "<svg" in (files / "report.html").read_text(encoding="utf-8")
+    answers = folder / "answers.jsonl"
+    answers.write_bytes(orjson.dumps({"text": training_form("想退货", "我马上为您处理")}) + b"\n")
+    for engine in ("torch", "onnx"):
+        said = qinglan("style", "predict", answers, "--model", files / "student_model", "--engine", engine, "--json")
+        assert said.code == 0, said.errors
+        [line] = (folder / "answers-style.jsonl").read_bytes().splitlines()
+        assert sum(orjson.loads(line)["probabilities"].values()) == pytest.approx(1)
+    again = qinglan(
+        "style", "run", folder / "data", "--profile", folder / "beaten.yaml", "--only", "evaluate", *words
+    )
+    assert again.code == 0, again.errors
+
+
+@pytest.mark.slow
+def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(folder: Path, tmp_path: Path) -> None:
+    from tests.tiny_style import tiny_style_model
+
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{}\n')
+
+    said = qinglan("style", "predict", tmp_path / "in.jsonl", "--model", tiny_style_model(tmp_path / "model"))
+
+    assert said.code == 3
+    assert "1 of 2 rows" in said.errors and "line 2: no text" in said.errors
+    assert len((tmp_path / "in-style.jsonl").read_bytes().splitlines()) == 2

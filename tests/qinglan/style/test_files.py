@@ -1,0 +1,113 @@
+"""A file in, the same rows with their styles out; a row without an answer is named and kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.style.files import CHUNK, predict_file
+from qinglan.style.labels import training_form
+from qinglan.style.model import StyleModel
+from qinglan.tables import read_table, write_table
+from tests.tiny_style import tiny_style_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> StyleModel:
+    return StyleModel.load(tiny_style_model(tmp_path_factory.mktemp("model")))
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_lines_in_lines_out_in_their_order_with_all_that_they_held(model: StyleModel, tmp_path: Path) -> None:
+    texts = [training_form("一天吃几次" * (n % 7 + 1), "请按标签服用") for n in range(CHUNK + 40)]
+    rows = [{"id": n, "text": text} for n, text in enumerate(texts)]
+
+    counts = predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
+
+    out = read(tmp_path / "out.jsonl")
+    assert (counts.rows, counts.predicted, counts.faults) == (len(rows), len(rows), ())
+    assert [(row["id"], row["text"]) for row in out] == [(row["id"], row["text"]) for row in rows]
+    for at in (0, 5, CHUNK + 3):
+        [said] = model.predict([texts[at]])
+        assert out[at]["predicted_label"] == said["predicted_label"]
+        assert out[at]["probabilities"] == pytest.approx(said["probabilities"], abs=1e-5)
+
+
+def test_question_and_answer_are_put_into_the_training_form(model: StyleModel, tmp_path: Path) -> None:
+    form = training_form("好吗", "很好")
+    rows: list[Any] = [
+        {"question": "好吗", "answer": "很好"},
+        {"问题": "好吗", "回答": "很好"},
+        {"input": form},
+        {"text": form},
+    ]
+
+    predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
+
+    assert len({round(row["confidence"], 5) for row in read(tmp_path / "out.jsonl")}) == 1
+
+
+def test_a_sheet_in_and_a_sheet_out(model: StyleModel, tmp_path: Path) -> None:
+    with write_table(tmp_path / "in.xlsx", ("编号", "问题", "回答")) as add:
+        for number in range(5):
+            add((number, f"一天吃{number}次？", "请按标签服用"))
+
+    predict_file(model, tmp_path / "in.xlsx", tmp_path / "out.xlsx")
+
+    rows = [cells for _, cells in read_table(tmp_path / "out.xlsx", ("编号", "predicted_label", "p(无伤害)"))]
+    assert [row["编号"] for row in rows] == list(range(5))
+    for row in rows:
+        assert sum(float(str(row[f"p({name})"])) for name in model.labels.names) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_row_without_an_answer_is_kept_with_its_fault(model: StyleModel, tmp_path: Path) -> None:
+    good = {"text": training_form("好吗", "很好")}
+    rows: list[Any] = [good, {"id": 2}, {"text": "  "}, {"text": 3}, good]
+
+    counts = predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
+
+    out = read(tmp_path / "out.jsonl")
+    assert (counts.rows, counts.predicted) == (5, 2)
+    assert [("predicted_label" in row, row.get("fault", "")[:10]) for row in out] == [
+        (True, ""), (False, "no text; g"), (False, "text is em"), (False, "text is no"), (True, "")
+    ]  # fmt: skip
+    assert [fault.split(":")[0] for fault in counts.faults] == ["line 2", "line 3", "line 4"]
+
+
+def test_text_that_a_spreadsheet_would_run_is_written_as_text(model: StyleModel, tmp_path: Path) -> None:
+    row = {"text": training_form("好吗", "很好"), "note": "=HYPERLINK(1)"}
+
+    predict_file(model, write(tmp_path / "in.jsonl", [row]), tmp_path / "out.xlsx")
+
+    [(_, cells)] = read_table(tmp_path / "out.xlsx")
+    assert cells["note"] == "'=HYPERLINK(1)"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("[1]\n", "no object"), ("nonsense\n", "not JSON"), ('{"text": "a"}\n7\n', ":2: no object")]
+)
+def test_a_line_that_is_no_row_is_an_error_and_nothing_is_written(
+    model: StyleModel, tmp_path: Path, content: str, said: str
+) -> None:
+    (tmp_path / "in.jsonl").write_text(content)
+
+    with pytest.raises(DataError, match=said):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_names_must_say_what_the_files_are(model: StyleModel, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ends neither in \.jsonl nor in \.xlsx"):
+        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
+    with pytest.raises(DataError, match="no such file"):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
