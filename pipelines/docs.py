@@ -10,12 +10,14 @@ from pydantic_core import PydanticUndefined
 
 from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
+from components.data.style.config import PrepareStyleConfig
 from components.data.validate.config import ValidateConfig
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.style.config import EvaluateStyleConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from components.training.style.config import DistilConfig, StyleConfig
 from qinglan.reward.config import RewardConfig
 
 ROOT = Path(__file__).parent.parent
@@ -23,9 +25,12 @@ READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/data/generate/README.md": GenerateConfig,
     ROOT / "components/data/validate/README.md": ValidateConfig,
     ROOT / "components/data/convert/README.md": ConvertConfig,
+    ROOT / "components/data/style/README.md": PrepareStyleConfig,
     ROOT / "components/training/base/README.md": BaseConfig,
     ROOT / "components/training/sft/README.md": SftConfig,
     ROOT / "components/training/ppo/README.md": PpoConfig,
+    ROOT / "components/training/style/README.md": StyleConfig,
+    ROOT / "components/training/style/distil.md": DistilConfig,
     ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
     ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
     ROOT / "qinglan/reward/README.md": RewardConfig,
