@@ -16,6 +16,7 @@ from components.evaluation.style.config import EvaluateStyleConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from components.training.style_policy.config import StylePolicyConfig
 from qinglan.reward.config import RewardConfig
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,7 @@ READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/training/base/README.md": BaseConfig,
     ROOT / "components/training/sft/README.md": SftConfig,
     ROOT / "components/training/ppo/README.md": PpoConfig,
+    ROOT / "components/training/style_policy/README.md": StylePolicyConfig,
     ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
     ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
     ROOT / "qinglan/reward/README.md": RewardConfig,
