@@ -18,11 +18,11 @@ def compile_lines(out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     made = [out / f"{name}.yaml" for name in LINES]
     for target in made:
-        line = import_module(f"pipelines.{target.stem}")
+        line, graph = LINES[target.stem], import_module(f"pipelines.{target.stem}")
         with replaced(target) as partial:
             yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
             try:
-                compiler.Compiler().compile(line.until(LINES[target.stem].stages), str(yaml))
+                compiler.Compiler().compile(graph.until(line.until(line.last)), str(yaml))
                 yaml.replace(partial)
             finally:
                 yaml.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from components.training.style.config import DistilConfig, StyleConfig
+from components.training.style_policy.config import StylePolicyConfig
 from qinglan.reward.config import RewardConfig
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +32,7 @@ READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/training/ppo/README.md": PpoConfig,
     ROOT / "components/training/style/README.md": StyleConfig,
     ROOT / "components/training/style/distil.md": DistilConfig,
+    ROOT / "components/training/style_policy/README.md": StylePolicyConfig,
     ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
     ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
     ROOT / "qinglan/reward/README.md": RewardConfig,

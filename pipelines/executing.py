@@ -38,8 +38,9 @@ class StepFailed(QinglanError):
 
 def wanted_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
     """One stage alone, or all up to one."""
-    if unknown := {only or until, until} - set(line.stages):
-        raise ConfigError(f"No stage {unknown.pop()!r}. There are: {', '.join(line.stages)}.")
+    there = line.stages if only else line.until(line.last)
+    if (wanted := only or until) not in there:
+        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(there)}.")
     return (only,) if only else line.until(until)
 
 

@@ -20,15 +20,14 @@ class Line(NamedTuple):
     behind_the_gate: frozenset[str]
     """Only what the gate promotes gets there."""
 
+    last: str
+    """Where a run ends, and the graph; what follows is run alone."""
+
     asks_the_gateway: frozenset[str] = frozenset()
 
     @property
     def stages(self) -> tuple[str, ...]:
         return tuple(self.thread)
-
-    @property
-    def last(self) -> str:
-        return self.stages[-1]
 
     def until(self, last: str) -> tuple[str, ...]:
         return self.stages[: self.stages.index(last) + 1]
@@ -49,6 +48,7 @@ REWRITER = Line(
     },
     given=("questions", "knowledge_base"),
     behind_the_gate=frozenset({"candidate"}),
+    last="candidate",
     asks_the_gateway=frozenset({"generate", "validate", "ppo", "evaluate"}),
 )
 
@@ -61,9 +61,11 @@ STYLE = Line(
         "evaluate": ("style_rows", "style_model"),
         "gate": ("evaluation",),
         "distil": ("style_model", "style_rows"),
+        "style_policy": ("style_rows", "style_model", "base_model"),
     },
     given=("labelled",),
-    behind_the_gate=frozenset({"distil"}),
+    behind_the_gate=frozenset({"distil", "style_policy"}),
+    last="distil",
 )
 
 LINES = {line.name: line for line in (REWRITER, STYLE)}

@@ -78,8 +78,9 @@ def _line(name: str) -> Any:
 
 def _execute_all(job: Job, settings: dict[str, dict[str, Any]]) -> None:
     uris = {f"{name}_uri": uri for name, uri in job.given.items()}
-    configs = {f"{stage}_config": values for stage, values in settings.items()}
-    gateway = {"gateway_url": job.gateway_url} if LINES[job.line].asks_the_gateway else {}
+    line = LINES[job.line]
+    configs = {f"{stage}_config": settings[stage] for stage in line.until(line.last) if stage in settings}
+    gateway = {"gateway_url": job.gateway_url} if line.asks_the_gateway else {}
     _line(job.line).until(job.stages)(**uris, **gateway, **configs)
 
 

@@ -4,6 +4,8 @@ labelled answers
   -> prepare -> base -> style              splits; a classifier over as many labels as the data has
   -> evaluate -> gate                      a verdict on the locked test, beside a bag of characters
   -> distil                                what passes teaches a smaller one, with int8 weights for a CPU
+
+style_policy, in which what passes rewards a responder that learns a manner, is run alone, by name.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from components.data.style.component import prepare
 from components.evaluation.style.component import evaluate_style, gate_style
 from components.training.base.component import text_base
 from components.training.style.component import distil, style
+from components.training.style_policy.component import style_policy
 from pipelines.graph import A100, Wiring, given, wire
 from pipelines.lines import STYLE
 
@@ -22,9 +25,9 @@ WIRING = Wiring(
     STYLE,
     {
         "prepare": prepare, "base": text_base, "style": style, "evaluate": evaluate_style, "gate": gate_style,
-        "distil": distil,
+        "distil": distil, "style_policy": style_policy,
     },
-    hours={"style": 24, "evaluate": 4, "distil": 24},
+    hours={"style": 24, "evaluate": 4, "distil": 24, "style_policy": 24},
     never_cached=frozenset({"base"}),  # where a hub's branch points may be elsewhere tomorrow
 )  # fmt: skip
 

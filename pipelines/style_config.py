@@ -7,6 +7,7 @@ from components.data.style.config import PrepareStyleConfig
 from components.evaluation.style.config import EvaluateStyleConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
+from components.training.style_policy.config import StylePolicyConfig
 from pipelines.config import STYLES, merged
 from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
@@ -37,11 +38,15 @@ class StyleRunConfig(Config):
     distil: DistilConfig = DistilConfig()
     """The smaller one."""
 
+    style_policy: StylePolicyConfig = StylePolicyConfig()
+    """A responder that learns a manner: `--only style_policy`."""
+
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
         settings = {
             "prepare": self.prepare, "base": self.base, "style": self.style, "evaluate": self.evaluate,
             "gate": self.evaluate.gate, "distil": self.distil,
+            "style_policy": self.style_policy,
         }  # fmt: skip
         # KFP passes no null: in a stage's settings None is always the default.
         return {name: model.model_dump(mode="json", exclude_none=True) for name, model in settings.items()}

@@ -15,7 +15,7 @@ from qinglan.errors import ConfigError
 from qinglan.gpus import need_gpus
 from qinglan.lineage.record import code_version
 
-TRAININGS = ("style", "distil")
+TRAININGS = ("style", "distil", "style_policy")
 
 
 def run_style(
