@@ -105,9 +105,11 @@ def _ids(tokenizer: Any, text: Text) -> list[int]:
     prompt = text.prompt
     fields = {
         "原始查询": prompt.question, "历史摘要": prompt.history_summary, "老师": prompt.teacher_rewrite,
-        "改写": text.rewrite, "质量": " ".join(str(min(9, int(10 * figure))) for figure in figures(*_seen(text))),
+        "改写": text.rewrite,
     }  # fmt: skip
-    words = "\n".join(f"{name}: {said}" for name, said in fields.items() if said)
+    digits = zip(("质量", "首", "知", "需"), figures(*_seen(text)), strict=True)
+    lines = [f"{name}: {said}" for name, said in fields.items() if said]
+    words = "\n".join([*lines, " ".join(f"{name} {min(9, int(10 * figure))}" for name, figure in digits)])
     ids: list[int] = tokenizer(words + tokenizer.eos_token, add_special_tokens=False).input_ids
     return ids
 
