@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Collection
 
 RUN = re.compile(r"\w+")
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
@@ -13,6 +14,12 @@ def bigrams(text: str) -> list[str]:
     for run in RUN.findall(text.lower()):
         out.extend([run[i : i + 2] for i in range(len(run) - 1)] or [run])
     return out
+
+
+def covered(text: str, grams: Collection[str]) -> float:
+    """The share of the text's character pairs among these."""
+    own = bigrams(text)
+    return sum(gram in grams for gram in own) / len(own) if own else 0.0
 
 
 def normalise(text: str) -> str:

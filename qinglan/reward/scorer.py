@@ -16,7 +16,7 @@ from qinglan.rag.contract import RagRequest
 from qinglan.reward import floors
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import NOTHING, Episode, Found, Judged, Prompt, found
-from qinglan.reward.impute import Imputer, sampled
+from qinglan.reward.impute import FEATURES, Imputer, features, sampled
 from qinglan.reward.judge import passes_canary, rated
 from qinglan.reward.score import quality, score
 from qinglan.reward.style import StyleClient
@@ -41,7 +41,7 @@ class Scorer:
         self._gateway = Gateway(gateway_url, STEP)
         self._rag = RagClient.of_gateway(gateway_url)
         self._style = StyleClient(config.style) if config.style else None
-        self._imputer = Imputer(features=2)
+        self._imputer = Imputer(FEATURES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class Scorer:
             self._styled(prompt, query),
             together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
         )
-        judged = self._judged(prompt, student, teacher, opinion)
+        judged = self._judged(prompt, rewrite, student, teacher, opinion)
         terms = score(Episode(prompt, rewrite, student, teacher, plain, judged, style), self._config)
         return terms | {"canary": float(opinion.canary), "canary_failed": float(opinion.canary_failed)}
 
@@ -121,9 +121,10 @@ class Scorer:
     async def _styled(self, prompt: Prompt, rewrite: str | None) -> float:
         return await self._style.wanted(prompt.question, rewrite) if self._style and rewrite else 0.0
 
-    def _judged(self, prompt: Prompt, student: Found, teacher: Found, opinion: Opinion) -> Judged:
+    def _judged(self, prompt: Prompt, rewrite: str, student: Found, teacher: Found, opinion: Opinion) -> Judged:
         """The judge's scores, which are learned from; else what they would probably be."""
-        student_seen, teacher_seen = self._features(prompt, student), self._features(prompt, teacher)
+        student_seen = self._features(prompt, rewrite, student)
+        teacher_seen = self._features(prompt, prompt.teacher_rewrite, teacher)
         if opinion.scores is None:
             imputed = self._imputer.predict(student_seen), self._imputer.predict(teacher_seen)
             return Judged(*imputed, judged=False, failed=opinion.failed)
@@ -131,5 +132,5 @@ class Scorer:
         self._imputer.add(teacher_seen, opinion.scores[1])
         return Judged(*opinion.scores, judged=True)
 
-    def _features(self, prompt: Prompt, side: Found) -> tuple[float, float]:
-        return quality(side, prompt.gold, self._config), side.top1
+    def _features(self, prompt: Prompt, text: str, side: Found) -> list[float]:
+        return features(prompt, text, quality(side, prompt.gold, self._config), side.top1)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.text import bigrams
+from qinglan.text import bigrams, covered
 from serving.teacher.asked import Asked, read_prompt
 from serving.teacher.brain import Refusal
 from serving.teacher.judging import judge
-from serving.teacher.reading import LONGEST_HEADING, Reader, covered
+from serving.teacher.reading import LONGEST_HEADING, Reader
 
 DECLINED = "这里只改写查询、还原问题、评价改写；收到的不是这样的请求。"
 

@@ -7,9 +7,9 @@ copied history, then nothing. Where nobody wrote down what the user's words mean
 import re
 from typing import NamedTuple
 
-from qinglan.text import bigrams
+from qinglan.text import bigrams, covered
 from serving.teacher.asked import Asked
-from serving.teacher.reading import OWN, Reader, Reading, covered
+from serving.teacher.reading import OWN, Reader, Reading
 
 WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.2, "简洁": 0.2}
 TROUBLES = {

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index, read_knowledge_base
-from qinglan.text import bigrams
+from qinglan.text import covered
 from serving.teacher.salience import Found, Phrases
 
 SURE = 0.8
@@ -90,12 +90,6 @@ class Reader:
 def heading(passage: Passage) -> str:
     """What a passage is about: its title, else its first sentence."""
     return passage.title.strip() or re.split(r"[。！？!?\n]", passage.content.strip(), maxsplit=1)[0]
-
-
-def covered(text: str, grams: frozenset[str] | set[str]) -> float:
-    """The share of the text's character pairs among these."""
-    own = bigrams(text)
-    return sum(gram in grams for gram in own) / len(own) if own else 0.0
 
 
 def _stands_alone(own: Found | None, past: Found) -> bool:

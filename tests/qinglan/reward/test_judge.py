@@ -1,4 +1,4 @@
-"""The judge: pairs in both orders, canaries, the sample, what is imputed, and how much it really weighs."""
+"""The judge: pairs in both orders, canaries, and how much it really weighs."""
 
 import asyncio
 import json
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from qinglan.llm.client import Gateway
 from qinglan.prompts import judge_pair_messages
 from qinglan.reward.episode import Prompt
-from qinglan.reward.impute import FEWEST, LEAST, MOST, UNKNOWN, Imputer, sampled
 from qinglan.reward.judge import Preference, flip_rate, preferred, settle
 from qinglan.reward.summary import shares, summary
 from tests.echo import Reply, Scripted, completion, gateway, gateway_config, running
@@ -64,62 +63,6 @@ def test_no_rewrite_can_leave_its_field_of_the_pair(question: str, first: str, s
     data = json.loads(judge_pair_messages(prompt, first, second)[1]["content"])
 
     assert (data["改写甲"], data["改写乙"]) == (first, second)
-
-
-def test_about_the_share_of_prompts_is_sampled_whole_and_by_seed() -> None:
-    ids = [f"row-{number}" for number in range(4000)]
-    once, again, other = ([sampled(id, 0.3, seed, "judge") for id in ids] for seed in (1, 1, 2))
-
-    assert sum(once) / len(ids) == pytest.approx(0.3, abs=0.03)
-    assert once == again != other
-    assert not any(sampled(id, 0.0, 1, "judge") for id in ids)
-    assert all(sampled(id, 1.0, 1, "judge") for id in ids)
-
-
-def test_before_it_has_seen_enough_the_imputer_says_the_mean() -> None:
-    imputer = Imputer(features=2)
-    assert imputer.predict((1.0, 1.0)) == UNKNOWN
-
-    for score in (0.4, 0.8):
-        imputer.add((score, 0.0), score)
-
-    assert imputer.predict((0.0, 0.0)) == imputer.predict((1.0, 1.0)) == pytest.approx(0.6)
-
-
-def test_then_it_follows_what_the_judge_rewards() -> None:
-    imputer, rng = Imputer(features=2), np.random.default_rng(0)
-    for quality, top1 in rng.random((400, 2)):
-        imputer.add((quality, top1), 0.3 + 0.5 * quality)
-
-    assert imputer.predict((0.0, 0.5)) == pytest.approx(0.3, abs=0.02)
-    assert imputer.predict((1.0, 0.5)) == pytest.approx(0.8, abs=0.02)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(LEAST, MOST)), min_size=FEWEST, max_size=60))
-def test_an_imputed_score_is_one_that_a_judge_could_give(seen: list[tuple[float, float, float]]) -> None:
-    imputer = Imputer(features=2)
-    for quality, top1, score in seen:
-        imputer.add((quality, top1), score)
-
-    assert LEAST <= imputer.predict((1.0, 0.0)) <= MOST
-
-
-def test_imputing_keeps_more_of_the_judges_weight_than_filling_in_zero() -> None:
-    """A judge whose opinion follows quality, and three prompts in ten judged."""
-    rng, imputer = np.random.default_rng(1), Imputer(features=2)
-    quality = rng.random(3000)
-    judge = np.clip(0.3 + 0.5 * quality + rng.normal(0, 0.1, 3000), LEAST, MOST)
-    known = rng.random(3000) < 0.3
-    for q, j in zip(quality[known], judge[known], strict=True):
-        imputer.add((q, 0.0), j)
-    imputed = np.array([imputer.predict((q, 0.0)) for q in quality])
-
-    def slope(filled: Any) -> float:
-        """How far the judge's own opinion moves the reward's judge part."""
-        return float(np.cov(judge, 0.35 * filled)[0, 1] / np.var(judge))
-
-    assert slope(np.where(known, judge, 0.0)) < 0.15
-    assert slope(np.where(known, judge, imputed)) > 0.25
 
 
 def rollout(judge: float, retrieval: float, **changes: float) -> dict[str, float]:

@@ -1,0 +1,108 @@
+"""What the paid judge said in a run: its rollouts, oldest first, and how they are cut into known and asked."""
+
+import random
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.errors import ConfigError
+from qinglan.reward.entry import read_prompt
+from qinglan.reward.episode import Prompt
+from qinglan.reward.floors import answer
+from qinglan.reward.impute import sampled
+from qinglan.reward.summary import read_rollouts
+
+HELD_OUT = 0.3
+"""Share of the conversations with a judged prompt that nothing is fitted on."""
+
+SEED = 42
+
+
+class Text(NamedTuple):
+    """A rewrite that was judged, and what retrieval says of it."""
+
+    conversation: str
+    prompt: Prompt
+    rewrite: str
+    quality: float
+    top1: float
+    judge: float
+
+
+class Rolled(NamedTuple):
+    """One judged rollout beside the teacher's rewrite of the same prompt."""
+
+    student: Text
+    teacher: Text
+
+    @property
+    def ahead(self) -> float:
+        return self.student.judge - self.teacher.judge
+
+
+class Cut(NamedTuple):
+    """What may be learned from, and what is asked about; they share no conversation."""
+
+    known: list[Rolled]
+    asked: list[Rolled]
+
+
+def cuts(rolled: Sequence[Rolled]) -> dict[str, Cut]:
+    """By what has been judged: half of the run, when the other half is asked about; or all of it, with hindsight."""
+    half = len(rolled) // 2
+    spans = {"mid-run": (rolled[:half], rolled[half:]), "hindsight": (rolled, rolled)}
+    return {
+        name: Cut([one for one in known if not _held_out(one)], [one for one in asked if _held_out(one)])
+        for name, (known, asked) in spans.items()
+    }
+
+
+def pairs(rolled: Iterable[Rolled], most: int | None = None) -> list[tuple[Text, Text]]:
+    """The better and the worse, by the judge, of every two texts of one prompt; at most so many of each prompt."""
+    texts: dict[str, dict[str, Text]] = {}
+    for text in (text for one in rolled for text in (one.teacher, one.student)):
+        texts.setdefault(text.prompt.id, {}).setdefault(text.rewrite, text)
+    draw, found = random.Random(SEED), []
+    for id in sorted(texts):
+        ranked = sorted(texts[id].values(), key=lambda text: -text.judge)
+        apart = [(a, b) for a, b in combinations(ranked, 2) if a.judge > b.judge]
+        found += apart if most is None or len(apart) <= most else draw.sample(apart, most)
+    return found
+
+
+def read_rolled(run: Path) -> list[Rolled]:
+    """A run without judged rollouts is a ConfigError."""
+    import pyarrow.parquet
+
+    rollouts = [
+        one for folder in run.glob("scratch/ppo/*/reward") for one in read_rollouts(folder)
+        if one["judged"] and one["split"] == "train"
+    ]  # fmt: skip
+    if not rollouts:
+        raise ConfigError(
+            f"{run}: no judged rollouts of a PPO training there. Run `make demo` first, or name runs: "
+            "python -m benchmarks.pairwise RUN ..."
+        )
+    path = run / "files" / "ppo" / "train.parquet"
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    infos = {
+        row["extra_info"]["id"]: {**row["extra_info"], "need": row["reward_model"]["ground_truth"]} for row in rows
+    }
+    prompts = {id: read_prompt(info, str(path)) for id, info in infos.items()}
+
+    def text(one: dict[str, float], id: str, rewrite: str, whose: str) -> Text:
+        figures = (one[f"{name}{whose}"] for name in ("quality", "top1", "judge"))
+        return Text(infos[id]["conversation_id"], prompts[id], rewrite, *figures)
+
+    return [
+        Rolled(
+            text(one, one["id"], answer(one["rewrite"]), ""),
+            text(one, one["id"], prompts[one["id"]].teacher_rewrite, "_teacher"),
+        )
+        for one in sorted(rollouts, key=lambda one: one["at"])
+    ]
+
+
+def _held_out(one: Rolled) -> bool:
+    return sampled(one.student.conversation, HELD_OUT, SEED, "pairwise")

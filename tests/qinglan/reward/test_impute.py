@@ -1,0 +1,146 @@
+"""Which prompts are judged, and what stands in for the judge on the others."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.reward.episode import Prompt
+from qinglan.reward.impute import (
+    FAINT,
+    FEATURES,
+    FEWEST,
+    LEAST,
+    MOST,
+    STEPS,
+    UNKNOWN,
+    Imputer,
+    features,
+    figures,
+    sampled,
+)
+from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, extra_info
+
+PROMPT = Prompt.model_validate(extra_info())
+ANY = st.floats(allow_nan=False)
+WORDS = st.text("虾青素软胶囊一天吃几次每日服用频次甲乙 ", max_size=20)
+
+
+def test_about_the_share_of_prompts_is_sampled_whole_and_by_seed() -> None:
+    ids = [f"row-{number}" for number in range(4000)]
+    once, again, other = ([sampled(id, 0.3, seed, "judge") for id in ids] for seed in (1, 1, 2))
+
+    assert sum(once) / len(ids) == pytest.approx(0.3, abs=0.03)
+    assert once == again != other
+    assert not any(sampled(id, 0.0, 1, "judge") for id in ids)
+    assert all(sampled(id, 1.0, 1, "judge") for id in ids)
+
+
+def test_before_it_has_seen_enough_the_imputer_says_the_mean() -> None:
+    imputer = Imputer(features=2)
+    assert imputer.predict((1.0, 1.0)) == UNKNOWN
+
+    for score in (0.4, 0.8):
+        imputer.add((score, 0.0), score)
+
+    assert imputer.predict((0.0, 0.0)) == imputer.predict((1.0, 1.0)) == pytest.approx(0.6)
+
+
+def test_then_it_follows_what_the_judge_rewards() -> None:
+    imputer, rng = Imputer(features=2), np.random.default_rng(0)
+    for quality, top1 in rng.random((400, 2)):
+        imputer.add((quality, top1), 0.3 + 0.5 * quality)
+
+    assert imputer.predict((0.0, 0.5)) == pytest.approx(0.3, abs=0.02)
+    assert imputer.predict((1.0, 0.5)) == pytest.approx(0.8, abs=0.02)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(LEAST, MOST)), min_size=FEWEST, max_size=60))
+def test_an_imputed_score_is_one_that_a_judge_could_give(seen: list[tuple[float, float, float]]) -> None:
+    imputer = Imputer(features=2)
+    for quality, top1, score in seen:
+        imputer.add((quality, top1), score)
+
+    assert LEAST <= imputer.predict((1.0, 0.0)) <= MOST
+
+
+def test_imputing_keeps_more_of_the_judges_weight_than_filling_in_zero() -> None:
+    """A judge whose opinion follows quality, and three prompts in ten judged."""
+    rng, imputer = np.random.default_rng(1), Imputer(features=2)
+    quality = rng.random(3000)
+    judge = np.clip(0.3 + 0.5 * quality + rng.normal(0, 0.1, 3000), LEAST, MOST)
+    known = rng.random(3000) < 0.3
+    for q, j in zip(quality[known], judge[known], strict=True):
+        imputer.add((q, 0.0), j)
+    imputed = np.array([imputer.predict((q, 0.0)) for q in quality])
+
+    def slope(filled: Any) -> float:
+        """How far the judge's own opinion moves the reward's judge part."""
+        return float(np.cov(judge, 0.35 * filled)[0, 1] / np.var(judge))
+
+    assert slope(np.where(known, judge, 0.0)) < 0.15
+    assert slope(np.where(known, judge, imputed)) > 0.25
+
+
+@given(WORDS, ANY, ANY)
+def test_features_are_shares_and_each_figures_add_up_to_one(text: str, quality: float, top1: float) -> None:
+    seen = np.array(features(PROMPT, text, quality, top1))
+
+    assert seen.shape == (FEATURES,)
+    assert ((seen >= 0) & (seen <= 1)).all()
+    grid = (STEPS + 1) ** 2
+    assert [seen[:grid].sum(), *seen[grid:].reshape(2, -1).sum(axis=1)] == pytest.approx([1.0] * 3)
+
+
+@given(st.floats(0, 1), st.floats(FAINT, 1), st.floats(-1e-6, 1e-6))
+def test_a_figure_that_moves_a_little_moves_no_feature_far(quality: float, top1: float, by: float) -> None:
+    here = np.array(features(PROMPT, GOOD, quality, top1))
+
+    for there in (features(PROMPT, GOOD, quality + by, top1), features(PROMPT, GOOD, quality, top1 * (1 + by))):
+        assert np.abs(here - there).max() <= 2 * STEPS * abs(by) + 1e-9
+
+
+@pytest.mark.parametrize(("quality", "end"), [(-0.4, 0.0), (1.7, 1.0)])
+def test_a_quality_that_leaves_its_bounds_stands_at_their_end(quality: float, end: float) -> None:
+    assert features(PROMPT, GOOD, quality, 0.5) == features(PROMPT, GOOD, end, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "said"),
+    [
+        (QUESTION, 1.0, 0.4),  # all of it the user's words; 一天, 天吃, 吃几 and 几次 of the need's ten pairs
+        (NEED, 0.9, 1.0),  # 囊一 stands in no word of the conversation
+        (TEACHER, 1.0, 0.9),
+        ("纳豆激酶", 0.0, 0.0),
+        ("", 0.0, 0.0),
+    ],
+)
+def test_the_words_that_are_known_and_those_of_the_need_are_counted(text: str, known: float, said: float) -> None:
+    assert figures(PROMPT, text, 0.3, 1.0) == pytest.approx([0.3, 1.0, known, said])
+
+
+def test_a_judge_whose_opinion_bends_is_learned_and_by_a_straight_line_is_not() -> None:
+    """Middling quality is worst, the more so the brighter the first score; and the words count beside it."""
+    rng = np.random.default_rng(3)
+    bent, straight = Imputer(FEATURES), Imputer(2)
+    texts = [QUESTION, GOOD, TEACHER, NEED, "纳豆激酶"]
+
+    def judge(text: str, quality: float, top1: float) -> float:
+        middle, bright = abs(quality - 0.5), 1 + np.log10(top1) / 3
+        return float(0.3 + 0.5 * middle * bright + 0.2 * (text != "纳豆激酶") + 0.1 * (text in (NEED, TEACHER)))
+
+    def drawn(count: int) -> list[tuple[str, float, float]]:
+        return [(texts[rng.integers(5)], rng.random(), 10 ** -(3 * rng.random())) for _ in range(count)]
+
+    for text, quality, top1 in drawn(600):
+        bent.add(features(PROMPT, text, quality, top1), judge(text, quality, top1))
+        straight.add((quality, top1), judge(text, quality, top1))
+
+    asked = drawn(200)
+    truth = [judge(*one) for one in asked]
+    followed = np.corrcoef(truth, [bent.predict(features(PROMPT, *one)) for one in asked])[0, 1]
+    missed = np.corrcoef(truth, [straight.predict(one[1:]) for one in asked])[0, 1]
+    assert followed > 0.97
+    assert missed < 0.5
