@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -95,6 +96,7 @@ async def serve_app(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    gc.freeze()  # what is loaded stays: a full collection that went through it would hold everybody up
     print(orjson.dumps({name: f"http://{host}:{port}{path}"}).decode(), flush=True)
     await server.serve(sockets=[listening])
 
