@@ -45,7 +45,7 @@ check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-BENCHES := cli samples journal rag reranker data-line reward sft ppo
+BENCHES := cli samples journal rag reranker data-line reward sft ppo style
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science`, which takes up to two hours
 
 bench-%: $(READY) ## one benchmark; its last line is JSON
