@@ -5,7 +5,6 @@ python -m benchmarks.rag    about 40 s; the last line is JSON
 
 import asyncio
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,13 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import orjson
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.load import Load, measure, summary
 from qinglan.files import dump_line
 from qinglan.rag.contract import RAG_PATH, Passage, RagRequest
 from qinglan.rag.index import Index, build_index
@@ -31,22 +29,12 @@ PASSAGES = 10_000
 QUERIES = 2_000
 CLIENTS = (1, 8, 32)
 SECONDS = 8.0
-WARM_UP = 1.0
 TARGET = 2.5
 """One search and two scorings are about a millisecond of work. Parsing, checking and writing JSON in Python with
 FastAPI is about as much again, on a machine whose second core the client takes: under 2.5 the service is no
 worse a home for the engine than any FastAPI service; above it, something of ours is in the way."""
 
 TENANT = "bench"
-
-
-class Load(NamedTuple):
-    """What some clients, each asking again as soon as it is answered, got."""
-
-    clients: int
-    requests_per_second: float
-    p50_ms: float
-    p99_ms: float
 
 
 def main() -> None:
@@ -61,7 +49,7 @@ def main() -> None:
         asked = folder / "requests.jsonl"
         asked.write_bytes(b"\n".join(requests))
         with service(kb, folder / "index") as url:
-            loads = [measure_service(url, asked, clients) for clients in CLIENTS]
+            loads = [measure(url + RAG_PATH, asked, clients, SECONDS) for clients in CLIENTS]
     report(console, direct, loads)
 
 
@@ -113,7 +101,8 @@ def measure_engine(engine: TantivyEngine, bodies: list[bytes]) -> Load:
             times.append(time.perf_counter() - started)
         return times[len(asked) :]
 
-    return summary(0, asyncio.run(run()))
+    times = asyncio.run(run())
+    return summary(0, times, sum(times))
 
 
 @contextmanager
@@ -137,49 +126,6 @@ def service(kb: Path, root: Path) -> Iterator[str]:
             process.terminate()
 
 
-def measure_service(url: str, asked: Path, clients: int) -> Load:
-    """Ask from a process of its own, so that clients and service do not share an interpreter."""
-    command = [sys.executable, "-m", "benchmarks.rag", "ask", url, str(asked), str(clients)]
-    answered = subprocess.run(command, check=True, capture_output=True, timeout=SECONDS * 5)
-    return Load(*orjson.loads(answered.stdout))
-
-
-async def ask_for_a_while(url: str, bodies: list[bytes], clients: int) -> Load:
-    warm_until = time.perf_counter() + WARM_UP
-    until = warm_until + SECONDS
-    address = urlsplit(url)
-
-    async def client(number: int) -> list[float]:
-        """Plain HTTP/1.1 over one kept connection: a client library would cost more than the service."""
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        times, turn = [], number
-        while (started := time.perf_counter()) < until:
-            body = bodies[turn % len(bodies)]
-            writer.write(HEAD % len(body) + body)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 "), head
-            await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
-            if started > warm_until:
-                times.append(time.perf_counter() - started)
-            turn += clients
-        writer.close()
-        return times
-
-    found = await asyncio.gather(*(client(number) for number in range(clients)))
-    return summary(clients, [seconds for times in found for seconds in times], SECONDS)
-
-
-HEAD = (
-    f"POST {RAG_PATH} HTTP/1.1\r\nhost: rag\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-).encode()
-
-
-def summary(clients: int, times: list[float], seconds: float = 0.0) -> Load:
-    cuts = statistics.quantiles(times, n=100)
-    rate = len(times) / (seconds or sum(times))
-    return Load(clients, round(rate, 1), round(cuts[49] * 1000, 3), round(cuts[98] * 1000, 3))
-
-
 def report(console: Console, direct: Load, loads: list[Load]) -> None:
     table = Table("", "requests/s", "p50 ms", "p99 ms", title=f"RAG service, {PASSAGES:,} passages, with a need")
     for load in (direct, *loads):
@@ -193,9 +139,4 @@ def report(console: Console, direct: Load, loads: list[Load]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["ask"]:
-        url, asked, clients = sys.argv[2:]
-        load = asyncio.run(ask_for_a_while(url, Path(asked).read_bytes().split(b"\n"), int(clients)))
-        print(orjson.dumps(list(load)).decode())
-    else:
-        main()
+    main()

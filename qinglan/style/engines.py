@@ -10,12 +10,18 @@ from numpy.typing import NDArray
 from qinglan.errors import DataError
 from qinglan.style.predict import Ids
 
+CPU_TOKENS = 2048
+"""Of a batch: beyond it activations leave the caches, and a token takes longer than it would alone."""
+
+GPU_TOKENS = 32_768
+
 
 class TorchLogits:
     """A transformers model that classifies."""
 
     def __init__(self, model: Any) -> None:
         self.model = model.eval()
+        self.most_tokens = CPU_TOKENS if model.device.type == "cpu" else GPU_TOKENS
 
     def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]:
         import torch
@@ -30,7 +36,9 @@ class TorchLogits:
 
 
 class OnnxLogits:
-    """An exported graph."""
+    """An exported graph, on a CPU."""
+
+    most_tokens = CPU_TOKENS
 
     def __init__(self, session: Any, pad_token_id: int) -> None:
         self._session, self._pad = session, pad_token_id

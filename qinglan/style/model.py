@@ -60,6 +60,9 @@ def read_card(folder: Path) -> StyleCard:
 class Logits(Protocol):
     """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
 
+    most_tokens: int
+    """Of a batch, padding among them; a single text may have more."""
+
     def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]: ...
 
 
@@ -87,7 +90,7 @@ class StyleModel:
     def probabilities_of(self, ids: Sequence[Ids], batch_size: int = 32) -> NDArray[np.float64]:
         """One row for each text, in the order given; texts of like length share a batch."""
         out = np.zeros((len(ids), len(self.labels.labels)))
-        for batch in in_batches(ids, batch_size):
+        for batch in in_batches(ids, batch_size, self.logits.most_tokens):
             out[batch] = softmax(self.logits([ids[at] for at in batch]))
         return out
 

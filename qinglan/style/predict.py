@@ -40,7 +40,7 @@ def batch_predict(
     logits, ids = TorchLogits(model), encode(tokenizer, texts, max_length)
     names = [id_to_label[str(number)] for number in range(len(id_to_label))]
     out = np.zeros((len(ids), len(names)))
-    for batch in in_batches(ids, batch_size):
+    for batch in in_batches(ids, batch_size, logits.most_tokens):
         out[batch] = softmax(logits([ids[at] for at in batch]))
     return predictions(out, names)
 
@@ -56,11 +56,16 @@ def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[Ids]:
     return ids
 
 
-def in_batches(ids: Sequence[Ids], batch_size: int) -> Iterator[list[int]]:
-    """Positions, those of like length together, so that little is padded."""
-    order = sorted(range(len(ids)), key=lambda at: len(ids[at]))
-    for start in range(0, len(order), batch_size):
-        yield order[start : start + batch_size]
+def in_batches(ids: Sequence[Ids], batch_size: int, most_tokens: int) -> Iterator[list[int]]:
+    """Positions, those of like length together, so that little is padded; of long texts fewer than of short ones."""
+    batch: list[int] = []
+    for at in sorted(range(len(ids)), key=lambda at: len(ids[at])):
+        if batch and (len(batch) == batch_size or (len(batch) + 1) * len(ids[at]) > most_tokens):
+            yield batch
+            batch = []
+        batch.append(at)
+    if batch:
+        yield batch
 
 
 def predictions(probabilities: NDArray[np.float64], names: Sequence[str]) -> list[Prediction]:

@@ -1,0 +1,70 @@
+"""The small int8 model beside the model that taught it: size, speed one text at a time, F1."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from rich.table import Table
+
+from benchmarks.style.imbalance import f1
+from benchmarks.style.made import Made, aside
+from components.training.style.distil import DistilCounts, Line, distil
+from qinglan.style.model import Engine, StyleModel
+
+TEXTS = 200
+TURN = 20
+"""Texts of one model before it is the next one's turn."""
+
+
+class Distilled(NamedTuple):
+    """What the distil stage says, and beside it figures for the same three in its order."""
+
+    counts: DistilCounts
+    lines: list[Line]
+    texts_per_second: list[float]
+    """In turn; the stage times one after the other."""
+
+    dev_f1: list[float]
+
+
+def measure(made: Made, teacher: Path, folder: Path) -> Distilled:
+    student, page = folder / "student", folder / "table.json"
+    with aside():
+        counts = distil(teacher, made.rows, student, page, folder / "log", made.config.distil)
+    opened: list[tuple[Path, Engine]] = [(teacher, "torch"), (student, "torch"), (student, "onnx")]
+    models = [StyleModel.load(*one) for one in opened]
+    lines = [Line(**one) for one in orjson.loads(page.read_bytes())]
+    dev = made.split("dev")
+    return Distilled(
+        counts, lines, one_by_one(models, made.texts("train")[:TEXTS]), [f1(model, dev)[0] for model in models]
+    )
+
+
+def one_by_one(models: Sequence[StyleModel], texts: Sequence[str]) -> list[float]:
+    """Texts a second of each, medians of their turns."""
+    turns: list[list[float]] = [[] for _ in models]
+    for start in range(0, len(texts), TURN):
+        for model, seconds in zip(models, turns, strict=True):
+            began = time.perf_counter()
+            for text in texts[start : start + TURN]:
+                model.predict([text])
+            seconds.append(time.perf_counter() - began)
+    return [round(TURN / statistics.median(seconds), 1) for seconds in turns]
+
+
+def table(found: Distilled) -> Table:
+    title = f"one text at a time; int8 differs by {found.counts.int8_difference:.4f} at most"
+    out = Table("", "MB", "texts a second", "macro-F1, dev", "macro-F1, test", "parameters", title=title)
+    for line, speed, dev in zip(found.lines, found.texts_per_second, found.dev_f1, strict=True):
+        cells = (
+            f"{line.megabytes:.2f}",
+            f"{speed:,.0f}",
+            f"{dev:.3f}",
+            f"{line.macro_f1:.3f}",
+            f"{line.parameters:,}",
+        )
+        out.add_row(line.name, *cells)
+    return out

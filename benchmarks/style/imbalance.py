@@ -1,0 +1,142 @@
+"""What helps where labels are rare: the same answers with two labels cut down, trained in four ways, asked on dev.
+
+Dev stays as it was. A seed decides which rows are cut and how the model begins, for all four alike. Oversampling and
+augmentation show more rows, and so take more steps.
+"""
+
+import random
+import shutil
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.report import report
+from benchmarks.style.made import Made, aside, make
+from components.training.style.config import StyleConfig
+from components.training.style.stage import train_style
+from qinglan.files import dump_line
+from qinglan.samples.style import load_manners
+from qinglan.style.labels import training_form
+from qinglan.style.model import StyleModel
+from qinglan.style.rows import StyleRow
+
+ROWS = 3000
+DEV = 0.3
+"""A rare label's F1 on a tenth of the rows would be chance."""
+
+KEPT = {"售后": 12, "诚实": 6}
+"""One row in so many."""
+
+SEEDS = (1, 2, 3)
+WAYS = ("none", "weights", "sampling", "augmented")
+ANSWER = "\n回答："
+
+
+class Found(NamedTuple):
+    """One training's F1 on dev."""
+
+    macro: float
+    rare: dict[str, float]
+    steps: int
+
+
+def main(folder: Path, console: Console) -> None:
+    made = make(folder, ROWS, dev=DEV, test=0.1)
+    found: dict[str, list[Found]] = {way: [] for way in WAYS}
+    for seed in SEEDS:
+        for way in WAYS:
+            found[way].append(train_one(made, way, seed))
+            console.print(f"seed {seed}, {way}: macro-F1 {found[way][-1].macro:.3f}", highlight=False)
+    console.print(table(found))
+    means = {way: statistics.mean(one.macro for one in found[way]) for way in WAYS}
+    report(
+        "style-imbalance", means["weights"] / means["none"], 1.0,
+        all(one.macro > plain.macro for one, plain in zip(found["weights"], found["none"], strict=True)),
+        dev_rows=len(made.split("dev")), found={way: [one._asdict() for one in found[way]] for way in WAYS},
+    )  # fmt: skip
+
+
+def train_one(made: Made, way: str, seed: int) -> Found:
+    """Train with the rare labels cut; nothing but train.jsonl differs from what was prepared."""
+    place = made.folder / f"{way}-{seed}"
+    shutil.copytree(made.rows, place / "rows")
+    rows = cut(made.split("train"), KEPT, seed)
+    if way == "augmented":
+        rows = augmented(rows, seed)
+    (place / "rows" / "train.jsonl").write_bytes(b"".join(map(dump_line, rows)))
+    with aside():
+        counts = train_style(made.base, place / "rows", place / "model", place / "log", settings(made, way, seed))
+    macro, by_label = f1(StyleModel.load(place / "model"), made.split("dev"))
+    return Found(round(macro, 4), {name: round(by_label[name], 4) for name in KEPT}, counts.steps)
+
+
+def settings(made: Made, way: str, seed: int) -> StyleConfig:
+    balance = "none" if way == "augmented" else way
+    return StyleConfig.parse(made.config.style.model_dump() | {"balance": balance, "seed": seed}, way)
+
+
+def cut(rows: Sequence[StyleRow], kept: dict[str, int], seed: int) -> list[StyleRow]:
+    """A seeded share of the labels named, and all of the others."""
+    rng = random.Random(f"cut-{seed}")
+    counts = Counter(row.label for row in rows)
+    chosen = {row.id for name, times in kept.items() for row in drawn(rows, name, counts[name] // times, rng)}
+    return [row for row in rows if row.label not in kept or row.id in chosen]
+
+
+def drawn(rows: Sequence[StyleRow], label: str, count: int, rng: random.Random) -> list[StyleRow]:
+    return rng.sample([row for row in rows if row.label == label], count)
+
+
+def augmented(rows: Sequence[StyleRow], seed: int) -> list[StyleRow]:
+    """Rare labels as often as any: their answers, begun and ended otherwise, to their other questions."""
+    rng = random.Random(f"augmented-{seed}")
+    counts = Counter(row.label for row in rows)
+    more = []
+    for name in KEPT:
+        mine = [row.input.removeprefix("用户问题：").partition(ANSWER) for row in rows if row.label == name]
+        for number in range(max(counts.values()) - counts[name]):
+            text = training_form(rng.choice(mine)[0], reworded(rng.choice(mine)[2], rng))
+            more.append(StyleRow(id=f"{name}-{number}", input=text, label=name))
+    return [*rows, *more]
+
+
+def reworded(answer: str, rng: random.Random) -> str:
+    """The same said between another opening and another closing; both are the sample's, and of no manner."""
+    data = load_manners()
+    opening = longest(data.openings, answer.startswith)
+    closing = longest(data.closings, answer.endswith)
+    inner = answer.removeprefix(opening).removesuffix(closing)
+    return f"{rng.choice(data.openings)}{inner}{rng.choice(data.closings)}"
+
+
+def longest(given: Sequence[str], fits: Callable[[str], bool]) -> str:
+    return max(filter(fits, given), key=len, default="")
+
+
+def f1(model: StyleModel, rows: Sequence[StyleRow]) -> tuple[float, dict[str, float]]:
+    """Macro, and of each label."""
+    from sklearn.metrics import f1_score
+
+    best = model.probabilities([row.input for row in rows]).argmax(-1)
+    true = [model.labels.ids[row.label] for row in rows]
+    each = f1_score(true, best, average=None, labels=list(range(len(model.labels.names))), zero_division=0)
+    return float(each.mean()), dict(zip(model.labels.names, map(float, each), strict=True))
+
+
+def table(found: dict[str, list[Found]]) -> Table:
+    kept = ", ".join(f"{name} 1 in {times}" for name, times in KEPT.items())
+    out = Table("", "macro-F1", *(f"F1 {name}" for name in KEPT), "steps", title=f"F1 on dev, {kept} in training")
+    for way, runs in found.items():
+        rare = [spread([one.rare[name] for one in runs]) for name in KEPT]
+        out.add_row(way, spread([one.macro for one in runs]), *rare, str(runs[0].steps))
+    return out
+
+
+def spread(values: Sequence[Any]) -> str:
+    """Mean, and from the lowest to the highest."""
+    return f"{statistics.mean(values):.3f} [{min(values):.3f}, {max(values):.3f}]"

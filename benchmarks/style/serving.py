@@ -1,0 +1,68 @@
+"""One text a request: our service against the plan's bare FastAPI app, both around the same model."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from rich.table import Table
+
+from benchmarks.load import Load, measure
+from benchmarks.standin import started
+from benchmarks.style.plan import LONGEST, WIDEST
+from qinglan.services import service
+
+CLIENTS = (1, 8, 32)
+SECONDS = 4.0
+PLAIN, V1 = "/predict", "/v1/models/style:predict"
+
+
+class Asked(NamedTuple):
+    """A way to ask, and the file of its bodies."""
+
+    name: str
+    url: str
+    bodies: Path
+
+
+def load(model: Path, texts: Sequence[str], folder: Path) -> dict[str, list[Load]]:
+    """Each number of clients asks one service after the other, so that what else the machine does meets them all."""
+    plain = _write(folder / "plain.jsonl", [{"text": text} for text in texts])
+    v1 = _write(folder / "v1.jsonl", [{"instances": [{"text": text}]} for text in texts])
+    with services(model, folder) as (ours, dynamic, padded):
+        ways = (
+            Asked("ours, KServe V1", ours + V1, v1),
+            Asked("ours, /predict", ours + PLAIN, plain),
+            Asked("FastAPI, no padding", dynamic + PLAIN, plain),
+            Asked("FastAPI, padded to 512", padded + PLAIN, plain),
+        )
+        found: dict[str, list[Load]] = {way.name: [] for way in ways}
+        for clients in CLIENTS:
+            for way in ways:
+                found[way.name].append(measure(way.url, way.bodies, clients, SECONDS))
+    return found
+
+
+@contextmanager
+def services(model: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Ours, and the plan's twice; whoever is not asked only waits."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(service("style", ["--model", str(model), "--port", "0"], folder / "service.log"))
+        dynamic, padded = (
+            stack.enter_context(started("benchmarks.style.plan", str(model), padding))
+            for padding in (LONGEST, WIDEST)
+        )
+        yield ours, dynamic, padded
+
+
+def _write(path: Path, bodies: Sequence[object]) -> Path:
+    path.write_bytes(b"\n".join(map(orjson.dumps, bodies)))
+    return path
+
+
+def table(found: dict[str, list[Load]]) -> Table:
+    out = Table("", *(f"{clients} clients" for clients in CLIENTS), title="requests a second (p50, p99 ms)")
+    for name, loads in found.items():
+        out.add_row(name, *(f"{one.requests_per_second:,.0f} ({one.p50_ms:.1f}, {one.p99_ms:.1f})" for one in loads))
+    return out

@@ -1,0 +1,99 @@
+"""Steps of training: padded to each batch's longest, those of like length together, against padding to 512."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from rich.table import Table
+
+from benchmarks.style.made import Made, aside
+from components.training.style import fit as fitting
+from components.training.style.examples import Examples, collate, one_hot
+from components.training.style.fit import Loss, Pace, fit
+from components.training.style.stage import open_base, weighted_loss
+from qinglan.style.labels import read_mapping
+from qinglan.style.predict import encode
+
+STEPS = 12
+ROUNDS = 2
+WIDTH = 512
+TARGET = 3.0
+DEV = 8
+"""Rows, so that its validations take no time; none of it is in the figures."""
+
+
+class Training(NamedTuple):
+    """Steps a second, medians of all rounds' steps."""
+
+    ours: float
+    padded: float
+    ratio: float
+    batch: int
+    mean_tokens: int
+
+
+class Clocked:
+    """A loss that notes when each training step asks for it."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss, self.at = loss, list[float]()
+
+    def __call__(self, logits: Any, targets: Any) -> Any:
+        if logits.requires_grad:
+            self.at.append(time.perf_counter())
+        return self._loss(logits, targets)
+
+    def steps(self) -> list[float]:
+        """Seconds from step to step; the first is the trainer's warming up."""
+        return [later - one for one, later in zip(self.at[1:], self.at[2:], strict=False)]
+
+
+def measure(made: Made, folder: Path) -> Training:
+    """The same trainer, model and rows; the collator differs, a few rounds in turn."""
+    batch = made.config.style.batch
+    rows = made.split("train")[: STEPS * batch]
+    labels = read_mapping(made.rows)
+    _, tokenizer = open_base(made.base, labels, 0)
+    ids = encode(tokenizer, [row.input for row in rows], WIDTH)
+    examples = Examples(ids, one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0))
+    ours: list[float] = []
+    padded: list[float] = []
+    for number in range(ROUNDS):
+        ours += _seconds(made, examples, folder / f"ours-{number}")
+        with patch.object(fitting, "collate", widest):
+            padded += _seconds(made, examples, folder / f"padded-{number}")
+    fast, slow = (round(1 / statistics.median(side), 2) for side in (ours, padded))
+    return Training(fast, slow, round(fast / slow, 2), batch, round(statistics.mean(map(len, ids))))
+
+
+def _seconds(made: Made, examples: Examples, checkpoints: Path) -> list[float]:
+    labels = read_mapping(made.rows)
+    model, _ = open_base(made.base, labels, 0)
+    style = made.config.style.model_copy(update={"epochs": 1.0})
+    pace = Pace(**{name: getattr(style, name) for name in Pace._fields})
+    dev = Examples([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])
+    loss = Clocked(weighted_loss([0], len(labels.labels), weighted=False))
+    with aside():
+        fit("style", model, model.config.pad_token_id, examples, dev, loss, pace, checkpoints)
+    return loss.steps()
+
+
+def widest(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
+    """A batch padded as the plan pads a text."""
+    import torch
+
+    batch = collate(features, pad_token_id)
+    more = (0, WIDTH - batch["input_ids"].shape[1])
+    ids = torch.nn.functional.pad(batch["input_ids"], more, value=pad_token_id)
+    return {**batch, "input_ids": ids, "attention_mask": torch.nn.functional.pad(batch["attention_mask"], more)}
+
+
+def table(found: Training) -> Table:
+    title = f"training, batches of {found.batch}, texts of {found.mean_tokens} tokens in the mean"
+    out = Table("", "steps a second", "texts a second", title=title)
+    for name, steps in (("to the batch's longest", found.ours), ("to 512", found.padded)):
+        out.add_row(name, f"{steps:.2f}", f"{steps * found.batch:,.0f}")
+    return out
