@@ -45,7 +45,6 @@ def main(folder: Path, console: Console) -> None:
 
 
 if __name__ == "__main__":
+    others = {"imbalance": imbalance.main, "content": content.main}
     with tempfile.TemporaryDirectory() as scratch:
-        {"imbalance": imbalance.main, "content": content.main}.get("".join(sys.argv[1:]), main)(
-            Path(scratch), Console(width=118)
-        )
+        others.get("".join(sys.argv[1:]), main)(Path(scratch), Console(width=118))
