@@ -24,7 +24,7 @@ INTERRUPTED = 130
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
 KEPT = {
     "rewriter": "what was paid for is in the journal and costs nothing.",
-    "style": "a training goes on from its last checkpoint.",
+    "style": "a training that is finished is not done again.",
 }
 
 
@@ -40,7 +40,8 @@ def wanted_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
     """One stage alone, or all up to one."""
     there = line.stages if only else line.until(line.last)
     if (wanted := only or until) not in there:
-        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(there)}.")
+        by_name = f" {wanted} runs by --only alone." if wanted in line.stages else ""
+        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(there)}.{by_name}")
     return (only,) if only else line.until(until)
 
 
@@ -56,11 +57,16 @@ def locked(run: RunDir) -> Iterator[None]:
         yield
 
 
-def make_room(run: RunDir, stages: Sequence[str]) -> None:
-    """The run's folders, without the records of what is about to run again."""
+def make_room(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
+    """The run's folders, without the records of what is about to run again, or was made of what came before that.
+
+    A stage that is run alone leaves the others as they are: who asks for one knows what it stands between.
+    """
     for folder in (run.records, run.logs, run.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
-    for stage in stages:
+    for stage in stages if alone else line.stages:
+        if stage not in stages:
+            run.unlink((run.step_record(stage) or {}).get("outputs", ()))
         (run.records / f"{stage}.json").unlink(missing_ok=True)
 
 
@@ -97,9 +103,9 @@ def link_files(run: RunDir, given: Mapping[str, Path | None], stages: Sequence[s
             run.link(name, Path(made["uri"]))
 
 
-def verdict(steps: dict[str, Any]) -> dict[str, Any]:
-    """What the gate has said, where it was reached: the word and its reasons."""
-    said = (steps.get("gate") or {}).get("facts") or {}
+def verdict(steps: dict[str, Any], stages: Sequence[str]) -> dict[str, Any]:
+    """What the gate has said, where it was among these stages and was reached: the word and its reasons."""
+    said = ((steps.get("gate") or {}).get("facts") or {}) if "gate" in stages else {}
     return {"word": said["verdict"], "reasons": said["reasons"]} if "verdict" in said else {}
 
 

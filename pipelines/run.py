@@ -34,7 +34,7 @@ def run_pipeline(
     check_machine(config, stages)
     tenants = check_questions(config)
     with locked(run):
-        make_room(run, stages)
+        make_room(run, REWRITER, stages, alone=bool(only))
         if (candidate := run.files / NAMES["release_candidate"]).is_symlink():
             candidate.unlink()  # of an earlier verdict; the new one may hold
         dump_config(config, run.config)
@@ -62,7 +62,7 @@ def _run(
         link_files(run, given, stages)
         record["seconds"] = round(time.monotonic() - clock, 3)
         record["steps"] = {stage: run.step_record(stage) for stage in REWRITER.stages}
-        record["verdict"] = verdict(record["steps"])
+        record["verdict"] = verdict(record["steps"], stages)
         write_json(run.record, record)
     return record
 

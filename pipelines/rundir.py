@@ -14,6 +14,7 @@ runs/<run>/
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,12 @@ class RunDir:
         except (FileNotFoundError, orjson.JSONDecodeError):
             return None
         return record
+
+    def unlink(self, names: Iterable[str]) -> None:
+        """Show these artifacts no more; a real file there is left."""
+        for name in names:
+            if (link := self.files / NAMES[name]).is_symlink():
+                link.unlink()
 
     def link(self, name: str, target: Path) -> None:
         """Show an artifact under the name that a person knows; a real file there, or the link itself, is left."""

@@ -11,6 +11,9 @@ from pipelines.style_summary import print_style_summary
 from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 
+UNSURE = 0.7
+"""The tenth of the test's answers that the model is least sure of lies below it, and is right in about half."""
+
 ASKED = (
     ("这个产品有什么优缺点？", "这个产品确实有很多优点，但也存在一些限制，建议您根据自己的需求来判断是否合适。"),
     ("想把降压药停了改吃鱼油软胶囊", "为了您的安全，请先不要这样做，尽快咨询专业人士。"),
@@ -40,4 +43,5 @@ def _ask(folder: Path) -> None:
     model = StyleModel.load(folder, "onnx")
     said = model.predict([training_form(*pair) for pair in ASKED])
     for (question, answer), one in zip(ASKED, said, strict=True):
-        print(f"  {one['predicted_label']} {one['confidence']:.2f}  {question} -> {answer}")
+        unsure = " (unsure)" if one["confidence"] < UNSURE else ""
+        print(f"  {one['predicted_label']} {one['confidence']:.2f}{unsure}  {question} -> {answer}")

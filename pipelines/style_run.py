@@ -11,6 +11,7 @@ from pipelines.lines import STYLE
 from pipelines.local import Job, write_job
 from pipelines.rundir import NAMES, RunDir, write_json
 from pipelines.style_config import StyleRunConfig
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.gpus import need_gpus
 from qinglan.lineage.record import code_version
@@ -36,10 +37,18 @@ def run_style(
             raise ConfigError(
                 f"--only {only}: {run.files / NAMES[name]} is not there. Run the stages before it first."
             )
+    if only and "labelled" not in STYLE.thread[only]:
+        config = _as_prepared(config, run)
     with locked(run):
-        make_room(run, stages)
+        make_room(run, STYLE, stages, alone=bool(only))
         dump_config(config, run.config)
         return _run(config, run, stages, only, quiet)
+
+
+def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
+    """What a stage alone works on is what the folder was prepared from, whatever file is named now."""
+    before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
+    return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
 
 
 def _run(config: StyleRunConfig, run: RunDir, stages: tuple[str, ...], only: str, quiet: bool) -> dict[str, Any]:
@@ -53,7 +62,8 @@ def _run(config: StyleRunConfig, run: RunDir, stages: tuple[str, ...], only: str
     finally:
         link_files(run, {"labelled": labelled}, stages)
         record["seconds"] = round(time.monotonic() - clock, 3)
+        record["ran"] = stages
         record["steps"] = {stage: run.step_record(stage) for stage in STYLE.stages}
-        record["verdict"] = verdict(record["steps"])
+        record["verdict"] = verdict(record["steps"], stages)
         write_json(run.record, record)
     return record

@@ -16,12 +16,15 @@ def print_style_summary(root: Path, record: dict[str, Any]) -> None:
     from components.training.style.distil import to_markdown as sizes
 
     console, run = Console(), RunDir(root)
-    done = {stage for stage, step in record["steps"].items() if step and step["status"] == "done"}
-    console.print(steps_table(record["steps"]))
+    ran = {stage: record["steps"][stage] for stage in record["ran"]}
+    done = {stage for stage, step in ran.items() if step and step["status"] == "done"}
+    console.print(steps_table(ran))
     if "evaluate" in done:
         console.print(Markdown(evaluated(orjson.loads((run.files / NAMES["evaluation"]).read_bytes()))))
     if "distil" in done:
         console.print(Markdown(sizes(run.files / NAMES["distil_table"])))
+    if record["verdict"].get("word") == "hold" and "distil" not in done:
+        console.print("Held, so no small model is made. `--only distil` makes one all the same.", highlight=False)
     console.print("Files:")
     for name in NAMES.values():
         if (run.files / name).exists():

@@ -80,7 +80,7 @@ def open_torch(folder: Path, labels: int) -> TorchLogits:
     return TorchLogits(model.to(device))
 
 
-def open_onnx(path: Path) -> OnnxLogits:
+def open_onnx(path: Path, labels: int) -> OnnxLogits:
     """One thread: a server's own batches keep the cores busy."""
     import onnxruntime as runtime
 
@@ -92,4 +92,6 @@ def open_onnx(path: Path) -> OnnxLogits:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no type
         raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from None
+    if (known := session.get_outputs()[0].shape[-1]) != labels:
+        raise DataError(f"{path}: the graph knows {known} labels, the mapping {labels}.")
     return OnnxLogits(session, int(session.get_modelmeta().custom_metadata_map["pad_token_id"]))

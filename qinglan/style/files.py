@@ -48,12 +48,14 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
     rows = predicted = 0
     faults: list[str] = []
     names = model.labels.names
+    own = {"predicted_label", "confidence", "probabilities", "fault", *map(_column, names)}  # of an earlier answer
     with ExitStack() as stack:
         tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
-        add = stack.enter_context(_writer(target, names, _columns(source)))
+        add = stack.enter_context(_writer(target, names, _columns(source, target)))
         for chunk in _chunks(_read(source)):
             for where, row, said, fault in _answered(model, chunk):
-                add({**row, **_flat(said, names, target), **({"fault": fault} if fault else {})})
+                kept = {name: value for name, value in row.items() if name not in own}
+                add({**kept, **_flat(said, names, target), **({"fault": fault} if fault else {})})
                 rows, predicted = rows + 1, predicted + (not fault)
                 if fault and len(faults) < SHOWN:
                     faults.append(f"{where}: {fault}")
@@ -66,9 +68,9 @@ def text_of(row: Row) -> str:
     for names in [(name,) for name in TEXTS] + list(PAIRS):
         if all(row.get(name) not in (None, "") for name in names):
             values = [row[name] for name in names]
-            if any(isinstance(value, Formula) or not isinstance(value, str) for value in values):
+            if any(isinstance(value, Formula | bool) or not isinstance(value, str | int | float) for value in values):
                 raise DataError(f"{names[0]} is no plain text; paste it as a value")
-            text = training_form(*values) if len(values) == 2 else values[0]
+            text = training_form(*map(str, values)) if len(values) == 2 else str(values[0])
             if not text.strip():
                 raise DataError(f"{names[0]} is empty; {FORM}")
             return text
@@ -110,23 +112,26 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
     with source.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                yield f"line {number}", _object(source, number, line)
+                yield f"line {number}", _object(line)
 
 
-def _object(source: Path, number: int, line: bytes) -> Row:
+def _object(line: bytes) -> Row:
+    """A line's object; what is none is kept as it is, and has no text."""
     try:
         row = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{source}:{number}: not JSON ({error}). Each line is an object; {FORM}.") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{source}:{number}: no object. Each line is one; {FORM}.")
-    return row
+    except orjson.JSONDecodeError:
+        row = None
+    return row if isinstance(row, dict) else {"raw": line.decode("utf-8", "replace").strip()}
 
 
-def _columns(source: Path) -> list[str]:
-    """What the rows that come in are called: a sheet's header, or the first line's names."""
-    first = next(_read(source), ("", dict[str, Any]()))[1]
-    return list(first)
+def _columns(source: Path, target: Path) -> list[str]:
+    """What a sheet's columns are called: by all that any row brings."""
+    if target.suffix != ".xlsx":
+        return []
+    names: dict[str, None] = {}
+    for _, row in _read(source):
+        names.update(dict.fromkeys(row))
+    return list(names)
 
 
 def _chunks(rows: Iterator[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:

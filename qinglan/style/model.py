@@ -21,7 +21,7 @@ from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.predict import Ids, Prediction, encode, in_batches, predictions, softmax
 
 CARD = "style.json"
-ONNX = "model.int8.onnx"
+ONNX, TOKENIZER = "model.int8.onnx", "tokenizer.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 
 Engine = Literal["torch", "onnx"]
@@ -81,7 +81,10 @@ class StyleModel:
 
         card, labels = read_card(folder), read_mapping(folder)
         refuse_pickles(folder)
-        logits = open_onnx(folder / ONNX) if engine == "onnx" else open_torch(folder, len(labels.labels))
+        if not (folder / TOKENIZER).is_file():  # transformers would make one that knows no word
+            raise DataError(f"{folder}: no {TOKENIZER}, so no whole model. Copy it again from where it was trained.")
+        count = len(labels.labels)
+        logits = open_onnx(folder / ONNX, count) if engine == "onnx" else open_torch(folder, count)
         return cls(logits, AutoTokenizer.from_pretrained(folder, local_files_only=True), labels, card)
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:

@@ -116,10 +116,11 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
         assert said.code == 0, said.errors
         [line] = (folder / "answers-style.jsonl").read_bytes().splitlines()
         assert sum(orjson.loads(line)["probabilities"].values()) == pytest.approx(1)
-    again = qinglan(
-        "style", "run", folder / "data", "--profile", folder / "beaten.yaml", "--only", "evaluate", *words
-    )
-    assert again.code == 0, again.errors
+    fresh = qinglan("style", "run", folder / "data" / "style.xlsx", "--until", "prepare", *words)
+
+    assert (fresh.code, fresh.record["verdict"]) == (0, {}), fresh.errors
+    assert [stage for stage, step in fresh.record["steps"].items() if step] == ["prepare"]
+    assert not (files / "style_model").exists() and (files / "style_rows").exists()
 
 
 @pytest.mark.slow

@@ -50,16 +50,25 @@ def _of_json(path: Path) -> Iterator[Given]:
     """A JSON list, as in the plan, or an object a line."""
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
-        listed = content.startswith(b"[")
-        values = orjson.loads(content) if listed else [orjson.loads(line) for line in content.splitlines() if line]
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from None
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}: not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from None
+    values = _parsed(path, content, "") if content.startswith(b"[") else _parsed_lines(path, content)
     for number, one in enumerate(values, 1):
         if not isinstance(one, dict):
             raise DataError(f"{path}: row {number} is no object. Each row is {{input, label, ...}}.")
         yield Given(f"row {number}", one)
+
+
+def _parsed_lines(path: Path, content: bytes) -> list[Any]:
+    numbered = enumerate(content.splitlines(), 1)
+    return [_parsed(path, line, f"line {number}: ") for number, line in numbered if line.strip()]
+
+
+def _parsed(path: Path, content: bytes, where: str) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{path}: {where}not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from None
 
 
 def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[Given]:
@@ -80,7 +89,7 @@ def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[Given]:
 
 
 def _faults(values: dict[str, Any], labels: Labels) -> Iterator[str]:
-    text, name, english = values.get(INPUT), values.get(LABEL), values.get(ENGLISH)
+    text, name, english = values.get(INPUT), _stripped(values.get(LABEL)), _stripped(values.get(ENGLISH))
     if isinstance(text, Formula):
         yield "a formula stands where a text should; paste it as a value"
     elif not isinstance(text, str) or not text.strip():
@@ -96,6 +105,10 @@ def _faults(values: dict[str, Any], labels: Labels) -> Iterator[str]:
         yield f"{METADATA} is no object"
 
 
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
 def _row(number: int, values: dict[str, Any]) -> StyleRow:
     metadata = {str(name): str(value) for name, value in (values.get(METADATA) or {}).items()}
-    return StyleRow(id=f"s{number:06d}", input=values[INPUT], label=values[LABEL], metadata=metadata)
+    return StyleRow(id=f"s{number:06d}", input=values[INPUT], label=values[LABEL].strip(), metadata=metadata)

@@ -171,7 +171,7 @@ def notes(table: Table, baseline: Baseline, card: StyleCard, config: EvaluateSty
     return [
         "The baseline: TF-IDF of character 1- to 3-grams and logistic regression, fitted on the rows of train alone; "
         f"C {baseline.c:g} was chosen by macro F1 on dev ({tried}).",
-        f"Test rows that share {config.alike:.0%} of their character pairs with another are drawn together: "
+        f"Test rows that share {config.alike:.0%} of their three-character pieces with another are drawn together: "
         f"{len(table.truth)} rows are {table.size} groups.",
         f"Intervals: {config.draws:,} bootstrap draws of whole groups. p: model and baseline exchanged within whole "
         f"groups, {config.draws:,} times. Seed {config.seed}.",

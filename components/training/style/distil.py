@@ -4,7 +4,7 @@ It begins as the teacher with fewer layers. The table at the end sets both, and 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,9 @@ from components.training.style.config import DistilConfig
 from components.training.style.examples import Examples, one_hot
 from components.training.style.export import export_int8
 from components.training.style.fit import Loss, Pace, fit
-from components.training.style.stage import save_calibrated, write_log
-from qinglan.errors import TrainingError
-from qinglan.files import read_jsonl, replaced, replaced_folder, sha256_file
+from components.training.style.stage import files_digests, save_calibrated, write_log
+from qinglan.errors import DataError, TrainingError
+from qinglan.files import read_jsonl, replaced, replaced_folder
 from qinglan.gpus import need_gpus
 from qinglan.lineage.record import digest
 from qinglan.scratch import scratch, source_digest
@@ -62,14 +62,14 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
     """Write the student's folder with its ONNX form, the table as JSON, and the log."""
     if config.device == "cuda":
         need_gpus("distil", 1)
-    parents = {"teacher": digest(teacher)}
-    parents |= {split: sha256_file(rows / f"{split}.jsonl") for split in ("train", "dev")}
+    parents = {"teacher": digest(teacher), **files_digests(rows)}
+    known = StyleModel.load(teacher)
+    refuse_strangers(known, parents)
     code = source_digest(Path(__file__).parent)
     work = scratch("distil", *parents.values(), config.model_dump_json(), code)
     train, labels = read_split(rows, "train")
     dev, _ = read_split(rows, "dev")
     texts = [row.input for row in train] + _unlabelled(rows)
-    known = StyleModel.load(teacher)
     model = fewer_layers(known, config.layers)
     examples = _examples(known, texts, train, labels, config)
     seen = Examples(known.encode([row.input for row in dev]), _hard(dev, labels))
@@ -92,6 +92,15 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
         len(texts), model.config.num_hidden_layers, big.parameters, small.parameters, big.macro_f1, small.macro_f1,
         int8.macro_f1, difference,
     )  # fmt: skip
+
+
+def refuse_strangers(teacher: StyleModel, parents: Mapping[str, str]) -> None:
+    """The teacher learned from these very rows and labels, or its table would compare nothing."""
+    for name in ("train", "dev", "labels"):
+        if teacher.card.parents.get(name) != parents[name]:
+            raise DataError(
+                f"style_model: it learned from other {name} than those beside it. Run the stages from prepare on."
+            )
 
 
 def _unlabelled(rows: Path) -> list[str]:

@@ -21,10 +21,10 @@ from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.lineage.record import digest
 from qinglan.scratch import scratch, source_digest
-from qinglan.style.labels import Labels, write_mapping
+from qinglan.style.labels import MAPPING, Labels, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, refuse_pickles, write_card
 from qinglan.style.predict import encode
-from qinglan.style.rows import StyleRow, read_split
+from qinglan.style.rows import TEXTS, StyleRow, read_split
 
 DONE, FACTS, METRICS = "done", "facts.json", "metrics.jsonl"
 SHOWN = 5
@@ -51,8 +51,7 @@ def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleCon
     if config.device == "cuda":
         need_gpus("style", 1)
     refuse_pickles(base)
-    parents = {"base_model": digest(base)}
-    parents |= {split: sha256_file(rows / f"{split}.jsonl") for split in ("train", "dev")}
+    parents = {"base_model": digest(base), **files_digests(rows)}
     work = scratch("style", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
     reused = (work / DONE).is_dir()
     if not reused:
@@ -63,6 +62,12 @@ def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleCon
         with replaced_folder(target) as partial:
             shutil.copytree(work / DONE / name, partial, dirs_exist_ok=True)
     return StyleCounts(**orjson.loads((work / DONE / FACTS).read_bytes()), reused=int(reused))
+
+
+def files_digests(rows: Path) -> dict[str, str]:
+    """Of all that decides what is learned from a folder of rows."""
+    named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING, "texts": TEXTS}
+    return {name: sha256_file(path) for name, file in named.items() if (path := rows / file).is_file()}
 
 
 def _make(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +129,25 @@ def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(made: Path, scra
     assert whole.steps > 10
     steps = [orjson.loads(line)["step"] for line in (tmp_path / "killed/log/metrics.jsonl").read_bytes().splitlines()]
     assert steps[0] <= whole.steps / 6 and steps[-1] == whole.steps
+
+
+def test_other_labels_are_another_training_and_no_student_of_this_teacher(
+    made: Path, scratch: Path, tmp_path: Path
+) -> None:
+    trained(made, tmp_path, epochs=0.2)
+    shutil.copytree(made / "rows", tmp_path / "rows")
+    mapping = tmp_path / "rows" / "label_mapping.json"
+    mapping.write_text(mapping.read_text(encoding="utf-8").replace("harmless", "kind"), encoding="utf-8")
+
+    with pytest.raises(DataError, match="learned from other labels"):
+        distil(
+            tmp_path / "model", tmp_path / "rows", tmp_path / "student", tmp_path / "table", tmp_path / "log2",
+            DistilConfig(device="cpu"),
+        )  # fmt: skip
+    config = CONFIG.model_copy(update={"epochs": 0.2})
+    counts = train_style(made / "base", tmp_path / "rows", tmp_path / "other", tmp_path / "log3", config)
+    assert counts.reused == 0
+    assert StyleModel.load(tmp_path / "other").labels.labels[4].english == "kind"
 
 
 def test_a_base_that_is_a_pickle_is_refused(made: Path, scratch: Path, tmp_path: Path) -> None:

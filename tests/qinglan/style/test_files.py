@@ -72,7 +72,7 @@ def test_a_sheet_in_and_a_sheet_out(model: StyleModel, tmp_path: Path) -> None:
 
 def test_a_row_without_an_answer_is_kept_with_its_fault(model: StyleModel, tmp_path: Path) -> None:
     good = {"text": training_form("好吗", "很好")}
-    rows: list[Any] = [good, {"id": 2}, {"text": "  "}, {"text": 3}, good]
+    rows: list[Any] = [good, {"id": 2}, {"text": "  "}, {"text": [3]}, good]
 
     counts = predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
 
@@ -93,17 +93,35 @@ def test_text_that_a_spreadsheet_would_run_is_written_as_text(model: StyleModel,
     assert cells["note"] == "'=HYPERLINK(1)"
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), [("[1]\n", "no object"), ("nonsense\n", "not JSON"), ('{"text": "a"}\n7\n', ":2: no object")]
-)
-def test_a_line_that_is_no_row_is_an_error_and_nothing_is_written(
-    model: StyleModel, tmp_path: Path, content: str, said: str
-) -> None:
-    (tmp_path / "in.jsonl").write_text(content)
+def test_a_line_that_is_no_row_is_kept_with_its_fault(model: StyleModel, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('[1]\nnonsense\n{"text": "a"}\n7\n')
 
-    with pytest.raises(DataError, match=said):
-        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    assert not (tmp_path / "out.jsonl").exists()
+    counts = predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+
+    assert (counts.rows, counts.predicted) == (4, 1)
+    assert [row.get("raw") for row in read(tmp_path / "out.jsonl")] == ["[1]", "nonsense", None, "7"]
+
+
+def test_a_file_that_was_answered_before_is_answered_anew(model: StyleModel, tmp_path: Path) -> None:
+    first = write(tmp_path / "in.jsonl", [{"id": 1, "text": training_form("好吗", "很好")}, {"id": 2}])
+    predict_file(model, first, tmp_path / "once.xlsx")
+    [(_, good), (_, bad)] = read_table(tmp_path / "once.xlsx")
+    again = [{**good, "text": ""}, {**bad, "text": training_form("好吗", "很好")}]
+
+    predict_file(model, write(tmp_path / "again.jsonl", again), tmp_path / "twice.jsonl")
+
+    failed, mended = read(tmp_path / "twice.jsonl")
+    assert "predicted_label" not in failed and "p(诚实)" not in failed and failed["fault"]
+    assert mended["predicted_label"] and "fault" not in mended
+
+
+def test_a_sheet_has_every_column_that_any_line_brings(model: StyleModel, tmp_path: Path) -> None:
+    rows: list[Any] = [{"text": training_form("好吗", "很好")}, {"问题": "好吗", "回答": "很好", "note": "后来的"}]
+
+    predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.xlsx")
+
+    [_, (_, second)] = read_table(tmp_path / "out.xlsx")
+    assert (second["问题"], second["note"]) == ("好吗", "后来的")
 
 
 def test_names_must_say_what_the_files_are(model: StyleModel, tmp_path: Path) -> None:

@@ -103,6 +103,14 @@ def test_a_folder_that_is_not_whole_says_what_to_do(tmp_path: Path, broken: str)
         StyleModel.load(folder)
 
 
+def test_a_folder_without_its_tokenizer_is_no_whole_model(tmp_path: Path) -> None:
+    folder = tiny_style_model(tmp_path)
+    (folder / "tokenizer.json").unlink()
+
+    with pytest.raises(DataError, match=r"no tokenizer\.json"):
+        StyleModel.load(folder)
+
+
 def test_a_sixth_style_is_a_line_in_a_file(tmp_path: Path) -> None:
     mapping = tmp_path / "six.yaml"
     five = "".join(f"- {{name: {one.name}, english: {one.english}, id: {one.id}}}\n" for one in read_labels().labels)
