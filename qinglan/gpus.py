@@ -9,7 +9,7 @@ def need_gpus(stage: str, wanted: int) -> None:
 
     if (there := torch.cuda.device_count()) < wanted:
         raise ConfigError(
-            f"The settings of {stage} want GPUs ({wanted}), and this machine shows {there}. Run it where they are; "
+            f"The settings of {stage} want {wanted} GPUs, and this machine shows {there}. Run it where they are; "
             "or take the laptop profile (rewriter: `training: laptop`, style: `--profile laptop`), which is for tiny "
             "models; or make the data alone (rewriter: `--until convert`, style: `--until prepare`)."
         )

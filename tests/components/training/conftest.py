@@ -1,0 +1,16 @@
+"""What every training's tests stand on."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def stock_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers as it comes: a test that imports ms-swift leaves its patches to all that follow in the process.
+
+    Stages have processes of their own, so that none of them meets another's patches.
+    """
+    from transformers import trainer, trainer_callback
+
+    monkeypatch.setattr(trainer, "DEFAULT_PROGRESS_CALLBACK", trainer_callback.ProgressCallback)
+    monkeypatch.setattr(trainer, "DEFAULT_CALLBACKS", [trainer_callback.DefaultFlowCallback])
+    monkeypatch.setattr(trainer, "PrinterCallback", trainer_callback.PrinterCallback)
