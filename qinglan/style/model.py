@@ -8,7 +8,7 @@ model.int8.onnx                                     the same for a CPU, where it
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import orjson
@@ -18,7 +18,7 @@ from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import replaced
 from qinglan.style.labels import Labels, read_mapping
-from qinglan.style.predict import Ids, Prediction, encode, in_batches, predictions, softmax
+from qinglan.style.predict import Ids, Logits, Prediction, encode, predictions, probabilities_of
 
 CARD = "style.json"
 ONNX, TOKENIZER = "model.int8.onnx", "tokenizer.json"
@@ -57,15 +57,6 @@ def read_card(folder: Path) -> StyleCard:
     return StyleCard.parse(values, str(folder / CARD))
 
 
-class Logits(Protocol):
-    """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
-
-    most_tokens: int
-    """Of a batch, padding among them; a single text may have more."""
-
-    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]: ...
-
-
 class StyleModel:
     """A trained classifier in memory."""
 
@@ -92,10 +83,7 @@ class StyleModel:
 
     def probabilities_of(self, ids: Sequence[Ids], batch_size: int = 32) -> NDArray[np.float64]:
         """One row for each text, in the order given; texts of like length share a batch."""
-        out = np.zeros((len(ids), len(self.labels.labels)))
-        for batch in in_batches(ids, batch_size, self.logits.most_tokens):
-            out[batch] = softmax(self.logits([ids[at] for at in batch]))
-        return out
+        return probabilities_of(self.logits, ids, len(self.labels.labels), batch_size)
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:
         return self.probabilities_of(self.encode(texts), batch_size)

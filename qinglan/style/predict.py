@@ -5,7 +5,7 @@ predict_style(text, model, tokenizer, id_to_label)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,25 @@ def batch_predict(
 
     logits, ids = TorchLogits(model), encode(tokenizer, texts, max_length)
     names = [id_to_label[str(number)] for number in range(len(id_to_label))]
-    out = np.zeros((len(ids), len(names)))
+    return predictions(probabilities_of(logits, ids, len(names), batch_size), names)
+
+
+class Logits(Protocol):
+    """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
+
+    @property
+    def most_tokens(self) -> int:
+        """Of a batch, padding among them; a single text may have more."""
+
+    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]: ...
+
+
+def probabilities_of(logits: Logits, ids: Sequence[Ids], labels: int, batch_size: int) -> NDArray[np.float64]:
+    """One row for each text, in the order given; texts of like length share a batch."""
+    out = np.zeros((len(ids), labels))
     for batch in in_batches(ids, batch_size, logits.most_tokens):
         out[batch] = softmax(logits([ids[at] for at in batch]))
-    return predictions(out, names)
+    return out
 
 
 def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[Ids]:

@@ -18,6 +18,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rewriter import RewriterCard, write_card
 from qinglan.scratch import source_digest
 from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
+from qinglan.weights import parameters
 
 if TYPE_CHECKING:
     from components.training.base.corpus import Text
@@ -151,7 +152,7 @@ def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
     described: dict[str, Any] = _json(model / "config.json")
     loss = model / "loss.txt"
     return BaseCounts(
-        parameters=_parameters(model),
+        parameters=parameters(model),
         vocabulary=int(described["vocab_size"]),
         steps=config.tiny.steps if config.source == "tiny" else 0,
         loss=float(loss.read_text()) if loss.exists() else 0.0,
@@ -164,16 +165,3 @@ def _json(path: Path) -> dict[str, Any]:
 
     values: dict[str, Any] = orjson.loads(path.read_bytes())
     return values
-
-
-def _parameters(model: Path) -> int:
-    """Read off the headers of the weight files; nothing is loaded."""
-    from math import prod
-
-    from safetensors import safe_open
-
-    count = 0
-    for path in sorted(model.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as weights:
-            count += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-    return count

@@ -26,6 +26,7 @@ from qinglan.style.labels import Labels
 from qinglan.style.model import ONNX, StyleCard, StyleModel
 from qinglan.style.predict import encode
 from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText, read_split
+from qinglan.weights import parameters
 
 TIMED = 200
 """Texts whose answers are timed, one after another."""
@@ -208,19 +209,6 @@ def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], 
         round(min(TIMED, len(texts)) / seconds, 1), float((best == np.array(true)).mean()),
         float(f1_score(true, best, average="macro")),
     )  # fmt: skip
-
-
-def parameters(folder: Path) -> int:
-    """Read off the headers of the weight files."""
-    from math import prod
-
-    from safetensors import safe_open
-
-    count = 0
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as weights:
-            count += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-    return count
 
 
 def to_markdown(table: Path) -> str:

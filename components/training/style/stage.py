@@ -21,6 +21,7 @@ from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.lineage.record import digest
 from qinglan.scratch import scratch, source_digest
+from qinglan.style.engines import TorchLogits
 from qinglan.style.labels import MAPPING, Labels, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, refuse_pickles, write_card
 from qinglan.style.predict import encode
@@ -146,14 +147,19 @@ def save_calibrated(
     model: Any, tokenizer: Any, labels: Labels, dev: Sequence[StyleRow], folder: Path, card: StyleCard
 ) -> float:
     """Write the model's folder; the answer is the temperature that its head has been divided by."""
-    from scipy.special import log_softmax
-
-    save(model, tokenizer, labels, folder, card)
-    probabilities = StyleModel.load(folder).probabilities([row.input for row in dev])
-    temperature = fit_temperature(log_softmax(_log(probabilities), axis=-1), [labels.ids[row.label] for row in dev])
+    probabilities = _as_served(model, tokenizer, labels, card).probabilities([row.input for row in dev])
+    temperature = fit_temperature(_log(probabilities), [labels.ids[row.label] for row in dev])
     divide_logits(model, temperature)
     save(model, tokenizer, labels, folder, card.model_copy(update={"temperature": temperature}))
     return temperature
+
+
+def _as_served(model: Any, tokenizer: Any, labels: Labels, card: StyleCard) -> StyleModel:
+    """The model in memory, in the arithmetic that it is served in."""
+    import torch
+
+    dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
+    return StyleModel(TorchLogits(model.to(dtype)), tokenizer, labels, card)
 
 
 def _log(probabilities: Any) -> Any:
@@ -163,11 +169,8 @@ def _log(probabilities: Any) -> Any:
 
 
 def save(model: Any, tokenizer: Any, labels: Labels, folder: Path, card: StyleCard) -> None:
-    import torch
-
     folder.mkdir(parents=True, exist_ok=True)
-    dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
-    model.to(dtype).save_pretrained(folder)
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_mapping(folder, labels)
     write_card(folder, card)

@@ -19,7 +19,7 @@ from components.data.style.stage import prepare
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.stage import text_base
 from components.training.style.config import DistilConfig, StyleConfig
-from components.training.style.distil import compare, distil, parameters
+from components.training.style.distil import compare, distil
 from components.training.style.stage import train_style
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import sha256_file
@@ -27,6 +27,7 @@ from qinglan.lineage.record import digest
 from qinglan.samples.style import write_style_sample
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import read_split
+from qinglan.weights import parameters
 
 pytestmark = pytest.mark.slow
 TINY = TinyConfig(vocabulary=900, hidden=32, layers=2, heads=2, steps=30, batch=16)
