@@ -1,6 +1,7 @@
 """Everything that a training started, wherever it went: Ray's processes leave the process group they came from.
 
-Each inherits a mark in its environment, by which it is found. Nobody else's process has that mark.
+Each inherits a mark in its environment and keeps its files in a folder of the training, and is found by either.
+Nobody else's process has these.
 """
 
 import contextlib
@@ -37,33 +38,37 @@ def nothing_left(note: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _end(mark: str, folder: str) -> None:
-    end_marked(mark)
+    end_all(mark, folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def end_marked(mark: str) -> None:
-    """End every process with this mark: politely, then for good."""
+def end_all(mark: str, folder: str) -> None:
+    """End every process with this mark, or with a file of this folder open: politely, then for good."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in marked(mark):
+        for process in left(mark, folder):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        if _gone(mark):
+        if _gone(mark, folder):
             return
 
 
-def _gone(mark: str) -> bool:
+def _gone(mark: str, folder: str) -> bool:
     until = time.monotonic() + POLITE_SECONDS
     while time.monotonic() < until:
-        if not marked(mark):
+        if not left(mark, folder):
             return True
         time.sleep(0.05)
     return False
 
 
-def marked(mark: str) -> list[int]:
-    """The running processes with this mark."""
+def left(mark: str, folder: str) -> list[int]:
+    """The running processes of a training.
+
+    Ray's agents write their title over their environment, the mark with it; their logs stay open in the folder.
+    """
     wanted = f"{MARK}={mark}".encode()
-    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if wanted in _environment(folder)]
+    found = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
+    return [int(one.name) for one in found if wanted in _environment(one) or _holds(one, folder)]
 
 
 def _environment(process: Path) -> list[bytes]:
@@ -73,3 +78,17 @@ def _environment(process: Path) -> list[bytes]:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:  # another user's, or gone since
         return []
+
+
+def _holds(process: Path, folder: str) -> bool:
+    try:
+        return any(_points_into(open_file, folder) for open_file in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _points_into(open_file: Path, folder: str) -> bool:
+    try:
+        return str(open_file.readlink()).startswith(f"{folder}/")
+    except OSError:  # closed since
+        return False

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import variables
 from components.training.ppo.plugin import EVERYWHERE, ON_CPU
 from components.training.ppo.plugin.rollout import Ask, Sampling, choosing, together
-from qinglan.jobs.processes import MARK, marked, nothing_left
+from qinglan.jobs.processes import MARK, left, nothing_left
 from tests.ppo_world import laptop
 
 ROOT = Path(__file__).parents[3]
@@ -65,22 +66,33 @@ def test_what_a_training_started_is_gone_even_where_it_left_its_group(tmp_path: 
     child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
     with nothing_left(tmp_path / "running") as (mark, temporary):
         subprocess.run([sys.executable, "-c", child], env={**os.environ, MARK: mark}, check=True)
-        assert len(marked(mark)) == 1
+        assert len(left(mark, str(temporary))) == 1
 
-    assert marked(mark) == []
+    assert left(mark, str(temporary)) == []
     assert not temporary.exists()
+
+
+def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_path: Path) -> None:
+    holds = "import sys, time; kept = open(sys.argv[1], 'w'); time.sleep(60)"
+    with nothing_left(tmp_path / "running") as (_, temporary):
+        log = temporary / "agent.log"
+        agent = subprocess.Popen([sys.executable, "-c", holds, log], start_new_session=True)
+        while not log.exists():
+            time.sleep(0.01)
+
+    assert agent.wait(5) == -signal.SIGTERM
 
 
 def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) -> None:
     note = tmp_path / "running"
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, MARK: "m1"})
-    while not marked("m1"):
+    stray = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, MARK: "m1"})
+    while not left("m1", str(tmp_path / "gone")):
         time.sleep(0.01)
     note.write_text(f"m1\n{tmp_path / 'gone'}")
 
     with nothing_left(note) as (mark, _):
         assert mark != "m1"
-        assert left.wait(5) != 0
+        assert stray.wait(5) != 0
 
 
 LOSS = """

@@ -18,7 +18,7 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.plugin import ON_CPU
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import ConfigError, OutageError, TrainingError
-from qinglan.jobs.processes import marked
+from qinglan.jobs.processes import left
 from qinglan.rewriter import Student, read_card
 from tests.ppo_world import FAULT, laptop, validated, world
 
@@ -206,7 +206,7 @@ def test_a_killed_stage_takes_verl_along_and_goes_on_where_it_was(small: World) 
     until = time.monotonic() + 120
     while time.monotonic() < until and not list((small.out / "scratch").glob("ppo/*/checkpoints/latest*")):
         time.sleep(0.1)
-    mark = (small.work / "running").read_text().split("\n")[0]
+    mark, folder = (small.work / "running").read_text().split("\n")
     child.send_signal(signal.SIGKILL)
     child.wait()
     reached = latest(small.work / "checkpoints")
@@ -215,7 +215,7 @@ def test_a_killed_stage_takes_verl_along_and_goes_on_where_it_was(small: World) 
 
     assert 1 <= reached < 6
     assert counts.steps == 6
-    assert marked(mark) == []
+    assert left(mark, folder) == []
     assert "Resuming from" in (small.out / "log" / "train.log").read_text()
 
 
