@@ -10,7 +10,7 @@ from pipelines.rundir import NAMES, RunDir
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.gpus import need_gpus
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.prompts import template
 from qinglan.questions import read_questions
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH

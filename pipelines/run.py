@@ -16,7 +16,7 @@ from pipelines.lines import REWRITER
 from pipelines.local import Job, write_job
 from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
 from pipelines.rundir import NAMES, RunDir, write_json
-from qinglan.lineage.record import code_version
+from qinglan.lineage.code import code_version
 from qinglan.services import service
 
 ROLES = ("teacher", "judge", "examiner")

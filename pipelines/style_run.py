@@ -14,7 +14,7 @@ from pipelines.style_config import StyleRunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.gpus import need_gpus
-from qinglan.lineage.record import code_version
+from qinglan.lineage.code import code_version
 
 TRAININGS = ("style", "distil", "style_policy")
 

@@ -1,31 +1,43 @@
-"""One record per step: what went in, what came out, by which code, how it ended.
+"""What each step says of itself: a record for people, and a signed statement for auditors.
 
-    with recorded("generate", inputs={"questions": questions}, outputs={"rewrites": rewrites}, config) as facts:
-        facts.update(rows=500)
+    with recorded("generate", {"questions": questions}, {"rewrites": rewrites}, config, lineage) as step:
+        step.facts.update(rows=500)
+        step.used.append(Part("prices", digest))
 
-The facts, digests and parents also go into each output's metadata, which survives in every store that KFP has.
-Under `qinglan run` the records land in the run's folder, named by RECORDS_VARIABLE.
+`lineage` is one more output: a folder with the statement of this step and those of all before it, so that whoever
+holds the last has them all. Under `qinglan run` the record and the statement also land in the run's folder, named by
+RECORDS_VARIABLE. The facts, digests and parents go into each output's metadata, which survives in KFP's stores.
 """
 
 import os
-import subprocess
+import shutil
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-import qinglan
 from qinglan.errors import QinglanError
-from qinglan.files import count_lines, replaced, sha256_file, sha256_text
+from qinglan.files import count_lines, replaced, replaced_folder, sha256_file
+from qinglan.lineage.code import code_version, versions
+from qinglan.lineage.digests import digest
+from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.keys import Signer, load_signer
+from qinglan.lineage.statement import GIVEN, Part, Statement, to_payload
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
+RUN_VARIABLE = "QINGLAN_RUN"
+"""The run's id: on Kubeflow that of the run, here its folder's name."""
+
 DATASET = "system.Dataset"
+FROM_OUTSIDE = frozenset({"questions", "knowledge_base", "labelled"})
+"""Inputs that nothing of ours makes."""
+
+ENDING = ".dsse.json"
 
 
 class Artifact(Protocol):
@@ -40,12 +52,56 @@ class Artifact(Protocol):
     def path(self) -> str: ...
 
 
-def digest(path: Path) -> str:
-    """Of a file's bytes, or of a folder's files by name."""
-    if path.is_file():
-        return sha256_file(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    return sha256_text(*(f"{file.relative_to(path)} {sha256_file(file)}" for file in files))
+class Step(NamedTuple):
+    """What a step adds to its record while it runs."""
+
+    facts: dict[str, Any]
+    used: list[Part]
+    """What it took beside its input artifacts: prompts, prices, paid answers."""
+
+    made: list[Part]
+    """What it made beside its output artifacts."""
+
+    papers: dict[str, bytes]
+    """Small files that the lineage keeps, by name; each is the bytes of one thing made or used."""
+
+
+@contextmanager
+def recorded(
+    stage: str,
+    inputs: Mapping[str, Artifact],
+    outputs: Mapping[str, Artifact],
+    config: Mapping[str, Any],
+    lineage: Artifact,
+    before: Artifact | None = None,
+) -> Iterator[Step]:
+    """Run a stage between its record's two halves; the record tells of a failure too.
+
+    The key is asked for first: a training must not end with nobody to sign for it.
+    """
+    signer = load_signer("builder")
+    parents = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in inputs.items()}
+    step = Step({}, [], [], {})
+    record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
+    record |= {"config": dict(config), "code": code_version()}
+    _write(stage, record)
+    try:
+        yield step
+        made = {name: {"uri": item.uri, **describe(item)} for name, item in outputs.items()}
+        record |= {"ended": _now(), "outputs": made, "facts": step.facts}
+        sealed = _seal(record, step, signer)
+        _keep(Path(lineage.path), Path(before.path) if before else None, stage, sealed, step.papers)
+    except BaseException as error:
+        failed = {"status": "failed", "ended": _now(), "failure": _failure(error), "facts": step.facts}
+        _write(stage, record | failed)
+        raise
+    for name, item in outputs.items():
+        own = {key: value for key, value in made[name].items() if key != "uri"}
+        item.metadata.update(**own, stage=stage, parents=parents, code=record["code"], facts=step.facts)
+    lineage.metadata.update(sha256=digest(Path(lineage.path)), stage=stage)
+    if folder := os.environ.get(RECORDS_VARIABLE):
+        shutil.copyfile(Path(lineage.path) / _named(stage, sealed), Path(folder) / f"{stage}{ENDING}")
+    _write(stage, record | {"status": "done", "lineage": lineage.uri})
 
 
 def describe(item: Artifact) -> dict[str, Any]:
@@ -65,50 +121,54 @@ def _rows(path: Path) -> int:
     return count_lines(path)
 
 
-@cache
-def code_version() -> dict[str, Any]:
-    """Package version and git revision; in an image, the revision it was built from."""
-    revision = os.environ.get("QINGLAN_REVISION", "")
-    return {"version": qinglan.__version__, **({"revision": revision} if revision else _git())}
+def _seal(record: Mapping[str, Any], step: Step, signer: Signer) -> bytes:
+    inputs = [
+        Part(name, found["sha256"], found["uri"], {GIVEN: True} if name in FROM_OUTSIDE else {})
+        for name, found in record["inputs"].items()
+    ]
+    made = [
+        Part(name, found["sha256"], found["uri"], {"rows": found["rows"]} if "rows" in found else {})
+        for name, found in record["outputs"].items()
+    ]
+    statement = Statement(
+        record["stage"], (*made, *step.made), (*inputs, *step.used, *surroundings(record["code"])), record["config"],
+        step.facts, os.environ.get(RUN_VARIABLE, ""), record["started"], record["ended"], versions(),
+    )  # fmt: skip
+    return seal(to_payload(statement), IN_TOTO, [signer])
 
 
-def _git() -> dict[str, Any]:
-    def git(*words: str) -> str:
-        here = Path(__file__).parent
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+def surroundings(code: Mapping[str, Any]) -> list[Part]:
+    """Code, environment and image: what every step stands on."""
+    found = []
+    if (revision := code.get("revision", "")) not in ("", "unknown"):
+        found.append(Part("code", revision, "", {GIVEN: True, "dirty": code.get("dirty", False)}, "gitCommit"))
+    lock = Path(__file__).parents[2] / "requirements.lock"
+    if lock.is_file():
+        found.append(Part("environment", sha256_file(lock), "", {GIVEN: True}))
+    image, _, pinned = os.environ.get("QINGLAN_IMAGE", "").partition("@sha256:")
+    if pinned:
+        found.append(Part("image", pinned, f"docker://{image}", {GIVEN: True}))
+    return found
 
-    try:
-        return {"revision": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
-    except (OSError, subprocess.CalledProcessError):
-        return {"revision": "unknown"}
+
+def _keep(target: Path, before: Path | None, stage: str, sealed: bytes, papers: Mapping[str, bytes]) -> None:
+    """The folder of statements: what was there before, and this step's."""
+    with replaced_folder(target) as folder:
+        if before is not None:
+            shutil.copytree(before, folder, dirs_exist_ok=True)
+        for name, content in {_named(stage, sealed): sealed, **papers}.items():
+            (folder / name).write_bytes(content)
 
 
-@contextmanager
-def recorded(
-    stage: str, inputs: Mapping[str, Artifact], outputs: Mapping[str, Artifact], config: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Run a stage between its record's two halves; the record tells of a failure too."""
-    parents = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in inputs.items()}
-    facts: dict[str, Any] = {}
-    record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
-    record |= {"config": dict(config), "code": code_version()}
-    _write(stage, record)
-    try:
-        yield facts
-    except BaseException as error:
-        failure: dict[str, Any] = {
-            "type": type(error).__name__,
-            "message": str(error),
-            "traceback": traceback.format_exc(),
-        }
-        failure |= {"explained": isinstance(error, QinglanError), "exit_code": getattr(error, "exit_code", 1)}
-        _write(stage, record | {"status": "failed", "ended": _now(), "failure": failure, "facts": facts})
-        raise
-    made = {name: {"uri": item.uri, **describe(item)} for name, item in outputs.items()}
-    for name, item in outputs.items():
-        own = {key: value for key, value in made[name].items() if key != "uri"}
-        item.metadata.update(**own, stage=stage, parents=parents, code=record["code"], facts=facts)
-    _write(stage, record | {"status": "done", "ended": _now(), "outputs": made, "facts": facts})
+def _named(stage: str, sealed: bytes) -> str:
+    import hashlib
+
+    return f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENDING}"
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+    return found | {"explained": isinstance(error, QinglanError), "exit_code": getattr(error, "exit_code", 1)}
 
 
 def _now() -> str:

@@ -8,7 +8,7 @@ from kserve.errors import InvalidInput
 from pydantic import Field, ValidationError
 
 from qinglan.config import Config, Name, explain
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.rewriter import Student, Written, load_tokenizer, render
 from serving.batches import Batches
 from serving.kserving import payload_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from kserve import InferRequest, Model
 
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.style.labels import training_form
 from qinglan.style.model import Engine, StyleModel
 from qinglan.style.predict import Prediction, predictions

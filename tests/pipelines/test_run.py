@@ -21,7 +21,7 @@ from pipelines.config import CONFIGS
 from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
 from qinglan.files import read_jsonl
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.rows import Rewrite, Validated
 from qinglan.samples import write_sample
 from qinglan.tables import read_table, write_table

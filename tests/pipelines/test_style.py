@@ -14,7 +14,7 @@ from pipelines.lines import STYLE
 from pipelines.style_config import load_style_config
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.style.model import read_card

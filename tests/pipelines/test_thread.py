@@ -11,7 +11,7 @@ import yaml
 
 from pipelines.config import CONFIGS, TRAINING, merged
 from qinglan.config import load_yaml
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.rewriter import Student, read_card
 from qinglan.samples import write_sample
 

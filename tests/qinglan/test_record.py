@@ -8,7 +8,8 @@ from typing import Any
 import pandas
 import pytest
 
-from qinglan.lineage.record import RECORDS_VARIABLE, describe, digest, recorded
+from qinglan.lineage.digests import digest
+from qinglan.lineage.record import RECORDS_VARIABLE, describe, recorded
 
 
 @dataclass

@@ -7,12 +7,14 @@ from components.image import DATA_IMAGE
 
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def convert(
+    before: dsl.Input[dsl.Artifact],
     validated: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     chats: dsl.Output[dsl.Dataset],
     prompts: dsl.Output[dsl.Dataset],
     locked_test: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """Validated rewrites become SFT chat rows, PPO parquet, and a locked test."""
     from pathlib import Path
@@ -23,7 +25,9 @@ def convert(
 
     settings = ConvertConfig.parse(config, "convert")
     outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test}
-    with recorded("convert", {"validated": validated}, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded(
+        "convert", {"validated": validated}, outputs, settings.model_dump(mode="json"), lineage, before
+    ) as step:
         counts = stage.convert(
             Path(validated.path),
             Path(chats.path),
@@ -31,6 +35,6 @@ def convert(
             Path(locked_test.path),
             settings,
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -14,6 +14,7 @@ def generate(
     rewrites_table: dsl.Output[dsl.Dataset],
     generate_quarantine: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The teacher rewrites each question; a failed call is a quarantined row."""
     from pathlib import Path
@@ -28,7 +29,7 @@ def generate(
         "rewrites_table": rewrites_table,
         "generate_quarantine": generate_quarantine,
     }
-    with recorded("generate", {"questions": questions}, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("generate", {"questions": questions}, outputs, settings.model_dump(mode="json"), lineage) as step:
         counts = stage.generate(
             Path(questions.path),
             Path(rewrites.path),
@@ -37,6 +38,6 @@ def generate(
             settings,
             gateway_url,
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from components.data.generate.config import GenerateConfig
 from qinglan.errors import RowError
 from qinglan.files import dump_line, replaced
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.llm.client import Gateway
 from qinglan.ordered import ordered
 from qinglan.progress import progress

@@ -12,6 +12,7 @@ def prepare(
     style_rows: dsl.Output[dsl.Dataset],
     distribution: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """Labelled answers become splits, alike ones together."""
     from pathlib import Path
@@ -22,8 +23,8 @@ def prepare(
 
     settings = PrepareStyleConfig.parse(config, "prepare")
     outputs = {"style_rows": style_rows, "distribution": distribution}
-    with recorded("prepare", {"labelled": labelled}, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("prepare", {"labelled": labelled}, outputs, settings.model_dump(mode="json"), lineage) as step:
         counts = stage.prepare(Path(labelled.path), Path(style_rows.path), Path(distribution.path), settings)
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

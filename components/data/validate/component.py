@@ -7,6 +7,7 @@ from components.image import DATA_IMAGE
 
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def validate(
+    before: dsl.Input[dsl.Artifact],
     rewrites: dsl.Input[dsl.Dataset],
     knowledge_base: dsl.Input[dsl.Dataset],
     gateway_url: str,
@@ -15,6 +16,7 @@ def validate(
     validated_table: dsl.Output[dsl.Dataset],
     validate_quarantine: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The plain question and its rewrite go through the RAG; each row is accepted, or says why not."""
     from pathlib import Path
@@ -30,7 +32,7 @@ def validate(
         "validated_table": validated_table,
         "validate_quarantine": validate_quarantine,
     }
-    with recorded("validate", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("validate", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.validate(
             Path(rewrites.path),
             Path(knowledge_base.path),
@@ -40,6 +42,6 @@ def validate(
             settings,
             gateway_url,
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from components.data.validate.config import ValidateConfig
 from qinglan.errors import DataError, RowError
 from qinglan.files import count_lines, dump_line, read_jsonl, replaced, sha256_file
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.llm.client import Gateway
 from qinglan.ordered import ordered, together
 from qinglan.progress import progress

@@ -7,6 +7,7 @@ from components.image import DATA_IMAGE
 
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def evaluate(
+    before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],
     chats: dsl.Input[dsl.Dataset],
     prompts: dsl.Input[dsl.Dataset],
@@ -23,6 +24,7 @@ def evaluate(
     report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """No rewrite, history, teacher, SFT and RL on the same locked questions."""
     from pathlib import Path
@@ -51,7 +53,7 @@ def evaluate(
         "blind_key": blind_key,
         "report": report,
     }
-    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.evaluate(
             Path(locked_test.path),
             {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},
@@ -67,7 +69,7 @@ def evaluate(
             settings,
             gateway_url,
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     found = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
     for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
@@ -76,9 +78,11 @@ def evaluate(
 
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def gate(
+    before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
     config: dict,  # type: ignore[type-arg]
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> str:
     """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
     from pathlib import Path
@@ -88,8 +92,8 @@ def gate(
     from qinglan.lineage.record import recorded
 
     settings = GateConfig.parse(config, "gate")
-    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json")) as facts:
+    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
         verdict = stage.gate(Path(evaluation.path), settings)
-        facts.update(verdict=verdict.word, reasons=verdict.reasons)
+        step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
     metrics.log_metric("promote", int(verdict.promote))
     return str(verdict.word)

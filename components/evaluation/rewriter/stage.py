@@ -20,7 +20,8 @@ from components.evaluation.rewriter.students import Writing, rewrite_all
 from components.evaluation.rewriter.systems import Asking, ask_all, fixed_queries
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import read_jsonl, replaced
-from qinglan.lineage.record import code_version, digest
+from qinglan.lineage.code import code_version
+from qinglan.lineage.digests import digest
 from qinglan.rows import Validated
 from qinglan.verdict import Verdict, read_evaluation
 

@@ -14,7 +14,7 @@ from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import CUT, Found, measure, rank
 from qinglan.errors import DataError, RowError
 from qinglan.files import replaced
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.llm.client import Gateway
 from qinglan.ordered import ordered, together
 from qinglan.progress import progress

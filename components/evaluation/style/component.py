@@ -7,6 +7,7 @@ from components.image import DATA_IMAGE
 
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def evaluate_style(
+    before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],
     style_model: dsl.Input[dsl.Model],
     config: dict,  # type: ignore[type-arg]
@@ -18,6 +19,7 @@ def evaluate_style(
     summary: dsl.Output[dsl.Markdown],
     metrics: dsl.Output[dsl.Metrics],
     classification: dsl.Output[dsl.ClassificationMetrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The style model and a bag of characters on the same locked answers."""
     from pathlib import Path
@@ -38,7 +40,7 @@ def evaluate_style(
         "blind_key": blind_key,
         "report": report,
     }
-    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.evaluate(
             Path(style_rows.path),
             Path(style_model.path),
@@ -51,7 +53,7 @@ def evaluate_style(
             ),
             settings,
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     found = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
     classification.log_confusion_matrix(found["labels"], found["systems"]["model"]["confusion"])
@@ -61,9 +63,11 @@ def evaluate_style(
 
 @dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
 def gate_style(
+    before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
     config: dict,  # type: ignore[type-arg]
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> str:
     """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
     from pathlib import Path
@@ -73,8 +77,8 @@ def gate_style(
     from qinglan.lineage.record import recorded
 
     settings = GateStyleConfig.parse(config, "gate")
-    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json")) as facts:
+    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
         verdict = stage.gate(Path(evaluation.path), settings)
-        facts.update(verdict=verdict.word, reasons=verdict.reasons)
+        step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
     metrics.log_metric("promote", int(verdict.promote))
     return str(verdict.word)

@@ -23,7 +23,8 @@ from components.evaluation.style.results import BASELINE, BEFORE, MODEL, Table
 from qinglan.duplicates import grouped
 from qinglan.errors import DataError
 from qinglan.files import replaced, sha256_file
-from qinglan.lineage.record import code_version, digest
+from qinglan.lineage.code import code_version
+from qinglan.lineage.digests import digest
 from qinglan.statistics import Columns, groups
 from qinglan.style.labels import Labels
 from qinglan.style.model import StyleCard, StyleModel, read_card

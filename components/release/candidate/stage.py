@@ -10,7 +10,7 @@ from components.evaluation.rewriter.config import GateConfig
 from components.evaluation.rewriter.gate import decide
 from qinglan.errors import DataError, Held
 from qinglan.files import replaced, sha256_file
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.verdict import read_evaluation
 
 

@@ -7,11 +7,13 @@ from components.image import TRAINING_IMAGE
 
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def base(
+    before: dsl.Input[dsl.Artifact],
     knowledge_base: dsl.Input[dsl.Dataset],
     prompts: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     base_model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The weights that training starts from."""
     from pathlib import Path
@@ -22,19 +24,23 @@ def base(
 
     settings = BaseConfig.parse(config, "base")
     inputs = {"knowledge_base": knowledge_base, "prompts": prompts}
-    with recorded("base", inputs, {"base_model": base_model}, settings.model_dump(mode="json")) as facts:
+    with recorded(
+        "base", inputs, {"base_model": base_model}, settings.model_dump(mode="json"), lineage, before
+    ) as step:
         counts = stage.base(Path(knowledge_base.path), Path(prompts.path), Path(base_model.path), settings)
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)
 
 
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def text_base(
+    before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     base_model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The weights that a classifier starts from."""
     from pathlib import Path
@@ -45,8 +51,10 @@ def text_base(
 
     settings = BaseConfig.parse(config, "base")
     outputs = {"base_model": base_model}
-    with recorded("base", {"style_rows": style_rows}, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded(
+        "base", {"style_rows": style_rows}, outputs, settings.model_dump(mode="json"), lineage, before
+    ) as step:
         counts = stage.text_base(Path(style_rows.path), Path(base_model.path), settings)
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

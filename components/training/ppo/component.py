@@ -7,6 +7,7 @@ from components.image import TRAINING_IMAGE
 
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def ppo(
+    before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],
     prompts: dsl.Input[dsl.Dataset],
     gateway_url: str,
@@ -15,6 +16,7 @@ def ppo(
     ppo_log: dsl.Output[dsl.Artifact],
     ppo_curve: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The student competes with its teacher under live retrieval."""
     from pathlib import Path
@@ -27,11 +29,11 @@ def ppo(
     settings = PpoConfig.parse(config, "ppo")
     inputs = {"sft_model": sft_model, "prompts": prompts}
     outputs = {"rl_model": rl_model, "ppo_log": ppo_log, "ppo_curve": ppo_curve}
-    with recorded("ppo", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("ppo", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.ppo(
             Path(sft_model.path), Path(prompts.path), Path(rl_model.path), Path(ppo_log.path), gateway_url, settings
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

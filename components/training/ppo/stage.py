@@ -28,7 +28,7 @@ from qinglan.gpus import need_gpus
 from qinglan.jobs import run
 from qinglan.jobs.failures import explain_failure
 from qinglan.jobs.processes import nothing_left
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.progress import steps
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter import RewriterCard, Student, load_tokenizer, read_card, refuse_unusable

@@ -7,6 +7,7 @@ from components.image import TRAINING_IMAGE
 
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def sft(
+    before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
     chats: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
@@ -14,6 +15,7 @@ def sft(
     sft_log: dsl.Output[dsl.Artifact],
     sft_curve: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The student learns the teacher's accepted rewrites."""
     from pathlib import Path
@@ -26,11 +28,11 @@ def sft(
     settings = SftConfig.parse(config, "sft")
     inputs = {"base_model": base_model, "chats": chats}
     outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
-    with recorded("sft", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("sft", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.sft(
             Path(base_model.path), Path(chats.path), Path(sft_model.path), Path(sft_log.path), settings
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
         write_curve_page(Path(sft_log.path), Path(sft_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

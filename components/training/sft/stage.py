@@ -22,7 +22,7 @@ from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, run
 from qinglan.jobs.failures import explain_failure
 from qinglan.jobs.processes import MARK, nothing_left
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.progress import steps
 from qinglan.rewriter import RewriterCard, Student, load_tokenizer, refuse_unusable, write_card
 from qinglan.scratch import last_checkpoint, scratch, source_digest

@@ -7,6 +7,7 @@ from components.image import TRAINING_IMAGE
 
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def style(
+    before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
     style_rows: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
@@ -14,6 +15,7 @@ def style(
     style_log: dsl.Output[dsl.Artifact],
     style_curve: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """A classifier over the data's labels, calibrated."""
     from pathlib import Path
@@ -26,11 +28,11 @@ def style(
     settings = StyleConfig.parse(config, "style")
     inputs = {"base_model": base_model, "style_rows": style_rows}
     outputs = {"style_model": style_model, "style_log": style_log, "style_curve": style_curve}
-    with recorded("style", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("style", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.train_style(
             Path(base_model.path), Path(style_rows.path), Path(style_model.path), Path(style_log.path), settings
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
         write_curve_page(Path(style_log.path), Path(style_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)
@@ -38,6 +40,7 @@ def style(
 
 @dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
 def distil(
+    before: dsl.Input[dsl.Artifact],
     style_model: dsl.Input[dsl.Model],
     style_rows: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
@@ -46,6 +49,7 @@ def distil(
     distil_log: dsl.Output[dsl.Artifact],
     summary: dsl.Output[dsl.Markdown],
     metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """A smaller model that says what the style model says, and its int8 form for a CPU."""
     from pathlib import Path
@@ -57,7 +61,7 @@ def distil(
     settings = DistilConfig.parse(config, "distil")
     inputs = {"style_model": style_model, "style_rows": style_rows}
     outputs = {"student_model": student_model, "distil_table": distil_table, "distil_log": distil_log}
-    with recorded("distil", inputs, outputs, settings.model_dump(mode="json")) as facts:
+    with recorded("distil", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.distil(
             Path(style_model.path),
             Path(style_rows.path),
@@ -66,7 +70,7 @@ def distil(
             Path(distil_log.path),
             settings,
         )
-        facts.update(counts._asdict())
+        step.facts.update(counts._asdict())
     Path(summary.path).write_text(stage.to_markdown(Path(distil_table.path)), encoding="utf-8")
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -20,7 +20,7 @@ from components.training.style.stage import files_digests, save_calibrated, writ
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import read_jsonl, replaced, replaced_folder
 from qinglan.gpus import need_gpus
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.scratch import scratch, source_digest
 from qinglan.style.labels import Labels
 from qinglan.style.model import ONNX, StyleCard, StyleModel

@@ -19,7 +19,7 @@ from qinglan.curves import CURVE, curve_svg
 from qinglan.errors import DataError
 from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.gpus import need_gpus
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.scratch import scratch, source_digest
 from qinglan.style.engines import TorchLogits
 from qinglan.style.labels import MAPPING, Labels, write_mapping

@@ -23,7 +23,7 @@ from components.training.style_policy.watch import Look, alarm, best
 from qinglan.errors import TrainingError
 from qinglan.files import replaced, replaced_folder
 from qinglan.gpus import need_gpus
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.scratch import scratch, source_digest
 from qinglan.style.model import StyleModel, refuse_pickles
 

@@ -12,7 +12,7 @@ from components.data.convert.stage import ppo_row, sft_row
 from components.evaluation.rewriter import leak
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.rewriter import RewriterCard, write_card
 from qinglan.rows import Validated
 from tests.components.evaluation.world import PRODUCTS, locked_row

@@ -8,7 +8,7 @@ import pytest
 from components.release.candidate.stage import candidate
 from qinglan.errors import DataError, Held
 from qinglan.files import sha256_file
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from tests.components.evaluation.test_gate import changed, good
 
 

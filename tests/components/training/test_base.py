@@ -15,7 +15,7 @@ from components.training.base.corpus import corpus
 from components.training.base.stage import base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.rag.contract import Passage
 from qinglan.rewriter import Student, read_card
 from tests.ppo_world import validated

@@ -13,7 +13,7 @@ import pytest
 from components.training.sft.config import SftConfig
 from components.training.sft.stage import SftCounts, sft
 from qinglan.errors import TrainingError
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.prompts import Message
 from qinglan.rewriter import Student, load_tokenizer, read_card, render
 from tests.tiny import tiny_model

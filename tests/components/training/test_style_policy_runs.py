@@ -14,7 +14,7 @@ from components.training.style_policy.config import StartConfig, StylePolicyConf
 from components.training.style_policy.looks import Watch
 from components.training.style_policy.stage import StylePolicyCounts, style_policy
 from qinglan.errors import TrainingError
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.style.rows import StyleRow, read_split
 from tests.tiny import tiny_model
 from tests.tiny_style import tiny_style_model

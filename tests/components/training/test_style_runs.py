@@ -23,7 +23,7 @@ from components.training.style.distil import compare, distil
 from components.training.style.stage import train_style
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import sha256_file
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.samples.style import write_style_sample
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import read_split

@@ -71,7 +71,7 @@ def test_questions_asked_at_once_get_the_answers_they_get_alone(served: Served) 
 
 
 def test_a_version_names_the_bytes_that_answered(served: Served, tmp_path: Path) -> None:
-    from qinglan.lineage.record import digest
+    from qinglan.lineage.digests import digest
 
     version = served.http.post(PREDICT, json={"instances": [ASKED]}).json()["predictions"][0]["model_version"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.record import digest
+from qinglan.lineage.digests import digest
 from qinglan.style.labels import training_form
 from qinglan.style.model import StyleModel
 from tests.serving.style.conftest import Served

@@ -1,0 +1,62 @@
+"""DSSE envelopes: signatures over raw bytes, which are never written anew between signing and verifying.
+
+sealed = seal(payload, IN_TOTO, [signer])
+payload = open_envelope(sealed).payload       # still to be verified: `signed_by`
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.lineage.keys import PublicKey, Signer
+
+IN_TOTO = "application/vnd.in-toto+json"
+
+
+class Signature(NamedTuple):
+    key: str
+    """The id of the key; nothing is proven by it."""
+
+    value: bytes
+
+
+class Envelope(NamedTuple):
+    payload: bytes
+    payload_type: str
+    signatures: tuple[Signature, ...]
+
+
+def seal(payload: bytes, payload_type: str, signers: Iterable[Signer]) -> bytes:
+    """The payload with these signatures, as JSON on one line."""
+    signed = encoded(payload, payload_type)
+    signatures = [{"keyid": one.id, "sig": base64.b64encode(one.sign(signed)).decode()} for one in signers]
+    body = {"payload": base64.b64encode(payload).decode(), "payloadType": payload_type, "signatures": signatures}
+    return orjson.dumps(body)
+
+
+def encoded(payload: bytes, payload_type: str) -> bytes:
+    """What is signed: DSSE's pre-authentication encoding."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+
+
+def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
+    """Its parts, nothing verified; a DataError where it is none."""
+    try:
+        body = orjson.loads(sealed)
+        signatures = tuple(
+            Signature(str(one.get("keyid", "")), base64.b64decode(one["sig"], validate=True))
+            for one in body["signatures"]
+        )
+        return Envelope(base64.b64decode(body["payload"], validate=True), str(body["payloadType"]), signatures)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from None
+
+
+def verifies(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:
+    """Whether this key made this signature over this very payload and type."""
+    return key.verifies(signature.value, encoded(envelope.payload, envelope.payload_type))

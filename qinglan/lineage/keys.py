@@ -1,0 +1,115 @@
+"""EC keys (P-256): a builder signs what stages make, a releaser signs what may serve.
+
+    keys/builder.pem  keys/releaser.pem    private, from a file or a mounted Kubernetes Secret
+    keys/trust.yaml                        public: who may sign what; see trust.py
+
+signer = load_signer("builder")
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from qinglan.errors import ConfigError
+
+Role = Literal["builder", "releaser"]
+ROLES: tuple[Role, ...] = ("builder", "releaser")
+VARIABLE = "QINGLAN_KEYS"
+"""The folder of keys. Where a Secret is mounted, it holds those of one role alone."""
+
+
+class PublicKey(NamedTuple):
+    id: str
+    """SHA-256 of the key as DER, SubjectPublicKeyInfo."""
+
+    key: Any
+
+    def verifies(self, signature: bytes, signed: bytes) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        try:
+            self.key.verify(signature, signed, ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+
+class Signer(NamedTuple):
+    id: str
+    role: Role
+    path: Path
+    key: Any
+
+    def sign(self, payload: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        signed: bytes = self.key.sign(payload, ec.ECDSA(SHA256()))
+        return signed
+
+
+def keys_folder() -> Path:
+    """The folder that VARIABLE names, or one of this user's."""
+    return Path(os.environ.get(VARIABLE) or "~/.config/qinglan/keys").expanduser()
+
+
+def load_signer(role: Role, folder: Path | None = None) -> Signer:
+    """The role's private key; a ConfigError that says how to get one where there is none."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    path = (folder or keys_folder()) / f"{role}.pem"
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "
+            f"Secret that holds {role}.pem and let {VARIABLE} name its folder."
+        ) from None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise ConfigError(f"{path}: EC keys on P-256 alone. `qinglan keys new` makes one.")
+    return Signer(key_id(key.public_key()), role, path, key)
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key, readable by its owner alone; the answer is its public half in PEM."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return public_pem(key.public_key())
+
+
+def public_pem(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+def read_public(pem: str) -> PublicKey:
+    """A public key in PEM; a ConfigError where it is none of ours."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(pem.encode())
+    except ValueError as error:
+        raise ConfigError(f"no public key in PEM ({error})") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+        raise ConfigError("EC keys on P-256 alone")
+    return PublicKey(key_id(key), key)
+
+
+def key_id(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

@@ -1,0 +1,144 @@
+"""What a step says of what it made: an in-toto Statement v1 with SLSA provenance v1, and nothing of any person.
+
+Things are named by digest. A local path is never in it: it would say whose machine it was.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://slsa.dev/provenance/v1"
+STAGE = "urn:qinglan:stage:v1"
+"""SLSA's buildType: how externalParameters and dependencies are to be read. docs/audit.md tells."""
+
+BUILDER = "urn:qinglan:builder:v1"
+GIVEN = "given"
+"""Annotation of what nobody in the house made: the chain may end there."""
+
+
+class Part(NamedTuple):
+    """One thing by its digest."""
+
+    name: str
+    digest: str
+    """SHA-256: of a file's bytes, or of a folder as digests.py has it. Of code, the git commit."""
+
+    uri: str = ""
+    about: Mapping[str, Any] = {}
+    """Row counts and the like."""
+
+    algorithm: str = "sha256"
+
+    @property
+    def given(self) -> bool:
+        return bool(self.about.get(GIVEN))
+
+
+class Statement(NamedTuple):
+    stage: str
+    made: tuple[Part, ...]
+    used: tuple[Part, ...]
+    config: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    """What the step counted."""
+
+    run: str
+    started: str
+    ended: str
+    versions: Mapping[str, str]
+
+    @property
+    def at(self) -> datetime:
+        """When it was signed, as it says."""
+        return moment(self.ended)
+
+
+def moment(text: str) -> datetime:
+    """An ISO time with its zone; a DataError otherwise."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        raise DataError(f"{str(text)[:40]!r} is no time") from None
+    if found.tzinfo is None:
+        raise DataError(f"{text!r} has no time zone")
+    return found.astimezone(UTC)
+
+
+def to_payload(statement: Statement) -> bytes:
+    """The bytes that are signed."""
+    seeds = dict(_seeds(statement.config))
+    body = {
+        "_type": STATEMENT,
+        "subject": [_resource(part) for part in statement.made],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": STAGE,
+                "externalParameters": {"stage": statement.stage, "config": statement.config},
+                "internalParameters": {"seeds": seeds},
+                "resolvedDependencies": [_resource(part) for part in statement.used],
+            },
+            "runDetails": {
+                "builder": {"id": BUILDER, "version": statement.versions},
+                "metadata": {
+                    "invocationId": statement.run, "startedOn": statement.started, "finishedOn": statement.ended,
+                },
+                "byproducts": [{"name": "facts", "annotations": statement.facts}],
+            },
+        },
+    }  # fmt: skip
+    return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+
+
+def from_payload(payload: bytes, where: str = "statement") -> Statement:
+    """What a payload says; a DataError where it is no statement of a stage."""
+    try:
+        body = orjson.loads(payload)
+        definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
+        if (body["_type"], body["predicateType"], definition["buildType"]) != (STATEMENT, PREDICATE, STAGE):
+            raise DataError(
+                f"{where}: no provenance of a stage ({body['predicateType']}, {definition['buildType']})."
+            )
+        given, metadata = definition["externalParameters"], details["metadata"]
+        return Statement(
+            str(given["stage"]), tuple(map(_part, body["subject"])),
+            tuple(map(_part, definition["resolvedDependencies"])), given["config"],
+            next((one["annotations"] for one in details["byproducts"] if one["name"] == "facts"), {}),
+            str(metadata["invocationId"]), str(metadata["startedOn"]), str(metadata["finishedOn"]),
+            details["builder"].get("version", {}),
+        )  # fmt: skip
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
+        raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from None
+
+
+def _resource(part: Part) -> dict[str, Any]:
+    """in-toto's ResourceDescriptor."""
+    found: dict[str, Any] = {"name": part.name, "digest": {part.algorithm: part.digest}}
+    if part.uri and "://" in part.uri:
+        found["uri"] = part.uri
+    if part.about:
+        found["annotations"] = dict(part.about)
+    return found
+
+
+def _part(resource: Mapping[str, Any]) -> Part:
+    [(algorithm, digest)] = resource["digest"].items()
+    return Part(
+        str(resource["name"]), str(digest), resource.get("uri", ""), resource.get("annotations", {}), algorithm
+    )
+
+
+def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of that name, by its path."""
+    if not isinstance(config, Mapping):
+        return
+    for name, value in config.items():
+        here = f"{path}.{name}" if path else str(name)
+        if name == "seed":
+            yield here, value
+        yield from _seeds(value, here)

@@ -1,0 +1,135 @@
+"""Whose signature counts: which key may sign what, for which tenants, from when to when.
+
+keys:
+  9f2c...:                       id: SHA-256 of the public key
+    role: builder                builder: what stages make; releaser: what may serve
+    tenants: [fivedoctors]       or ["*"]
+    since: 2026-11-22T08:00:00Z
+    until: 2027-01-10T09:30:00Z  rotated: what it signed before counts as of its time
+    revoked: {at: 2026-12-24T00:00:00Z, reason: laptop lost}    what it signed from then on counts no more
+    public: |
+      -----BEGIN PUBLIC KEY-----
+"""
+
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, model_validator
+
+from qinglan.config import Config, load_yaml
+from qinglan.errors import ConfigError
+from qinglan.files import replaced
+from qinglan.lineage.dsse import Envelope, verifies
+from qinglan.lineage.keys import PublicKey, Role, read_public
+
+TRUST = "trust.yaml"
+EVERYONE = "*"
+
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a time without a zone: end it with Z for UTC")
+    return moment.astimezone(UTC)
+
+
+Moment = Annotated[datetime, AfterValidator(_utc)]
+
+
+class Revoked(Config):
+    at: Moment
+    """From then on its signatures count no more. Whoever took the key can name an earlier time: choose it early."""
+
+    reason: str = Field(min_length=1)
+    """Shown in every audit."""
+
+
+class TrustedKey(Config):
+    role: Role
+    """What it may sign."""
+
+    tenants: tuple[str, ...] = (EVERYONE,)
+    """For whom."""
+
+    since: Moment
+    """Nothing is older than the key that signed it."""
+
+    until: Moment | None = None
+    """The day it was rotated out."""
+
+    revoked: Revoked | None = None
+    """Where it can be trusted no more."""
+
+    public: str
+    """The key in PEM."""
+
+    @cached_property
+    def key(self) -> PublicKey:
+        return read_public(self.public)
+
+
+class TrustPolicy(Config):
+    """The file that an auditor and the deploy gate go by; keep it where those who sign can't write."""
+
+    keys: dict[str, TrustedKey] = {}
+    """By id."""
+
+    @model_validator(mode="after")
+    def _named_by_content(self) -> "TrustPolicy":
+        for name, one in self.keys.items():
+            try:
+                found = one.key.id
+            except ConfigError as error:
+                raise ValueError(f"keys.{name}.public: {error}") from None
+            if found != name:
+                raise ValueError(f"keys.{name}: this key's id is {found}")
+        return self
+
+    def fault(self, key: str, role: Role, tenant: str, at: datetime) -> str:
+        """Why a signature of this key does not count; "" where it does."""
+        trusted = self.keys.get(key)
+        if trusted is None:
+            return f"key {key[:12]} is not in the trust policy"
+        if trusted.role != role:
+            return f"key {key[:12]} is a {trusted.role}'s, and this takes a {role}'s"
+        if EVERYONE not in trusted.tenants and tenant not in trusted.tenants:
+            return f"key {key[:12]} may not sign for {tenant}"
+        if at < trusted.since:
+            return f"key {key[:12]} did not exist at {at:%F %T}Z"
+        if trusted.revoked and at >= trusted.revoked.at:
+            return f"key {key[:12]} was revoked at {trusted.revoked.at:%F %T}Z: {trusted.revoked.reason}"
+        if trusted.until and at > trusted.until:
+            return f"key {key[:12]} was rotated out at {trusted.until:%F %T}Z"
+        return ""
+
+    def signed(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[str, str]:
+        """The key whose signature counts, and "" ; or "" and why none of them does."""
+        faults = []
+        for signature in envelope.signatures:
+            if fault := self.fault(signature.key, role, tenant, at):
+                faults.append(fault)
+            elif not verifies(envelope, signature, self.keys[signature.key].key):
+                faults.append(f"the signature is not key {signature.key[:12]}'s over these bytes")
+            else:
+                return signature.key, ""
+        return "", "; ".join(faults) or "it is not signed"
+
+
+def load_trust(path: Path) -> TrustPolicy:
+    """A policy; a ConfigError that says what is wrong with it."""
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: no trust policy. `qinglan keys new` writes one beside the keys; an auditor takes the house's, "
+            "by --trust."
+        )
+    return TrustPolicy.parse(load_yaml(path), str(path))
+
+
+def save_trust(path: Path, policy: TrustPolicy) -> None:
+    import yaml
+
+    values: dict[str, Any] = policy.model_dump(mode="json", exclude_none=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced(path) as partial:
+        partial.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
