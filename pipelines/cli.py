@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from pipelines.keys_cli import keys
 from pipelines.style_cli import style
 
 EXIT_CODES = (
@@ -32,6 +33,7 @@ app = typer.Typer(
 serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
+app.add_typer(keys, name="keys")
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]

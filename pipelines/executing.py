@@ -13,10 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipelines.lines import Line
+from pipelines.lines import LINEAGE, Line
 from pipelines.live import Live
 from pipelines.rundir import RunDir, write_json
 from qinglan.errors import ConfigError, Held, QinglanError
+from qinglan.lineage.keychain import ensure_keys
+from qinglan.lineage.keys import keys_folder, load_signer
+from qinglan.lineage.record import ENDING
 from qinglan.services import end_with_parent
 
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
@@ -67,7 +70,17 @@ def make_room(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> No
     for stage in stages if alone else line.stages:
         if stage not in stages:
             run.unlink((run.step_record(stage) or {}).get("outputs", ()))
-        (run.records / f"{stage}.json").unlink(missing_ok=True)
+        for ending in (".json", ENDING):
+            (run.records / f"{stage}{ending}").unlink(missing_ok=True)
+
+
+def check_keys() -> None:
+    """Every step signs: a run that could not is stopped before it begins. Who has no keys at all gets some."""
+    folder = keys_folder()
+    if ensure_keys(folder):
+        said = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
+        print(said, file=sys.stderr)
+    load_signer("builder")
 
 
 def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None:
@@ -101,6 +114,8 @@ def link_files(run: RunDir, given: Mapping[str, Path | None], stages: Sequence[s
         record = run.step_record(stage)
         for name, made in (record or {}).get("outputs", {}).items():
             run.link(name, Path(made["uri"]))
+        if lineage := (record or {}).get(LINEAGE):
+            run.link(LINEAGE, Path(lineage))
 
 
 def verdict(steps: dict[str, Any], stages: Sequence[str]) -> dict[str, Any]:

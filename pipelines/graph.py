@@ -5,10 +5,17 @@ from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
-from pipelines.lines import Line
+from pipelines.lines import BEFORE, LINEAGE, Line
+from qinglan.lineage.keys import MOUNTED
+from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
+
+IMAGE_NOTE = "qinglan/image"
 
 GPU = "nvidia.com/gpu"
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
+"""Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
+
 KINDS = {f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact)}
 
 
@@ -58,6 +65,7 @@ def alone(wiring: Wiring, stage: str, inputs: dict[str, str], parameters: dict[s
     def graph() -> None:
         wanted = wiring.components[stage].component_spec.inputs
         made = {name: given(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}
+        made[LINEAGE] = made.get(BEFORE)
         _task(wiring, stage, made, parameters)
 
     return graph
@@ -68,9 +76,20 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], parameters: Mappi
     component = wiring.components[stage]
     wanted = set(component.component_spec.inputs)
     mine = {name: value for name, value in parameters.items() if name in wanted}
+    if BEFORE in wanted:
+        mine[BEFORE] = made[LINEAGE]
     task = component(**{name: made[name] for name in wiring.line.thread[stage]}, **mine)
     if stage in wiring.never_cached:
         task.set_caching_options(False)
+    return _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, component)
+
+
+def _signs(task: Any, secret: str, component: Any) -> Any:
+    """What a step's statement needs of its pod: the key, the run, the image."""
+    kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED))
+    kubernetes.use_field_path_as_env(task, RUN_VARIABLE, "metadata.labels['pipeline/runid']")
+    kubernetes.add_pod_annotation(task, IMAGE_NOTE, component.component_spec.implementation.container.image)
+    kubernetes.use_field_path_as_env(task, IMAGE_VARIABLE, f"metadata.annotations['{IMAGE_NOTE}']")
     return task
 
 

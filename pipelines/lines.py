@@ -6,6 +6,12 @@ Everything is wired by name: what a stage makes is taken by every later stage th
 from collections.abc import Mapping
 from typing import NamedTuple
 
+LINEAGE = "lineage"
+"""What every stage makes: its signed statement, and those of all before it."""
+
+BEFORE = "before"
+"""What a stage calls the lineage that it takes: that of the stage before it."""
+
 
 class Line(NamedTuple):
     """Stages from what is given to what may serve."""

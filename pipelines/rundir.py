@@ -48,6 +48,7 @@ NAMES = {
     "blind_sample": "blind_sample.xlsx",
     "blind_key": "blind_key.json",
     "release_candidate": "release_candidate.json",
+    "lineage": "lineage",
     "labelled": "labelled",
     "style_rows": "style_rows",
     "distribution": "distribution.html",

@@ -35,9 +35,11 @@ def test_a_done_step_names_its_inputs_outputs_and_code(tmp_path: Path, records: 
     (tmp_path / "in").write_text("问题")
     source, made = File(str(tmp_path / "in")), File(str(tmp_path / "out"))
 
-    with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}) as facts:
+    lineage = File(str(tmp_path / "lineage"))
+
+    with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}, lineage) as step:
         Path(made.path).write_text("改写一\n改写二\n")
-        facts["accepted"] = 1
+        step.facts["accepted"] = 1
 
     record = json.loads((records / "generate.json").read_text())
     assert (record["status"], record["facts"], record["config"]) == ("done", {"accepted": 1}, {"seed": 1})
@@ -54,7 +56,7 @@ def test_a_failed_step_keeps_its_error(tmp_path: Path, records: Path) -> None:
 
     with (
         pytest.raises(ValueError, match="no answer"),
-        recorded("generate", {"q": File(str(tmp_path / "in"))}, {}, {}),
+        recorded("generate", {"q": File(str(tmp_path / "in"))}, {}, {}, File(str(tmp_path / "lineage"))),
     ):
         raise ValueError("no answer")
 

@@ -34,6 +34,7 @@ def evaluate(
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
     from components.evaluation.rewriter.markdown import to_markdown
+    from qinglan.lineage.paid import add_gateway, add_prompts
     from qinglan.lineage.record import recorded
 
     settings = EvaluateConfig.parse(config, "evaluate")
@@ -70,6 +71,8 @@ def evaluate(
             gateway_url,
         )
         step.facts.update(counts._asdict())
+        add_gateway(step, "evaluate", gateway_url)
+        add_prompts(step, "judge")
     found = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
     for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
