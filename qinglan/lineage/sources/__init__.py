@@ -98,9 +98,9 @@ def walk_back(source: Source, digest_or_uri: str) -> list[Step]:
     for _ in range(GENERATIONS):
         made = source.makers(things)
         asked.update(things)
-        fresh = {made[thing].id: made[thing] for thing in things if thing in made and made[thing].id not in found}
-        found |= fresh
-        things = list(dict.fromkeys(one for step in fresh.values() for one in step.inputs if one not in asked))
+        steps = {made[thing].id: made[thing] for thing in things if thing in made}
+        found |= steps
+        things = list(dict.fromkeys(one for step in steps.values() for one in step.inputs if one not in asked))
         if not things:
             return list(found.values())
     raise DataError(

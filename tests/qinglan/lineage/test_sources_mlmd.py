@@ -83,10 +83,9 @@ def test_a_cached_step_leads_to_the_one_that_ran(mlmd: str, kfp: Kfp, source: Ml
 
 
 def test_an_artifact_with_cached_makers_alone_leads_to_the_one_they_name(kfp: Kfp, source: Mlmd) -> None:
-    copy = made(kfp, "copy")
     ran = kfp.container("sft", {}, {"sft_model": [made(kfp, "model")]})
-    cached = kfp.cached("sft", ran, {}, {"sft_model": [copy]})
-    kfp.cached("sft", cached, {}, {"sft_model": [copy]})
+    cached = kfp.cached("sft", ran, {}, {"sft_model": [made(kfp, "another")]})
+    kfp.cached("sft", cached, {}, {"sft_model": [made(kfp, "copy")]})
 
     maker = source.maker(digest(kfp, "copy"))
 

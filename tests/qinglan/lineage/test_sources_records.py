@@ -46,11 +46,17 @@ def test_what_is_gone_or_elsewhere_is_located_nowhere(thread: Thread) -> None:
     source = RunRecords(thread.root)
     Path(thread.uri("chats")).unlink()
 
-    for uri in (
-        thread.uri("chats"), thread.uri("questions"), "minio://mlpipeline/v2/x", "",
-        f"{thread.root}/artifacts/../../secret",
-    ):  # fmt: skip
+    for uri in (thread.uri("chats"), thread.uri("questions"), "minio://mlpipeline/v2/x", ""):
         assert source.locate(uri) is None
+
+
+def test_no_record_leads_out_of_a_copied_run(thread: Thread, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    uri = f"{thread.root}/artifacts/../../secret"
+    rewrite(thread, "sft", inputs={"evaluation": {"uri": uri, "sha256": ""}})
+    copy = thread.root.rename(tmp_path / "copy")
+
+    assert RunRecords(copy).locate(uri) is None
 
 
 def test_a_given_file_is_where_it_was(thread: Thread, tmp_path: Path) -> None:
