@@ -23,8 +23,8 @@ def model(tmp_path: Path) -> Path:
 def judged(path: Path, model: str, promote: bool = True) -> Path:
     """An evaluation whose figures promote, or hold while its verdict still says otherwise."""
     found = good() if promote else changed("paired.rl_vs_teacher.low", -0.2)
-    digests = {"models": {"rl": model}, "test": "t"}
-    path.write_bytes(orjson.dumps({**found, "verdict": {"promote": True, "reasons": []}, "digests": digests}))
+    found["digests"]["models"]["rl"] = model
+    path.write_bytes(orjson.dumps({**found, "verdict": {"promote": True, "reasons": []}}))
     return path
 
 
@@ -34,7 +34,7 @@ def test_a_candidate_names_what_was_judged(model: Path, tmp_path: Path) -> None:
     candidate(evaluation, model, tmp_path / "candidate.json")
 
     written = orjson.loads((tmp_path / "candidate.json").read_bytes())
-    assert written == {"model": digest(model), "evaluation": sha256_file(evaluation), "locked_test": "t"}
+    assert written == {"model": digest(model), "evaluation": sha256_file(evaluation), "locked_test": "1" * 64}
 
 
 def test_a_model_that_was_not_the_one_judged_is_refused(model: Path, tmp_path: Path) -> None:
