@@ -11,17 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.files import cache_folder, replaced, sha256_file, sha256_text
-from qinglan.progress import Tick, progress
+from qinglan.services import end_with_parent
 
 MODULES = Path(__file__).parent / "go"
 PACKAGES = {"minio": "github.com/minio/minio"}
 AT_ONCE = 2
 LAST_LINES = 12
+EVERY_SECONDS = 5.0
 
 
 def binary(name: str) -> Path:
@@ -47,25 +48,27 @@ def _build(name: str, target: Path) -> None:
             f"Install Go ({_go_version(name)} or newer), or leave these tests out: `make test` needs none of it."
         )
     command = [go, "build", "-v", "-p", str(AT_ONCE), "-ldflags=-s -w"]
-    with replaced(target) as partial, progress(f"build {name}") as tick:
+    log = target.with_name("build.log")
+    with replaced(target) as partial, log.open("wb") as said:
         process = subprocess.Popen(
             [*command, "-o", str(partial), PACKAGES[name]],
-            cwd=MODULES / name, stderr=subprocess.PIPE, text=True,
+            cwd=MODULES / name, stderr=said, preexec_fn=end_with_parent,
         )  # fmt: skip
-        said = _lines(process, tick)
-        if process.wait() != 0:
-            raise QinglanError("\n".join([f"{name} was not built by {' '.join(command)}:", *said[-LAST_LINES:]]))
+        _watch(name, process, log)
+        if process.returncode != 0:
+            last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            raise QinglanError("\n".join([f"{name} was not built by {' '.join(command)}:", *last]))
 
 
-def _lines(process: "subprocess.Popen[str]", tick: Tick) -> list[str]:
-    """What go says, a line a package, each counted as it comes."""
-    assert process.stderr is not None
-    said = []
-    with process.stderr as pipe:
-        for line in pipe:
-            said.append(line.strip())
-            tick(said[-1])
-    return said
+def _watch(name: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """A line every few seconds, though go says nothing for a minute while it links."""
+    began = time.monotonic()
+    while process.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(EVERY_SECONDS)
+        lines = log.read_text(errors="replace").splitlines()
+        last = f", {lines[-1]}" if lines else ""
+        print(f"[build {name}] {time.monotonic() - began:.0f} s, {len(lines)} packages{last}", flush=True)
 
 
 def _go_version(name: str) -> str:
