@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style test test-fast check bench lock golden protocol docs clean
+.PHONY: help demo demo-style test test-fast test-cluster check bench lock golden protocol docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -38,6 +38,10 @@ test: $(READY) ## every test
 
 test-fast: $(READY) ## the tests that take about a minute together
 	@$(BIN)/python -m pytest -m "not slow"
+
+test-cluster: $(READY) ## the tests against real servers, built from Go modules once (needs Go; some minutes the first time)
+	@$(BIN)/python tests/cluster/binaries.py
+	@$(BIN)/python -m pytest tests/cluster
 
 check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/ruff check .
