@@ -116,11 +116,11 @@ def run(
         Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
     ] = None,
     only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
-    until: Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.")] = "candidate",
+    until: Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.")] = "register",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the thread here, from the sheet to a verdict: the same graph as on the cluster, with kfp.local."""
+    """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
     from pipelines.executing import refuse_held
     from pipelines.lines import REWRITER

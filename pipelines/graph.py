@@ -1,6 +1,7 @@
 """How a line becomes a graph: stages wired by the names of their artifacts, on the machines that they want."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
@@ -44,18 +45,19 @@ def wire(
 ) -> None:
     """The stages one after another, and behind the gate what only a promoted model gets to."""
     verdict: Any = None
-    for stage in stages:
-        mine = {**parameters, "config": parameters.get(f"{stage}_config")}
-        if stage in wiring.line.behind_the_gate and verdict is not None:
-            with dsl.If(verdict == "promote", name="promoted"):
-                task = _task(wiring, stage, made, mine)
-        else:
+    with ExitStack() as promoted:
+        for stage in stages:
+            if stage in wiring.line.behind_the_gate and verdict is not None:
+                # One branch for all of them: a task may not take what another branch has made.
+                promoted.enter_context(dsl.If(verdict == "promote", name="promoted"))
+                verdict = None
+            mine = {**parameters, "config": parameters.get(f"{stage}_config")}
             task = _task(wiring, stage, made, mine)
-        if stage in gpus:
-            _on_gpus(task, wiring.hours[stage], gpus[stage], parameters["gpu_nodes"])
-        if stage == "gate":
-            verdict = task.outputs["Output"]
-        made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
+            if stage in gpus:
+                _on_gpus(task, wiring.hours[stage], gpus[stage], parameters["gpu_nodes"])
+            if stage == "gate":
+                verdict = task.outputs["Output"]
+            made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
 def alone(wiring: Wiring, stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any:

@@ -36,8 +36,8 @@ def run_pipeline(
     tenants = check_questions(config)
     with locked(run):
         make_room(run, REWRITER, stages, alone=bool(only))
-        if (candidate := run.files / NAMES["release_candidate"]).is_symlink():
-            candidate.unlink()  # of an earlier verdict; the new one may hold
+        if (release := run.files / NAMES["release"]).is_symlink():
+            release.unlink()  # of an earlier verdict; the new one may hold
         dump_config(config, run.config)
         return _run(config, run, stages, only, tenants, quiet)
 

@@ -47,7 +47,7 @@ NAMES = {
     "predictions": "predictions.jsonl",
     "blind_sample": "blind_sample.xlsx",
     "blind_key": "blind_key.json",
-    "release_candidate": "release_candidate.json",
+    "release": "release",
     "lineage": "lineage",
     "labelled": "labelled",
     "style_rows": "style_rows",

@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from components.data.style.config import PrepareStyleConfig
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style_policy.config import StylePolicyConfig
-from pipelines.config import STYLES, merged
+from pipelines.config import STYLES, from_base, merged
 from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.style.labels import read_labels
@@ -35,6 +38,9 @@ class StyleRunConfig(Config):
     evaluate: EvaluateStyleConfig = EvaluateStyleConfig()
     """The locked test, and the gate."""
 
+    register_: RegisterConfig = Field(default=RegisterConfig(name="house/style"), alias="register")
+    """The release."""
+
     distil: DistilConfig = DistilConfig()
     """The smaller one."""
 
@@ -45,7 +51,7 @@ class StyleRunConfig(Config):
         """Each stage's settings as plain data, as the graph takes them."""
         settings = {
             "prepare": self.prepare, "base": self.base, "style": self.style, "evaluate": self.evaluate,
-            "gate": self.evaluate.gate, "distil": self.distil,
+            "gate": self.evaluate.gate, "register": from_base(self.register_, self.base), "distil": self.distil,
             "style_policy": self.style_policy,
         }  # fmt: skip
         # KFP passes no null: in a stage's settings None is always the default.

@@ -82,3 +82,8 @@ def said(check: Iterator[str]) -> list[str]:
     except Missing as missing:
         reasons.append(f"{missing}.")
     return reasons
+
+
+def verdict_bytes(verdict: Verdict) -> bytes:
+    """The verdict as the lineage keeps it: its digest is in the gate's statement, and in that of a release."""
+    return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)

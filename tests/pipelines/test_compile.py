@@ -63,7 +63,7 @@ def test_the_style_graph_is_its_line() -> None:
         "style": ["prepare", "text-base"],
         "evaluate-style": ["prepare", "style"],
         "gate-style": ["evaluate-style"],
-        "condition-1": ["gate-style", "prepare", "style"],
+        "condition-1": ["evaluate-style", "gate-style", "prepare", "style"],
     }
 
 

@@ -103,7 +103,7 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
 
     assert promoted.code == 0, promoted.errors
     steps, files = promoted.record["steps"], folder / "run" / "files"
-    assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 6
+    assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 7
     assert steps["style"]["facts"]["reused"] == 1  # the gate's settings are no reason to train again
     model = digest(files / "style_model")
     assert steps["evaluate"]["inputs"]["style_model"]["sha256"] == model

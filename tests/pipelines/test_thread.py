@@ -56,7 +56,7 @@ def test_a_gate_that_holds_ends_the_run_with_its_reasons_and_its_own_exit_code(r
     assert ran.code == 7, ran.errors
     assert "The gate says hold: " in ran.errors
     assert ran.record["verdict"]["word"] == "hold" and ran.record["verdict"]["reasons"]
-    assert not (ran.out / "files" / "release_candidate.json").exists()
+    assert not (ran.out / "files" / "release").exists()
 
 
 def test_every_stage_before_the_gate_is_done_and_tied_to_the_one_before(ran: Ran) -> None:
