@@ -54,15 +54,15 @@ class Keys(NamedTuple):
 
 def make_keys(folder: Path) -> Keys:
     keys: dict[str, TrustedKey] = {}
-    roles: tuple[tuple[Role, str], ...] = (("builder", ""), ("releaser", ""), ("builder", "stranger"))
-    signers = []
-    for role, place in roles:
+
+    def signer(role: Role, place: str = "") -> Signer:
         public = make_key(folder / place / f"{role}.pem")
-        signers.append(load_signer(role, folder / place))
         if not place:
-            trusted = TrustedKey(role=role, since=DAWN - timedelta(days=1), public=public)
-            keys[read_public(public).id] = trusted
-    return Keys(*signers, TrustPolicy(keys=keys))
+            keys[read_public(public).id] = TrustedKey(role=role, since=DAWN - timedelta(days=1), public=public)
+        return load_signer(role, folder / place)
+
+    builder, releaser, stranger = signer("builder"), signer("releaser"), signer("builder", "stranger")
+    return Keys(builder, releaser, stranger, TrustPolicy(keys=keys))
 
 
 def sealed(

@@ -1,5 +1,6 @@
 """A run's folder and a release's, whole, copied, changed: what an audit says of each."""
 
+import importlib
 import shutil
 import sqlite3
 from pathlib import Path
@@ -204,7 +205,7 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(
         pull=lambda one, into: shutil.copytree(release, into), has=lambda one: True,
     )  # fmt: skip
     store = SimpleNamespace(open_store=lambda address: shelf)
-    whole = subjects.import_module
+    whole = importlib.import_module
     monkeypatch.setattr(subjects, "import_module", lambda one: store if one == "qinglan.store" else whole(one))
 
     for target in ("fivedoctors/rewriter", name, name[:10], f"s3://bucket/prefix/{name}"):

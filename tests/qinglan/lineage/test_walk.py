@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_an_unknown_start_is_missing(keys: Keys) -> None:
 def test_a_key_that_does_not_count_leaves_it_untrusted(
     keys: Keys, policy: TrustPolicy | str, tenant: str, why: str
 ) -> None:
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "until": {"until": DAWN}, "since": {"since": DAWN + timedelta(hours=9)}, "role": {"role": "releaser"},
         "tenant": {"tenants": (TENANT,)},
     }  # fmt: skip
