@@ -32,16 +32,17 @@ class Line(NamedTuple):
 def lines(graph: Graph) -> Iterator[Line]:
     """Depth first from the starts, without recursion."""
     shown: set[str] = set()
+    opened: set[str] = set()
     stack = [(0, digest) for digest in reversed(graph.starts)]
     while stack:
         depth, digest = stack.pop()
         thing = graph.things[digest]
-        again = digest in shown
-        shown.add(digest)
-        yield Line(depth, thing, again and bool(thing.step))
-        if not again:
+        yield Line(depth, thing, digest in shown)
+        if thing.step not in opened and digest not in shown:
             used = dict.fromkeys(part.digest for part in graph.used(thing) if part.digest != digest)
             stack.extend((depth + 1, one) for one in reversed(used))
+        shown.add(digest)
+        opened.add(thing.step)
 
 
 def print_audit(found: Audit, to: IO[str] | None = None) -> None:
