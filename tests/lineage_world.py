@@ -15,7 +15,9 @@ from qinglan.lineage.looking import Nothing
 from qinglan.lineage.statement import GIVEN, Part, Statement, to_payload
 from qinglan.lineage.trust import Revoked, TrustedKey, TrustPolicy
 
-DAWN = datetime(2026, 11, 22, 8, tzinfo=UTC)
+DAWN = datetime(2026, 1, 5, 8, tzinfo=UTC)
+"""Past, by any clock."""
+
 NOW = DAWN + timedelta(days=30)
 TENANT = "fivedoctors"
 
@@ -93,9 +95,9 @@ class Statements(Nothing):
 
 def write_run(root: Path, keys: Keys, hours: float = 0.0, release: bool = False) -> Path:
     """A run of two stages, as the recorder leaves it: generate makes rewrites, sft a model; paid answers."""
+    (root / "records").mkdir(parents=True)
     outside = root.parent / "questions.xlsx"
     outside.write_text("问题", encoding="utf-8")
-    (root / "records").mkdir(parents=True)
     (root / "config.yaml").write_text(f"tenant_id: {TENANT}\n", encoding="utf-8")
     tasks = root / "artifacts" / "line-1"
     rewrites, model = tasks / "generate" / "rewrites", tasks / "sft" / "model"
