@@ -118,13 +118,11 @@ def _unvouched(listing: Listing) -> Iterator[Finding]:
 
 
 def _statement(seen: Seen, faulty: set[str]) -> Iterator[Finding]:
-    """The state of the release's own statement, where no check has found one already."""
-    if PROVENANCE in faulty:
-        return
-    if seen.releaser:
-        yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
-    else:
+    """What the signatures over the release's own statement are worth."""
+    if not seen.releaser:
         yield Finding(PROVENANCE, _broken(seen), seen.unsigned)
+    elif PROVENANCE not in faulty:
+        yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
 
 
 def _broken(seen: Seen) -> State:
@@ -175,7 +173,7 @@ def _tree(seen: Seen, folder: str, part: Part) -> Iterator[Finding]:
 
 def _signature(seen: Seen) -> Iterator[Finding]:
     """The model's own signature, by the library that others verify it with."""
-    if SIGNATURE not in seen.digests:
+    if SIGNATURE not in seen.digests or seen.digests[SIGNATURE] != seen.said(SIGNATURE):
         return
     if not seen.releaser:
         yield Finding(SIGNATURE, "untrusted", "it takes the key of the release's statement, and none counts")
