@@ -9,7 +9,6 @@ verify. Nothing is ignored, git's files neither. The folder's name is not in it:
 
 import base64
 import hashlib
-import logging
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ from qinglan.lineage.keys import PublicKey, Signer, public_pem
 
 HOW = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
+OTHER_FILES = "Signature mismatch"
+"""How the library begins where the signature is right, and is over other files than these."""
 
 
 def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
@@ -34,13 +35,13 @@ def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
 def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
     """Why the signature does not vouch for every file of the folder with this key; None where it does.
 
-    There must be nothing but plain files in the folder.
+    There must be nothing but plain files in the folder. The library compares every file there is with every one that
+    was signed, as long as nothing was ignored when signing: HOW.
     """
     try:
         bundle = orjson.loads(signature.read_bytes())
         named = bundle["verificationMaterial"]["publicKey"]["hint"]
         payload = orjson.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"], validate=True))
-        signed = {one["name"]: one["digest"] for one in payload["predicate"]["resources"]}
         how = payload["predicate"]["serialization"]
     except OSError as error:
         return "altered", f"cannot be read ({error.strerror})"
@@ -50,7 +51,7 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
         return "untrusted", "signed with another key than the release's statement"
     if how != HOW:
         return "altered", f"signed as {how}, which can leave files out; {HOW} is wanted"
-    return _verified(folder, signature, key) or _left_out(folder, set(signed))
+    return _verified(folder, signature, key)
 
 
 def hint(key: PublicKey) -> str:
@@ -68,14 +69,8 @@ def _verified(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
         try:
             config.verify(folder, signature)
         except Exception as error:  # the library's, and of what it stands on: of many kinds, and all of them refusals
-            logging.getLogger(__name__).debug("model_signing", exc_info=True)
             return "altered", f"model_signing refuses it: {str(error)[:300] or type(error).__name__}"
     return None
-
-
-def _left_out(folder: Path, signed: set[str]) -> Fault | None:
-    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    return ("altered", f"does not cover {', '.join(sorted(there ^ signed)[:3])}") if there != signed else None
 
 
 def _hashing() -> Any:

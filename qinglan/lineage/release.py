@@ -6,6 +6,7 @@ What was before the release is for the audit's walk, audit.py. Nothing here rais
 nobody can make sense of is a finding, not a failure.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from qinglan.lineage.bom import bom_fault
 from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.dsse import IN_TOTO
 from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.model_signature import signature_fault
+from qinglan.lineage.model_signature import OTHER_FILES, signature_fault
+from qinglan.lineage.record import ENDING
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -35,7 +37,7 @@ from qinglan.lineage.release_folder import (
 )  # fmt: skip
 from qinglan.lineage.statement import Part
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.verdicts import VERDICT, gates_about, paper_name, says_promote, statements_of
+from qinglan.lineage.verdicts import VERDICT, gates_about, paper_name, read_told, says_promote
 from qinglan.model_files import unfit
 from qinglan.plain_files import Listing, plain_files
 
@@ -64,8 +66,9 @@ class Seen(NamedTuple):
     made: Mapping[str, Part]
     """What the statement says of files and folders."""
 
-    def tree(self, folder: str) -> str:
-        return tree_digest(inside(self.digests, folder))
+    def said(self, name: str) -> str:
+        """The digest that the statement gives it."""
+        return self.made[name].digest if name in self.made else ""
 
 
 def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Finding]:
@@ -102,7 +105,7 @@ def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _no_statement(folder: Path, why: str) -> Finding:
-    there = (folder / PROVENANCE).exists()
+    there = os.path.lexists(folder / PROVENANCE)
     return Finding(PROVENANCE, "altered" if there else "missing", why.removeprefix(f"{folder / PROVENANCE}: "))
 
 
@@ -115,13 +118,11 @@ def _unvouched(listing: Listing) -> Iterator[Finding]:
 
 
 def _statement(seen: Seen, faulty: set[str]) -> Iterator[Finding]:
-    """The state of the release's own statement, where no check has found one already."""
-    if PROVENANCE in faulty:
-        return
-    if seen.releaser:
-        yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
-    else:
+    """What the signatures over the release's own statement are worth."""
+    if not seen.releaser:
         yield Finding(PROVENANCE, _broken(seen), seen.unsigned)
+    elif PROVENANCE not in faulty:
+        yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
 
 
 def _broken(seen: Seen) -> State:
@@ -155,8 +156,7 @@ def _named(seen: Seen) -> Iterator[Finding]:
         if part is None:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
         elif name in FOLDERS:
-            if seen.tree(name) != part.digest:
-                yield Finding(f"{name}/", "altered", f"its files are not those of digest {part.digest[:12]}")
+            yield from _tree(seen, name, part)
         elif name not in seen.digests:
             yield Finding(name, "missing", "the release's statement names it, and it is not there")
         elif seen.digests[name] != part.digest:
@@ -164,19 +164,28 @@ def _named(seen: Seen) -> Iterator[Finding]:
             yield Finding(name, "altered", f"its digest is {found[:12]}, and the statement says {part.digest[:12]}")
 
 
+def _tree(seen: Seen, folder: str, part: Part) -> Iterator[Finding]:
+    """What the statement says of the folder is what it says of its files."""
+    said = {name: one.digest for name, one in seen.made.items()}
+    if tree_digest(inside(said, folder)) != part.digest:
+        yield Finding(f"{folder}/", "altered", f"the files that are named are not those of {part.digest[:12]}")
+
+
 def _signature(seen: Seen) -> Iterator[Finding]:
     """The model's own signature, by the library that others verify it with."""
-    if SIGNATURE not in seen.digests:
+    if SIGNATURE not in seen.digests or seen.digests[SIGNATURE] != seen.said(SIGNATURE):
         return
     if not seen.releaser:
         yield Finding(SIGNATURE, "untrusted", "it takes the key of the release's statement, and none counts")
         return
     if any(name.startswith(f"{MODEL}/") or name == MODEL for name in seen.listing.faults):
-        yield Finding(SIGNATURE, "altered", "it is over plain files, and model/ holds something else")
+        yield Finding(f"{MODEL}/", "altered", f"{SIGNATURE} is over plain files, and something else is there")
+        return
+    if not any(name.startswith(f"{MODEL}/") for name in seen.listing.files):
         return
     key = seen.policy.keys[seen.releaser].key
     if fault := signature_fault(seen.folder / MODEL, seen.folder / SIGNATURE, key):
-        yield Finding(SIGNATURE, *fault)
+        yield Finding(f"{MODEL}/" if OTHER_FILES in fault[1] else SIGNATURE, *fault)
 
 
 def _weights(seen: Seen) -> Iterator[Finding]:
@@ -187,33 +196,45 @@ def _weights(seen: Seen) -> Iterator[Finding]:
 
 
 def _bom(seen: Seen) -> Iterator[Finding]:
+    """It is about what the statement names; whether that is there too is said of the files."""
     if BOM in seen.digests:
-        files = {name: sha for name, sha in seen.digests.items() if name.startswith(f"{MODEL}/")}
-        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.tree(MODEL), files):
+        files = {name: one.digest for name, one in seen.made.items() if name.startswith(f"{MODEL}/")}
+        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.said(MODEL), files):
             yield Finding(BOM, "altered", why)
+
+
+def _copied(seen: Seen) -> Iterator[Finding]:
+    """The statement says what model and evaluation are copies of: from there the audit goes on."""
+    used = {part.digest for part in seen.claim.statement.used}
+    for name in (MODEL, EVALUATION):
+        if seen.said(name) and seen.said(name) not in used:
+            yield Finding(name, "missing", "the release's statement does not say what this is a copy of")
 
 
 def _judged(seen: Seen) -> Iterator[Finding]:
     """This evaluation has led to this verdict, and the verdict to this release."""
-    used = {part.name: part.digest for part in seen.claim.statement.used}
-    verdict, evaluation = used.get(VERDICT, ""), seen.digests.get(EVALUATION, "")
-    try:
-        told = statements_of(seen.folder / LINEAGE)
-    except (DataError, OSError) as error:
-        yield Finding(f"{LINEAGE}/", "altered", f"holds what is no statement: {str(error)[:200]}")
-        return
-    gates = gates_about(told, evaluation, verdict)
+    verdict = next((part.digest for part in seen.claim.statement.used if part.name == VERDICT), "")
+    told = []
+    for name, path in seen.listing.files.items():
+        if name.startswith(f"{LINEAGE}/") and name.endswith(ENDING) and seen.digests.get(name) == seen.said(name):
+            try:
+                told.append(read_told(path))
+            except DataError as error:
+                yield Finding(name, "altered", str(error).removeprefix(f"{path}: "))
+    gates = gates_about(told, seen.said(EVALUATION), verdict)
     if not gates:
         yield Finding(VERDICT, "missing", "no gate in the lineage has said of this evaluation what the release uses")
     for gate in gates:
         if gate.statement.at > seen.claim.statement.at:
             yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
-    paper = seen.folder / LINEAGE / paper_name(verdict)
-    if paper.is_file() and not says_promote(paper.read_bytes()):
+    paper = seen.listing.files.get(f"{LINEAGE}/{paper_name(verdict)}")
+    if paper and not says_promote(paper.read_bytes()):
         yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
 
 
-CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (_listed, _named, _signature, _weights, _bom, _judged)
+CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+    _listed, _named, _signature, _weights, _bom, _copied, _judged,
+)  # fmt: skip
 
 
 def _right(seen: Seen, faults: list[Finding]) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from qinglan.errors import DataError
 from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.dsse import Envelope, open_envelope
-from qinglan.lineage.statement import Part, Statement, from_payload
+from qinglan.lineage.statement import Part, Statement, from_payload, moment
 from qinglan.plain_files import plain_files
 
 MODEL, LINEAGE = "model", "lineage"
@@ -59,15 +59,14 @@ def read_release(folder: Path) -> Release:
 def read_claim(folder: Path) -> Claim:
     """The statement and the name in it; a DataError where there is none."""
     path = folder / PROVENANCE
-    try:
-        envelope = open_envelope(path.read_bytes(), str(path))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). The register stage writes a release.") from None
+    if path.is_symlink() or not path.is_file():
+        raise DataError(f"{path}: no such file, or not a plain one. The register stage writes a release.")
+    envelope = open_envelope(path.read_bytes(), str(path))
     statement = from_payload(envelope.payload, str(path))
     name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
     if statement.stage != STAGE or not isinstance(name, str) or name.count("/") != 1:
         raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
-    statement.at  # noqa: B018  an unreadable time is told here
+    moment(statement.ended)
     return Claim(name, name.partition("/")[0], statement, envelope)
 
 

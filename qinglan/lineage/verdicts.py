@@ -11,7 +11,7 @@ import orjson
 from qinglan.files import sha256_bytes
 from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.record import ENDING, Step
-from qinglan.lineage.statement import Part, Statement, from_payload
+from qinglan.lineage.statement import Part, Statement, from_payload, moment
 from qinglan.verdict import Verdict, verdict_bytes
 
 VERDICT = "verdict"
@@ -39,12 +39,16 @@ class Told(NamedTuple):
 
 def statements_of(lineage: Path) -> list[Told]:
     """All that the folder holds, oldest first; a DataError where one is none."""
-    found = []
-    for path in sorted(lineage.glob(f"*{ENDING}")):
-        sealed = path.read_bytes()
-        statement = from_payload(open_envelope(sealed, str(path)).payload, str(path))
-        found.append(Told(path.name, sha256_bytes(sealed), statement))
+    found = [read_told(path) for path in sorted(lineage.glob(f"*{ENDING}"))]
     return sorted(found, key=lambda one: (one.statement.at, one.file))
+
+
+def read_told(path: Path) -> Told:
+    """A DataError where it is no statement, or has no time."""
+    sealed = path.read_bytes()
+    statement = from_payload(open_envelope(sealed, str(path)).payload, str(path))
+    moment(statement.ended)
+    return Told(path.name, sha256_bytes(sealed), statement)
 
 
 def gates_about(told: list[Told], evaluation: str, verdict: str) -> list[Told]:
