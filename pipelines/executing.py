@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.lines import LINEAGE, Line
 from pipelines.live import Live
@@ -22,6 +22,12 @@ from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.lineage.record import ENDING
 from qinglan.services import end_with_parent
 
+if TYPE_CHECKING:
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
+Config = TypeVar("Config", "RunConfig", "StyleRunConfig")
+STORE_VARIABLE = "QINGLAN_STORE"
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
@@ -81,6 +87,14 @@ def check_keys() -> None:
         said = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
         print(said, file=sys.stderr)
     load_signer("builder")
+
+
+def with_store(config: Config, run: RunDir) -> Config:
+    """Releases are kept where the profile says; without that, in one folder for the runs that lie together."""
+    if config.register_.store:
+        return config
+    store = os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
+    return config.model_copy(update={"register_": config.register_.model_copy(update={"store": store})})
 
 
 def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.data.convert.fates import split_of
 from pipelines.config import RunConfig, dump_config
-from pipelines.executing import check_keys, execute, link_files, locked, make_room, verdict, wanted_stages
+from pipelines.executing import check_keys, execute, link_files, locked, make_room, verdict, wanted_stages, with_store
 from pipelines.lines import REWRITER
 from pipelines.local import Job, write_job
 from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
@@ -38,6 +38,7 @@ def run_pipeline(
         make_room(run, REWRITER, stages, alone=bool(only))
         if (release := run.files / NAMES["release"]).is_symlink():
             release.unlink()  # of an earlier verdict; the new one may hold
+        config = with_store(config, run)
         dump_config(config, run.config)
         return _run(config, run, stages, only, tenants, quiet)
 

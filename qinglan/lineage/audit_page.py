@@ -11,7 +11,7 @@ from qinglan.files import replaced
 from qinglan.lineage.audit import Audit, counts, next_step
 from qinglan.lineage.findings import State
 from qinglan.lineage.graph import Graph, Step, in_time, worst
-from qinglan.lineage.layout import CARD, HEAD, Arrow, Placed, Row, arrows, place
+from qinglan.lineage.layout import CARD, Placed, Route, Row, place
 from qinglan.lineage.tree import MARKS
 from qinglan.page import rendered
 
@@ -74,24 +74,24 @@ def step_record(step: Step, graph: Graph) -> dict[str, Any]:
 
 def drawing(graph: Graph, anchors: dict[str, str]) -> str:
     """Cards from left to right, an arrow from what one step made to each step that used it."""
-    placed, width, height = place(graph)
-    at = {one.card.step.id: one for one in placed if one.card.step}
-    parts = [_arrow(arrow, at) for arrow in arrows(graph)]
-    parts += [_card(one, anchors) for one in placed]
+    placed, routes, width, height = place(graph)
+    parts = [*map(_arrow, routes), *(_card(one, anchors) for one in placed)]
     made = svg("What was made of what, from left to right", height, parts, width)
     return made.replace("<svg ", f'<svg style="width:{width}px" ', 1)
 
 
-def _arrow(arrow: Arrow, at: dict[str, Placed]) -> str:
-    maker, user = at[arrow.maker], at[arrow.user]
-    number = next(n for n, row in enumerate(maker.card.rows) if row.made and row.thing.digest == arrow.digest)
-    x1, y1, x2, y2 = maker.x + CARD, maker.row(number), user.x, user.y + HEAD // 2
-    bend = max(28.0, (x2 - x1) / 2)
-    colour = COLOURS[maker.card.rows[number].thing.state]
+def _arrow(route: Route) -> str:
+    """Bent between layers, straight along a lane."""
+    (x, y), *others = route.points
+    way = [f"M{x} {y}"]
+    for number, (right, down) in enumerate(others):
+        half = (x + right) / 2
+        way.append(f"L{right} {down}" if number % 2 else f"C{half:.0f} {y} {half:.0f} {down} {right} {down}")
+        x, y = right, down
+    colour = COLOURS[route.thing.state]
     return (
-        f'<path d="M{x1} {y1} C{x1 + bend:.0f} {y1} {x2 - bend:.0f} {y2} {x2 - 7} {y2}" fill="none" '
-        f'stroke="{colour}" stroke-width="1.4" stroke-opacity="0.65"/>'
-        f'<path d="M{x2 - 8} {y2 - 4} L{x2} {y2} L{x2 - 8} {y2 + 4} Z" fill="{colour}"/>'
+        f'<path d="{" ".join(way)}" fill="none" stroke="{colour}" stroke-width="1.4" stroke-opacity="0.65"/>'
+        f'<path d="M{x - 7} {y - 4} L{x} {y} L{x - 7} {y + 4} Z" fill="{colour}"/>'
     )
 
 

@@ -46,6 +46,21 @@ class Arrow(NamedTuple):
     user: str
 
 
+class Lane(NamedTuple):
+    """Room for the arrows of one thing where they pass a layer."""
+
+    digest: str
+    maker: str
+    height: int = 2
+
+
+class Route(NamedTuple):
+    """An arrow as it is drawn, from point to point."""
+
+    thing: Thing
+    points: tuple[tuple[int, int], ...]
+
+
 def cards(graph: Graph) -> list[Card]:
     """One for each step, in the order of the walk; one more for starts that nobody made."""
     made: dict[str, list[Thing]] = {}
@@ -71,34 +86,44 @@ def arrows(graph: Graph) -> list[Arrow]:
     return list(dict.fromkeys(found))
 
 
-def place(graph: Graph) -> tuple[list[Placed], int, int]:
-    """Each card's corner, and the whole's width and height."""
-    columns = ordered(cards(graph), arrows(graph))
+def place(graph: Graph) -> tuple[list[Placed], list[Route], int, int]:
+    """Each card's corner, each arrow's way, and the whole's width and height."""
+    between = arrows(graph)
+    columns = ordered(cards(graph), between)
     tallest = max((_height(column) for column in columns), default=0)
-    found = []
+    found, lanes = [], {}
     for number, column in enumerate(columns):
-        y = (tallest - _height(column)) // 2
-        for card in column:
-            found.append(Placed(card, number * (CARD + GAP) + 4, y + 4))
-            y += card.height + BETWEEN
-    return found, len(columns) * (CARD + GAP) - GAP + 8, tallest + 8
+        x, y = number * (CARD + GAP) + 4, (tallest - _height(column)) // 2 + 4
+        for one in column:
+            if isinstance(one, Lane):
+                lanes[one.digest, number] = (x, y + one.height // 2)
+            else:
+                found.append(Placed(one, x, y))
+            y += one.height + BETWEEN
+    at = {one.card.step.id: one for one in found if one.card.step}
+    routes = [_route(arrow, at, lanes) for arrow in between]
+    return found, routes, len(columns) * (CARD + GAP) - GAP + 8, tallest + 8
 
 
-def ordered(drawn: Sequence[Card], between: Sequence[Arrow]) -> list[list[Card]]:
-    """Cards by layer; in a layer, by where what they use stands, so that few arrows cross."""
+def ordered(drawn: Sequence[Card], between: Sequence[Arrow]) -> list[list[Card | Lane]]:
+    """Cards by layer, with lanes for arrows that pass one; in a layer by where what they use stands, so that few
+    arrows cross.
+    """
     before: dict[str, list[str]] = {}
     for arrow in between:
         before.setdefault(arrow.user, []).append(arrow.maker)
     layers = layered([card.step.id for card in drawn if card.step], before)
-    columns: list[list[Card]] = [[] for _ in range(max(layers.values(), default=0) + 1)]
+    columns: list[list[Card | Lane]] = [[] for _ in range(max(layers.values(), default=0) + 1)]
     for card in drawn:
         columns[layers[card.step.id] if card.step else -1].append(card)
+    for digest, maker, first, last in _spans(between, layers):
+        for number in range(first, last):
+            columns[number].append(Lane(digest, maker))
     heights: dict[str, float] = {}
     for column in columns:
-        column.sort(key=lambda card: _key(card, before, heights))
-        for number, card in enumerate(column):
-            if card.step:
-                heights[card.step.id] = (number + 0.5) / len(column)
+        column.sort(key=lambda one: _key(one, before, heights))
+        for number, one in enumerate(column):
+            heights[_name(one)] = (number + 0.5) / len(column)
     return columns
 
 
@@ -109,19 +134,49 @@ def layered(names: Sequence[str], before: Mapping[str, Sequence[str]]) -> dict[s
         changed = False
         for name in names:
             wanted = max((layers[one] + 1 for one in before.get(name, ()) if one in layers), default=0)
-            if wanted > layers[name] and wanted < len(names):
+            if layers[name] < wanted < len(names):
                 layers[name], changed = wanted, True
         if not changed:
             break
     return layers
 
 
-def _key(card: Card, before: Mapping[str, Sequence[str]], heights: Mapping[str, float]) -> tuple[float, str, str]:
-    if card.step is None:
-        return (2.0, "", "")
-    at = [heights[one] for one in before.get(card.step.id, ()) if one in heights]
-    return sum(at) / len(at) if at else 0.5, card.step.statement.stage, card.step.id
+def _spans(between: Sequence[Arrow], layers: Mapping[str, int]) -> list[tuple[str, str, int, int]]:
+    """The layers that each thing's arrows pass; arrows of the same thing share their lane."""
+    furthest: dict[tuple[str, str], int] = {}
+    for arrow in between:
+        key = arrow.digest, arrow.maker
+        furthest[key] = max(furthest.get(key, 0), layers[arrow.user])
+    return [(digest, maker, layers[maker] + 1, last) for (digest, maker), last in furthest.items()]
 
 
-def _height(column: Sequence[Card]) -> int:
-    return sum(card.height for card in column) + BETWEEN * (len(column) - 1)
+def _route(arrow: Arrow, at: Mapping[str, Placed], lanes: Mapping[tuple[str, int], tuple[int, int]]) -> Route:
+    """From the row of what was made, through the lanes, to the head of the card that used it."""
+    maker, user = at[arrow.maker], at[arrow.user]
+    row = next(n for n, one in enumerate(maker.card.rows) if one.made and one.thing.digest == arrow.digest)
+    points = [(maker.x + CARD, maker.row(row))]
+    for number in range(maker.x // (CARD + GAP) + 1, user.x // (CARD + GAP)):
+        x, y = lanes[arrow.digest, number]
+        points += [(x, y), (x + CARD, y)]
+    return Route(maker.card.rows[row].thing, (*points, (user.x, user.y + HEAD // 2)))
+
+
+def _key(
+    one: Card | Lane, before: Mapping[str, Sequence[str]], heights: Mapping[str, float]
+) -> tuple[float, str, str]:
+    if isinstance(one, Lane):
+        return heights.get(_name(one), heights.get(one.maker, 0.5)), "", one.digest
+    if one.step is None:
+        return 2.0, "", ""
+    at = [heights[name] for name in before.get(one.step.id, ()) if name in heights]
+    return sum(at) / len(at) if at else 0.5, one.step.statement.stage, one.step.id
+
+
+def _name(one: Card | Lane) -> str:
+    if isinstance(one, Lane):
+        return f"lane {one.digest}"
+    return one.step.id if one.step else ""
+
+
+def _height(column: Sequence[Card | Lane]) -> int:
+    return sum(one.height for one in column) + BETWEEN * max(0, len(column) - 1)

@@ -26,6 +26,7 @@ def ppo(
     from qinglan.curves import write_curve_page
     from qinglan.lineage.paid import add_gateway, add_prompts, add_reward
     from qinglan.lineage.record import recorded
+    from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")
     inputs = {"sft_model": sft_model, "prompts": prompts}
@@ -35,7 +36,7 @@ def ppo(
             Path(sft_model.path), Path(prompts.path), Path(rl_model.path), Path(ppo_log.path), gateway_url, settings
         )
         step.facts.update(counts._asdict())
-        add_gateway(step, "ppo", gateway_url)
+        add_gateway(step, REWARD, gateway_url)
         add_prompts(step, "judge*")
         add_reward(step, settings.reward)
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))

@@ -11,8 +11,9 @@ from qinglan.lineage import audit_page, layout
 from qinglan.lineage.audit import Audit, as_json, audit, next_step
 from qinglan.lineage.override import Override
 from qinglan.lineage.tree import lines, print_audit
+from qinglan.lineage.walk import walk
 from tests.lineage_release import write_release
-from tests.lineage_world import DAWN, NOW, Keys, given, made, make_keys, sha
+from tests.lineage_world import DAWN, NOW, Keys, Statements, given, made, make_keys, sealed, sha
 
 EVIL = '<script>alert("x")</script>'
 
@@ -74,7 +75,7 @@ def test_an_override_is_shown_in_red(found: Audit) -> None:
 
 
 def test_cards_stand_right_of_what_they_use_and_do_not_overlap(found: Audit) -> None:
-    placed, width, height = layout.place(found.graph)
+    placed, _, width, height = layout.place(found.graph)
 
     at = {one.card.step.id: one for one in placed if one.card.step}
     assert all(at[one.maker].x < at[one.user].x for one in layout.arrows(found.graph))
@@ -82,6 +83,17 @@ def test_cards_stand_right_of_what_they_use_and_do_not_overlap(found: Audit) -> 
     for one in placed:
         below = [other for other in placed if other.x == one.x and other.y > one.y]
         assert all(other.y >= one.y + one.card.height for other in below)
+
+
+def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, found: Audit) -> None:
+    circle = Statements(
+        sealed(keys.builder, "a", [made("x")], [made("y")]), sealed(keys.builder, "b", [made("y")], [made("x")])
+    )
+    for starts in ([sha("x")], [sha("nothing")], []):
+        graph = walk(starts, circle, keys.policy, "", now=NOW)
+
+        assert audit_page.page(found._replace(graph=graph)).count("<svg") == 1
+        print_audit(found._replace(graph=graph), io.StringIO())
 
 
 def test_the_tree_shows_a_thing_once_and_refers_to_it(found: Audit) -> None:

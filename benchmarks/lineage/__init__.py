@@ -1,0 +1,1 @@
+"""What signing, verifying and walking cost, beside the bare work that they cannot do without."""

@@ -1,0 +1,47 @@
+"""python -m benchmarks.lineage: what lineage costs beside the bare work. `make bench-lineage`
+
+Signing: a model of 1 GiB signed and verified, beside hashing it. Walking: 100,000 artifacts, beside a loop that opens
+and verifies the same envelopes; its growth and memory, the index and `--which-models`.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.lineage import signing, walking
+from benchmarks.report import report
+
+SIGNING, WALKING = 1.3, 1.5
+MEGABYTES, SECONDS, GROWTH = 1024, 1.0, 1.3
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["walking"]:
+        walking.run(sys.argv[2], Path(sys.argv[3]))
+        return
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lineage")
+    parser.add_argument("--megabytes", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--artifacts", type=int, default=100_000)
+    given = parser.parse_args()
+    signed = signing.measure(given.megabytes, given.rounds)
+    print(f"signing: {signed or 'model-signing is not installed'}", flush=True)
+    sizes = [given.artifacts // 4, given.artifacts // 2, given.artifacts]
+    walks = {size: walking.measure(size, walking.KINDS if size == sizes[-1] else ("walk",)) for size in sizes}
+    whole = walks[sizes[-1]]
+    ratio = whole["walk"]["seconds"] / whole["bare"]["seconds"]
+    growth = whole["walk"]["seconds"] / (4 * walks[sizes[0]]["walk"]["seconds"])
+    ok = {
+        "signing": max(signed.get("sign_ratio", 99), signed.get("verify_ratio", 99)) <= SIGNING,
+        "walking": ratio <= WALKING,
+        "memory": whole["walk"]["megabytes"] <= MEGABYTES,
+        "growth": growth <= GROWTH,
+        "which_models": whole["index"]["which_models_s"] <= SECONDS,
+    }
+    grown = {f"{size}": walks[size]["walk"]["seconds"] for size in sizes}
+    figures = {"signing": signed, **whole, "walk_seconds": grown, "growth": round(growth, 3), "met": ok}
+    report("lineage", ratio, WALKING, all(ok.values()), figures=figures)
+
+
+if __name__ == "__main__":
+    main()

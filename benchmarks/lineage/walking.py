@@ -1,0 +1,90 @@
+"""A walk over many statements, beside opening and verifying the same envelopes one after the other and nothing else.
+
+Each size and kind runs in a process of its own, so that memory is its own: `... walking KIND SIZE FOLDER`
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lineage.world import World, write_world
+from qinglan.lineage.dsse import open_envelope, verifies
+from qinglan.lineage.graph import findings_of
+from qinglan.lineage.index import open_index, which_models
+from qinglan.lineage.looking import Nothing, read_statements
+from qinglan.lineage.trust import load_trust, save_trust
+from qinglan.lineage.walk import walk
+
+KINDS = ("bare", "walk", "walk_unsigned", "index")
+
+
+class Folder(Nothing):
+    def __init__(self, folder: Path) -> None:
+        self.statements = lambda: read_statements(folder)  # type: ignore[method-assign]
+
+
+def measure(artifacts: int, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:
+    """Seconds and memory of each kind of work on one graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = write_world(Path(folder), artifacts)
+        save_trust(Path(folder) / "trust.yaml", world.policy)
+        (Path(folder) / "world.json").write_text(json.dumps([world.last, world.root, world.statements]))
+        found: dict[str, Any] = {}
+        for kind in kinds:
+            command = [sys.executable, "-m", "benchmarks.lineage", "walking", kind, folder]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found[kind] = json.loads(done.stdout.splitlines()[-1])
+            print(f"{artifacts:,} artifacts, {kind}: {found[kind]}", flush=True)
+    return found
+
+
+def run(kind: str, folder: Path) -> None:
+    """One kind, in this process."""
+    last, root, statements = json.loads((folder / "world.json").read_text())
+    world = World(folder / "lineage", load_trust(folder / "trust.yaml"), last, root, statements)
+    work: dict[str, Callable[[World], dict[str, Any]]] = {
+        "bare": bare, "walk": walked, "walk_unsigned": unsigned, "index": indexed,
+    }  # fmt: skip
+    started = time.perf_counter()
+    found = work[kind](world)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps({"seconds": round(time.perf_counter() - started, 2), "megabytes": peak, **found}))
+
+
+def bare(world: World) -> dict[str, Any]:
+    for where, sealed in read_statements(world.folder):
+        envelope = open_envelope(sealed, where)
+        [signature] = envelope.signatures
+        assert verifies(envelope, signature, world.policy.keys[signature.key].key)
+    return {}
+
+
+def walked(world: World, signatures: bool = True) -> dict[str, Any]:
+    graph = walk([world.last], Folder(world.folder), world.policy, "", now=datetime.now(UTC), signatures=signatures)
+    assert len(graph.things) == world.statements + 1
+    assert not list(findings_of(graph))
+    return {}
+
+
+def unsigned(world: World) -> dict[str, Any]:
+    return walked(world, signatures=False)
+
+
+def indexed(world: World) -> dict[str, Any]:
+    """Made, then opened again and asked for everything that descends from the root."""
+    cache = world.folder.parent / "cache"
+    started = time.perf_counter()
+    with open_index([world.folder], folder=cache):
+        made = time.perf_counter() - started
+    started = time.perf_counter()
+    with open_index([world.folder], folder=cache) as index:
+        hits = which_models(world.root, index, world.policy)
+    assert hits[0].total == world.statements
+    return {"made_s": round(made, 2), "which_models_s": round(time.perf_counter() - started, 2)}
