@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style test test-fast test-cluster check bench lock golden protocol docs clean
+.PHONY: help demo demo-style demo-audit test test-fast test-cluster check bench lock golden protocol docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -32,6 +32,9 @@ demo: $(READY) ## the whole thread on this machine: sample tenants, stand-in tea
 
 demo-style: $(READY) ## the style model: sample answers, training, verdict, a small model for a CPU
 	@$(BIN)/qinglan style demo
+
+demo-audit: $(READY) ## one byte of what the demo's model came from is changed, in a copy: who notices, and what is refused
+	@$(BIN)/qinglan demo-audit
 
 test: $(READY) ## every test
 	@$(BIN)/python -m pytest

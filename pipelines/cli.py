@@ -187,6 +187,16 @@ def demo(
     run_demo(out, conversations)
 
 
+@app.command("demo-audit")
+def demo_audit(
+    out: Annotated[Path, typer.Option(help="Where `qinglan demo` has put its run.")] = Path("runs/demo"),
+) -> None:
+    """Change one byte of what the demo's model came from, in a copy, and see it refused."""
+    from pipelines.demo import run_demo_audit
+
+    run_demo_audit(out)
+
+
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """A server's own `python -m serving.NAME` reads its flags, --help among them."""
 
