@@ -80,6 +80,14 @@ def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -
     assert found["verdict"]["word"] == "hold"
 
 
+def test_a_run_as_it_comes_is_not_held_for_a_leak_a_judge_or_a_parent(ran: Ran) -> None:
+    found = orjson.loads((ran.out / "files" / "evaluation.json").read_bytes())
+
+    assert {(part["same"], part["alike"]) for part in found["leaks"]["parts"].values()} == {(0, 0)}
+    amiss = ("leak", "digests", "examiner", "compared with no rows", "another SFT model")
+    assert not [reason for reason in found["verdict"]["reasons"] if any(word in reason for word in amiss)]
+
+
 def test_the_report_is_one_page_with_the_trainings_curves(ran: Ran) -> None:
     page = (ran.out / "files" / "report.html").read_text(encoding="utf-8")
 
