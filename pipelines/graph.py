@@ -17,6 +17,12 @@ A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 """Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
 
+STORE_SECRET = "qinglan-store"
+STORE_KEYS = {
+    name: name for name in ("QINGLAN_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+}
+"""The way to an S3 store. Not needed where a store is a mounted folder."""
+
 KINDS = {f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact)}
 
 
@@ -83,7 +89,10 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], parameters: Mappi
     task = component(**{name: made[name] for name in wiring.line.thread[stage]}, **mine)
     if stage in wiring.never_cached:
         task.set_caching_options(False)
-    return _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, component)
+    if stage == "register":
+        kubernetes.use_secret_as_env(task, STORE_SECRET, STORE_KEYS, optional=True)
+        return _signs(task, RELEASE_KEYS, component)
+    return _signs(task, BUILDER_KEY, component)
 
 
 def _signs(task: Any, secret: str, component: Any) -> Any:
