@@ -323,3 +323,31 @@ def test_the_shelf_tells_what_lies_there(kept: Kept, pushed: str, tmp_path: Path
 
     assert found["empty"] == Content(digest(tmp_path / "release" / "empty"), 0)
     assert found.keys() == files_of(tmp_path / "release").keys()
+
+
+def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(kept: Kept, pushed: str) -> None:
+    kept.store.attach(pushed, "break-glass", b"one")
+    kept.store.attach(pushed, "break-glass", b"two")
+    kept.store.attach(pushed, "break-glass", b"two")
+
+    assert sorted(kept.store.notes(pushed)) == [b"one", b"two"]
+    assert list(kept.store.digests()) == [pushed]
+    assert kept.store.notes(MISSING) == []
+
+
+def test_a_note_needs_a_release_and_a_plain_word(kept: Kept, pushed: str) -> None:
+    with pytest.raises(DataError, match="Push it first"):
+        kept.store.attach(MISSING, "break-glass", b"one")
+    with pytest.raises(DataError):
+        kept.store.attach(pushed, "../releases", b"one")
+    with pytest.raises(DataError, match="no SHA-256"):
+        kept.store.notes("..")
+
+
+def test_a_changed_note_is_an_error(kept: Kept, pushed: str) -> None:
+    kept.store.attach(pushed, "break-glass", b"one")
+    [child] = kept.store.shelf.children(f"notes/{pushed}/")
+    kept.overwrite(f"notes/{pushed}/{child}", b"another")
+
+    with pytest.raises(DataError, match="has changed it"):
+        kept.store.notes(pushed)

@@ -15,6 +15,7 @@ AWS_SESSION_TOKEN and AWS_REGION. A folder is for the processes of one machine; 
 
     releases/<digest>/...                     the files
     releases/<digest>.json                    their digests and sizes, written last
+    notes/<digest>/<word>-<sha256>            what was laid beside a release later
     names/<tenant>/<model>/000001.json        one entry a move, each with the sha256 of the one before it
 """
 

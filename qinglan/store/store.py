@@ -16,6 +16,7 @@ from qinglan.store.shelf import Shelf
 
 RELEASES = "releases"
 NAMES = "names"
+NOTES = "notes"
 FILES_AT_ONCE = 4
 SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -102,6 +103,27 @@ class Store:
             winner = self.name(name)
             raise Conflict(moved(name, winner.current if winner else None, expected))
         return Name(name, (*history, entry))
+
+    def attach(self, digest: str, word: str, note: bytes) -> None:
+        """Lay a note, such as an override, beside a release, which cannot be added to; it is never changed."""
+        if not self.has(digest):
+            raise DataError(f"{self.address}: no {RELEASES}/{digest} to lay a note beside. Push it first.")
+        own = hashlib.sha256(note).hexdigest()
+        self.shelf.create(f"{NOTES}/{digest}/{_checked_kind(word)}-{own}", note)
+
+    def notes(self, digest: str) -> list[bytes]:
+        """What lies beside a release, in the order of its names; a note that was changed is a DataError."""
+        if not DIGEST.fullmatch(digest):
+            raise DataError(f"{digest[:80]!r}: no SHA-256 digest.")
+        return [
+            self._note(f"{NOTES}/{digest}/{child}") for child in sorted(self.shelf.children(f"{NOTES}/{digest}/"))
+        ]
+
+    def _note(self, key: str) -> bytes:
+        note = self.shelf.read(key) or b""
+        if not key.endswith(f"-{hashlib.sha256(note).hexdigest()}"):
+            raise DataError(f"{self.address}/{key}: is not what was laid there. Someone has changed it.")
+        return note
 
     def _manifest(self, digest: str, kind: str) -> Manifest | None:
         key = f"{_base(digest, kind)}.json"
