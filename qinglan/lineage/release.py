@@ -157,10 +157,9 @@ def _named(seen: Seen) -> Iterator[Finding]:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
         elif name in FOLDERS:
             yield from _tree(seen, name, part)
-        elif name not in seen.digests:
+        elif name not in seen.digests and name not in seen.listing.faults:
             yield Finding(name, "missing", "the release's statement names it, and it is not there")
-        elif seen.digests[name] != part.digest:
-            found = seen.digests[name]
+        elif (found := seen.digests.get(name, part.digest)) != part.digest:
             yield Finding(name, "altered", f"its digest is {found[:12]}, and the statement says {part.digest[:12]}")
 
 
