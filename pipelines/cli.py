@@ -1,7 +1,7 @@
 """The command `qinglan`. Everything heavy is imported inside a command, so that --help answers at once.
 
 Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training, 7 held,
-130 stopped by Ctrl-C.
+8 altered, 9 incomplete, 130 stopped by Ctrl-C.
 """
 
 import json
@@ -13,13 +13,14 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from pipelines.audit_cli import audit
 from pipelines.keys_cli import keys
 from pipelines.style_cli import style
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
     "4 something we depend on gave no answer; 5 the budget would be passed; 6 a training that stopped; "
-    "7 the gate says hold; 130 stopped by Ctrl-C."
+    "7 the gate says hold; 8 an audit found something altered; 9 or something missing; 130 stopped by Ctrl-C."
 )
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_h
 app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
+app.command()(audit)
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]

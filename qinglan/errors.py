@@ -3,10 +3,13 @@
 QinglanError
 ├── ConfigError    a configuration or command that cannot be run       exit 2
 ├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
+│   └── Conflict   a name that somebody else moved meanwhile
 ├── OutageError    something we depend on gave no answer                exit 4
 ├── BudgetError    the next call would pass the budget                  exit 5
 ├── TrainingError  a training that stopped or learned nothing usable    exit 6
 ├── Held           the gate says hold: a result, not a fault            exit 7
+├── Altered        an audit found changed bytes, or a signature that does not count   exit 8
+├── Incomplete     an audit found nothing altered, and not everything   exit 9
 └── RowError       one row's call failed for good: it is quarantined, the run goes on
 
 A message says where, what, and the next step. An outage is never a score and never a silent fallback.
@@ -27,6 +30,10 @@ class DataError(QinglanError):
     exit_code = 3
 
 
+class Conflict(DataError):
+    pass
+
+
 class OutageError(QinglanError):
     exit_code = 4
 
@@ -43,9 +50,19 @@ class Held(QinglanError):
     exit_code = 7
 
 
+class Altered(QinglanError):
+    exit_code = 8
+
+
+class Incomplete(QinglanError):
+    exit_code = 9
+
+
 def error_of(exit_code: int) -> type[QinglanError]:
     """The kind of failure that a program of ours ended with."""
-    kinds: tuple[type[QinglanError], ...] = (ConfigError, DataError, OutageError, BudgetError, TrainingError, Held)
+    kinds: tuple[type[QinglanError], ...] = (
+        ConfigError, DataError, OutageError, BudgetError, TrainingError, Held, Altered, Incomplete,
+    )  # fmt: skip
     return next((kind for kind in kinds if kind.exit_code == exit_code), QinglanError)
 
 

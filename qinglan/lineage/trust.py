@@ -9,6 +9,7 @@ keys:
     revoked: {at: 2026-12-24T00:00:00Z, reason: laptop lost}    what it signed from then on counts no more
     public: |
       -----BEGIN PUBLIC KEY-----
+clean_code: true               optional: nothing is deployed that was made by code which no commit has
 """
 
 from datetime import UTC, datetime
@@ -74,6 +75,9 @@ class TrustPolicy(Config):
 
     keys: dict[str, TrustedKey] = {}
     """By id."""
+
+    clean_code: bool = False
+    """Deploy nothing that was made by code which no commit has."""
 
     @model_validator(mode="after")
     def _named_by_content(self) -> "TrustPolicy":

@@ -87,6 +87,13 @@ def paid_by(path: Path, step: str) -> bytes:
         )  # fmt: skip
 
 
+def read_answers(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Each answered call's key, and the answer as it was received."""
+    with _reading(path) as database:
+        for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered'"):
+            yield str(row["key"]), bytes(row["response"])
+
+
 def export_journal(path: Path, target: Path) -> int:
     """Write each answered call once, in the order of the keys, as JSONL; the answer is how many."""
     count = 0

@@ -14,6 +14,7 @@ from components.evaluation.rewriter.systems import Asking, ask_all, draw_rows, f
 from qinglan.errors import DataError, OutageError, RowError
 from tests.components.evaluation.world import (
     CONFIG,
+    ORIGINS,
     PRODUCTS,
     TENANTS,
     TERMS,
@@ -182,7 +183,9 @@ def test_rows_without_gold_are_judged_and_the_verdict_holds(evaluated: Evaluated
     ]
     asking = Asking(values, [{}] * len(rows), Counter(), [], {})
     table = results.Table.of(rows, asking, {})
-    value = stage.put_together(table, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, CONFIG)
+    value = stage.put_together(
+        table, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
+    )
 
     assert value["counts"]["labelled"] == 0
     assert value["systems"]["rl"]["judged_top1"]["how"] == "judged"

@@ -1,28 +1,14 @@
 """A step's record says what went in, what came out and how it ended; the artifacts carry it too."""
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pytest
 
 from qinglan.lineage.digests import digest
 from qinglan.lineage.record import RECORDS_VARIABLE, describe, recorded
-
-
-@dataclass
-class File:
-    """What KFP hands a component, as far as a record looks at it."""
-
-    path: str
-    metadata: dict[str, Any] = field(default_factory=dict)
-    schema_title: str = "system.Dataset"
-
-    @property
-    def uri(self) -> str:
-        return self.path
+from tests.lineage import File
 
 
 @pytest.fixture

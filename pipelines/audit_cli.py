@@ -1,0 +1,126 @@
+"""`qinglan audit`: what something is made of, who signed for it, and whether all of it is as it was."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+STORE_VARIABLE = "QINGLAN_STORE"
+
+Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
+Json = Annotated[bool, typer.Option("--json", help="Print all of it as JSON, and nothing else, on stdout.")]
+
+
+def audit(
+    target: Annotated[
+        str,
+        typer.Argument(help="A release's folder, a run's, a file in a run; a name as tenant/model or a digest."),
+    ],
+    store: Annotated[
+        str, typer.Option(help="A folder or s3://bucket/prefix; QINGLAN_STORE, or runs/store.", show_default=False)
+    ] = "",
+    trust: Trust = None,
+    files: Annotated[
+        list[Path] | None, typer.Option(help="A folder with bytes by any name, or a git repository; may be repeated.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write one HTML page with the graph here.")] = None,
+    as_json: Json = False,
+    only_bytes: Annotated[
+        bool, typer.Option("--bytes", help="Take nothing on a signature's word: what is not at hand is missing.")
+    ] = False,
+    which_models: Annotated[
+        bool, typer.Option("--which-models", help="What descends from this digest or file, releases first.")
+    ] = False,
+    why: Annotated[bool, typer.Option("--why", help="The chain of the verdict in words.")] = False,
+    diff: Annotated[str, typer.Option(help="What changed between this other release and TARGET.")] = "",
+    break_glass: Annotated[
+        str, typer.Option(help="The reason to deploy it although something is missing; signed by the releaser's key.")
+    ] = "",
+    by: Annotated[str, typer.Option(help="Who breaks the glass.")] = "",
+) -> None:
+    """Walk from a model back to its data, by digest and signature.
+
+    Exit code 0: all is there and as it was. 8: something is altered, or signed by no key that counts. 9: something is
+    missing.
+    """
+    from qinglan.errors import ConfigError
+    from qinglan.lineage.keys import keys_folder
+    from qinglan.lineage.trust import TRUST, load_trust
+
+    policy = load_trust(trust or keys_folder() / TRUST)
+    store = store or os.environ.get(STORE_VARIABLE) or "runs/store"
+    if sum((which_models, why, bool(diff), bool(break_glass))) > 1:
+        raise ConfigError("--which-models, --why, --diff and --break-glass: one at a time.")
+    if which_models:
+        _which_models(target, store, files or [], policy, as_json)
+    elif why or diff:
+        _ask(target, diff, store, files or [], policy, as_json)
+    elif break_glass:
+        _break_glass(target, store, files or [], policy, break_glass, by)
+    else:
+        _audit(target, store, files or [], policy, page, as_json, only_bytes)
+
+
+def _audit(
+    target: str, store: str, files: list[Path], policy: Any, page: Path | None, as_json: bool, only_bytes: bool
+) -> None:
+    import contextlib
+    import sys
+
+    from qinglan.lineage import audit as auditing
+
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        found = auditing.audit(target, policy, store=store, files=files, only_bytes=only_bytes)
+    if page:
+        from qinglan.lineage.audit_page import write_page
+
+        write_page(found, page)
+    if as_json:
+        _print_json(auditing.as_json(found))
+    else:
+        from qinglan.lineage.tree import print_audit
+
+        print_audit(found)
+        if page:
+            print(page)
+    if error := auditing.refusal(found):
+        raise error
+
+
+def _ask(target: str, other: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
+    from qinglan.lineage.asks import diff, said_of_diff, why
+    from qinglan.lineage.subjects import subject
+
+    with subject(target, store, files) as one:
+        if not other:
+            lines = why(one, policy)
+            _print_json(lines) if as_json else print("\n".join(lines))
+            return
+        with subject(other, store, files) as before:
+            changes = diff(before, one, policy)
+    _print_json([one._asdict() for one in changes]) if as_json else print("\n".join(said_of_diff(changes)))
+
+
+def _which_models(target: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
+    from qinglan.lineage.digests import digest
+    from qinglan.lineage.index import open_index, which_models
+    from qinglan.lineage.tree import print_hits
+
+    path = Path(target)
+    wanted = digest(path) if path.exists() else target
+    with open_index([Path("runs"), *files], store) as index:
+        hits = which_models(wanted, index, policy)
+    _print_json([one._asdict() for one in hits]) if as_json else print_hits(wanted, hits)
+
+
+def _break_glass(target: str, store: str, files: list[Path], policy: Any, reason: str, by: str) -> None:
+    from qinglan.lineage.deploying import break_glass
+
+    print(break_glass(target, store, files, policy, reason, by))
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,167 @@
+"""The deploy gate: yes, or everything that stands against it.
+
+decision = may_deploy(release, policy, "fivedoctors/rewriter")
+if not decision.allowed:
+    print("\\n".join(decision.reasons))
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.errors import Altered, ConfigError
+from qinglan.files import sha256_file
+from qinglan.lineage.asks import read_evaluation
+from qinglan.lineage.audit import audit_subject
+from qinglan.lineage.digests import digest as digest_of
+from qinglan.lineage.findings import Finding
+from qinglan.lineage.graph import Graph, Step, in_time
+from qinglan.lineage.looking import Combined, Evidence
+from qinglan.lineage.override import Override, make_override
+from qinglan.lineage.statement import Part
+from qinglan.lineage.subjects import Subject, release_subject, subject
+from qinglan.lineage.trust import TrustPolicy
+
+LINES: Mapping[str, tuple[str, ...]] = {
+    "rewriter": ("generate", "validate", "convert", "base", "sft", "ppo", "evaluate", "gate"),
+    "style": ("prepare", "base", "style", "evaluate", "gate"),
+}
+"""The stages that a model must have come through, by its name after the tenant's."""
+
+REQUIRED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "rewriter": {
+        "generate": ("questions", "journal", "prices", "prompt *"),
+        "validate": ("rewrites", "knowledge*base*", "journal", "prompt *"),
+        "sft": ("base_model", "chats"),
+        "ppo": ("sft_model", "prompts", "journal", "prompt *", "reward"),
+        "evaluate": ("locked_test", "rl_model", "journal", "prompt *"),
+        "gate": ("evaluation",),
+    },
+    "style": {
+        "prepare": ("labelled",),
+        "style": ("base_model", "style_rows"),
+        "evaluate": ("style_rows", "style_model"),
+        "gate": ("evaluation",),
+    },
+}
+"""What each stage must name, by digest; * stands for anything."""
+
+GRAVE = ("altered", "untrusted")
+
+
+class Decision(NamedTuple):
+    allowed: bool
+    reasons: list[str]
+    """What stands against it, also where it was overridden."""
+
+    override: Override | None = None
+
+
+def may_deploy(
+    release: Path,
+    policy: TrustPolicy,
+    name: str,
+    evidence: Sequence[Evidence] = (),
+    override: Override | None = None,
+    now: datetime | None = None,
+) -> Decision:
+    """Whether this folder may serve under this name. An override covers what is missing, never what is altered."""
+    one = release_subject(release, (), name)
+    return decide(one._replace(evidence=Combined([one.evidence, *evidence])), policy, name, override, now)
+
+
+def decide(
+    one: Subject, policy: TrustPolicy, name: str, override: Override | None = None, now: datetime | None = None
+) -> Decision:
+    if one.release is None:
+        raise ConfigError(f"{one.label}: no release, and only a release can be deployed.")
+    found = audit_subject(one, policy, name, now=now)
+    grave = [said(finding) for finding in found.findings if finding.state in GRAVE]
+    lacking = [said(finding) for finding in found.findings if finding.state not in GRAVE]
+    lacking += faults(found.graph, one.release, name, policy)
+    covered = override is not None and (override.digest, override.name) == (one.digest, name)
+    if override is not None and not covered:
+        lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
+    reasons = [*grave, *lacking]
+    allowed = not reasons or (covered and not grave)
+    return Decision(allowed, reasons, override if covered else None)
+
+
+def faults(graph: Graph, release: Path, name: str, policy: TrustPolicy) -> list[str]:
+    """What a chain lacks that may be sound otherwise: a pure function of it and of the release's evaluation."""
+    line = name.rpartition("/")[2]
+    steps = {one.statement.stage: one for one in in_time(graph)}
+    if line not in LINES:
+        return [f"{name}: no line makes a {line!r}. There are: {', '.join(LINES)}"]
+    register = steps.get("register")
+    bound = register.statement.config.get("name") if register else None
+    found = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
+    found += [f"no statement of {stage} is in its chain" for stage in LINES[line] if stage not in steps]
+    found += required_faults(steps, REQUIRED[line])
+    found += gate_faults(steps, release)
+    if policy.clean_code:
+        found += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
+    return found
+
+
+def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for stage, names in required.items():
+        used = [part.name for part in steps[stage].statement.used] if stage in steps else None
+        for wanted in names if used is not None else ():
+            if not any(fnmatchcase(one, wanted) for one in used or ()):
+                yield f"{stage} does not say which {wanted.replace('*', ' ').strip()} it used"
+
+
+def gate_faults(steps: Mapping[str, Step], release: Path) -> Iterator[str]:
+    """The gate promoted, by this very evaluation, and the evaluation was of this very model."""
+    gate, evaluate = steps.get("gate"), steps.get("evaluate")
+    evaluation = release / "evaluation.json"
+    digest = sha256_file(evaluation) if evaluation.is_file() else ""
+    model = digest_of(release / "model") if (release / "model").is_dir() else ""
+    if gate:
+        if (word := gate.statement.facts.get("verdict")) != "promote":
+            yield f"the gate says {word or 'nothing'}"
+        if digest not in _digests(gate.statement.used):
+            yield "the gate judged another evaluation than the release's"
+    if evaluate and (model not in _digests(evaluate.statement.used) or not digest):
+        yield "the evaluation was of another model than the release's"
+    judged = read_evaluation(release)
+    models = judged.get("digests", {}).get("models", {}) if isinstance(judged.get("digests"), dict) else {}
+    if isinstance(models, dict) and models and models.get(judged.get("candidate")) != model:
+        yield "evaluation.json is about another model than the release's"
+
+
+def break_glass(
+    target: str, store: str, files: Sequence[Path], policy: TrustPolicy, reason: str, by: str, name: str = ""
+) -> str:
+    """Sign an override and lay it beside the release, where every later audit shows it; the answer is for people."""
+    from qinglan.lineage.keys import load_signer
+
+    with subject(target, store, files, name) as one:
+        if one.release is None:
+            raise ConfigError(f"{target}: no release. The glass is broken for a release, by name, digest or folder.")
+        decision = decide(one, policy, one.name)
+        found = audit_subject(one, policy, one.name)
+        if grave := [said(finding) for finding in found.findings if finding.state in GRAVE]:
+            raise Altered(f"{target}: {'; '.join(grave[:3])}. No override covers what is altered: make it anew.")
+        sealed = make_override(
+            load_signer("releaser"), one.digest, one.name, by, reason, decision.reasons, datetime.now(UTC)
+        )
+        import_module("qinglan.store").open_store(store).attach(one.digest, "break-glass", sealed)
+    missing = "".join(f"\n  {line}" for line in decision.reasons) or "\n  nothing"
+    return f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}\nWhat stood against it:{missing}"
+
+
+def said(finding: Finding) -> str:
+    return f"{finding.what}: {finding.state}: {finding.why}"
+
+
+def _dirty(step: Step) -> bool:
+    return any(part.name == "code" and part.about.get("dirty") for part in step.statement.used)
+
+
+def _digests(parts: Sequence[Part]) -> set[str]:
+    return {part.digest for part in parts}

@@ -1,0 +1,143 @@
+"""What evidence is: statements and bytes, found and not yet believed; the walk verifies them.
+
+evidence = Combined([RunFolder(Path("runs/demo/fivedoctors")), Files(Path("data"))])
+"""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.digests import files_of, tree_digest
+
+ENDING = ".dsse.json"
+
+
+class Place(NamedTuple):
+    """Where something's bytes are, or ought to be."""
+
+    path: Path
+    claimed: bool
+    """A record says that they are there: then they have to be, and to be right."""
+
+    known: bool = False
+    """Looked up by digest: hashed already."""
+
+
+class Evidence(Protocol):
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        """Where each lies, and its envelope; the same one may come more than once."""
+        ...
+
+    def places(self, digest: str, name: str) -> Sequence[Place]:
+        """Where these bytes may be."""
+        ...
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        """The small files that lie beside statements, with their digests."""
+        ...
+
+    def journals(self) -> Sequence[Path]:
+        """Journals of paid answers."""
+        ...
+
+
+class Nothing:
+    """No statement, no bytes: what other evidence begins with."""
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return iter(())
+
+    def places(self, digest: str, name: str) -> Sequence[Place]:
+        return ()
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        return iter(())
+
+    def journals(self) -> Sequence[Path]:
+        return ()
+
+
+class Combined(Nothing):
+    """All of these."""
+
+    def __init__(self, parts: Iterable[Evidence]) -> None:
+        self.parts = tuple(parts)
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return (one for part in self.parts for one in part.statements())
+
+    def places(self, digest: str, name: str) -> Sequence[Place]:
+        found = (place for part in self.parts for place in part.places(digest, name))
+        return tuple({place.path: place for place in found}.values())
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        return (one for part in self.parts for one in part.papers())
+
+    def journals(self) -> Sequence[Path]:
+        return tuple(one for part in self.parts for one in part.journals())
+
+
+class Files(Nothing):
+    """Any folder, or file: what lies below is known by its digest, hashed once; of a git repository, its commits."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise DataError(f"{path}: no such folder. --files names where an auditor keeps what was given.")
+        self.path = path
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return read_statements(self.path)
+
+    def places(self, digest: str, name: str) -> Sequence[Place]:
+        if len(digest) == 40:
+            return (Place(self.path, False, True),) if has_commit(self.path, digest) else ()
+        found = self._by_digest.get(digest)
+        return (Place(found, False, True),) if found else ()
+
+    @cached_property
+    def _by_digest(self) -> dict[str, Path]:
+        if self.path.is_file():
+            return {sha256_file(self.path): self.path}
+        files = files_of(self.path)
+        folders: dict[str, dict[str, str]] = {".": files}
+        for name, sha in files.items():
+            parts = name.split("/")
+            for end in range(1, len(parts)):
+                folders.setdefault("/".join(parts[:end]), {})["/".join(parts[end:])] = sha
+        found = {tree_digest(inside): self.path / name for name, inside in folders.items()}
+        return found | {sha: self.path / name for name, sha in files.items()}
+
+
+def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every envelope below a folder, in the order of names."""
+    if folder.is_file():
+        folder = folder.parent
+    for path in sorted(folder.rglob(f"*{ENDING}")):
+        if path.is_file():
+            yield str(path), path.read_bytes()
+
+
+def papers_in(folder: Path) -> dict[str, Path]:
+    """The files beside the statements, by digest."""
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {sha256_file(path): path for path in there if path.is_file() and not path.name.endswith(ENDING)}
+
+
+def local_path(uri: str) -> Path | None:
+    """Where it is on this machine; None for what is elsewhere."""
+    if uri.startswith("file://"):
+        return Path(unquote(urlsplit(uri).path))
+    return Path(uri) if uri and "://" not in uri else None
+
+
+def has_commit(repository: Path, commit: str) -> bool:
+    command = ["git", "-C", str(repository), "cat-file", "-e", f"{commit}^{{commit}}"]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False

@@ -1,0 +1,90 @@
+"""Bytes at hand, compared with the digests that they ought to have: each place hashed once."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.files import sha256_file
+from qinglan.lineage.digests import tree_digest
+from qinglan.lineage.findings import State
+from qinglan.lineage.looking import Evidence, Place
+from qinglan.progress import steps
+
+MEGABYTE = 1 << 20
+TOGETHER = min(4, os.cpu_count() or 1)
+
+
+class Sighting(NamedTuple):
+    """What was seen of one digest's bytes."""
+
+    state: State
+    """verified, altered or missing."""
+
+    where: str
+    size: int | None = None
+    why: str = ""
+
+
+def look(wanted: Mapping[str, str], evidence: Evidence) -> dict[str, Sighting]:
+    """What is at hand of these digests, by name; what no place is known of is not in the answer."""
+    places = {digest: found for digest, name in wanted.items() if (found := evidence.places(digest, name))}
+    unknown = {place.path for found in places.values() for place in found if not place.known}
+    digests, sizes = hashed(sorted(path for path in unknown if path.exists()))
+    return {
+        digest: one
+        for digest, found in places.items()
+        if (one := _worst(digest, [seen(digest, place, digests, sizes) for place in found]))
+    }
+
+
+def seen(digest: str, place: Place, digests: Mapping[Path, str], sizes: Mapping[Path, int]) -> Sighting | None:
+    """One place; None where nobody has promised that the bytes are there, and they are not."""
+    where = str(place.path)
+    if place.known:
+        return Sighting("verified", where, place.path.stat().st_size if place.path.is_file() else None)
+    found = digests.get(place.path)
+    if found is None:
+        return Sighting("missing", where, None, f"a record says that it is at {where}, and it is not")
+    if found != digest:
+        why = f"the bytes at {where} have digest {found[:12]}, not {digest[:12]}"
+        return Sighting("altered", where, sizes[place.path], why)
+    return Sighting("verified", where, sizes[place.path])
+
+
+def _worst(digest: str, found: Iterable[Sighting | None]) -> Sighting | None:
+    """Altered in one place is altered; a copy that is right makes up for one that is gone."""
+    order = ("altered", "verified", "missing")
+    return min((one for one in found if one), key=lambda one: order.index(one.state), default=None)
+
+
+def hashed(paths: Iterable[Path]) -> tuple[dict[Path, str], dict[Path, int]]:
+    """Digest and size of each file or folder; several files at once, with a line of progress on a terminal."""
+    files = {path: dict(_files(path)) for path in paths}
+    sizes = {file: file.stat().st_size for inside in files.values() for file in inside.values()}
+    digests = dict(_hashes(sizes))
+    found = {
+        path: digests[path] if path.is_file() else tree_digest({name: digests[inside[name]] for name in inside})
+        for path, inside in files.items()
+    }
+    return found, {path: sum(sizes[file] for file in inside.values()) for path, inside in files.items()}
+
+
+def _files(path: Path) -> Iterator[tuple[str, Path]]:
+    """A folder's files by their paths in it, in the order that its digest takes them; a file is its own."""
+    if path.is_file():
+        return iter([("", path)])
+    inside = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    return iter(sorted(inside.items(), key=lambda item: item[0].encode()))
+
+
+def _hashes(sizes: Mapping[Path, int]) -> Iterator[tuple[Path, str]]:
+    total, done = sum(sizes.values()), 0
+    with steps("hashing") as show, ThreadPoolExecutor(TOGETHER) as pool:
+        for path, sha in zip(sizes, pool.map(sha256_file, sizes), strict=True):
+            done += sizes[path]
+            if sys.stdout.isatty() and total > 256 * MEGABYTE:
+                show(done // MEGABYTE, total // MEGABYTE, f"MB, {path.name}")
+            yield path, sha

@@ -1,0 +1,114 @@
+"""The chain as a tree on a terminal, plain where it is none; what is reached twice is shown once."""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, NamedTuple
+
+from qinglan.lineage.audit import Audit, counts, next_step
+from qinglan.lineage.findings import State
+from qinglan.lineage.graph import Graph, Thing
+from qinglan.lineage.index import Hit
+
+MARKS: dict[State, tuple[str, str]] = {
+    "verified": ("✓", "green"),
+    "attested": ("◇", "blue"),
+    "missing": ("?", "yellow"),
+    "altered": ("✗", "red"),
+    "untrusted": ("✗", "red"),
+}
+COLOURS = {"intact": "green", "incomplete": "yellow", "altered": "red"}
+DEEPEST = 60
+"""Levels that a terminal shows; a chain may be thousands long."""
+
+
+class Line(NamedTuple):
+    """One line of the tree."""
+
+    depth: int
+    thing: Thing
+    again: bool
+    """It stands further up."""
+
+
+def lines(graph: Graph) -> Iterator[Line]:
+    """Depth first from the starts, without recursion."""
+    shown: set[str] = set()
+    opened: set[str] = set()
+    stack = [(0, digest) for digest in reversed(graph.starts)]
+    while stack:
+        depth, digest = stack.pop()
+        thing = graph.things[digest]
+        yield Line(depth, thing, digest in shown)
+        if thing.step not in opened and digest not in shown:
+            used = dict.fromkeys(part.digest for part in graph.used(thing) if part.digest != digest)
+            stack.extend((depth + 1, one) for one in reversed(used))
+        shown.add(digest)
+        opened.add(thing.step)
+
+
+def print_audit(found: Audit, to: IO[str] | None = None) -> None:
+    """Tree, counts, reasons, the next step."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=to, highlight=False, soft_wrap=True)
+    name = f"{found.name} " if found.name else ""
+    console.print(Text.assemble(name, found.digest[:12] or found.target, " ", _verdict(found)))
+    for one in found.overrides:
+        said = f"BREAK-GLASS {one.at} by {one.by}: {one.reason} (missing then: {'; '.join(one.missing) or 'nothing'})"
+        console.print(Text(said, "bold white on red"))
+    hidden = 0
+    for line in lines(found.graph):
+        if line.depth > DEEPEST:
+            hidden += 1
+        else:
+            console.print(_line(found.graph, line))
+    if hidden:
+        console.print(f"... and {hidden:,} more, deeper than {DEEPEST} levels; --page or --json shows all")
+    console.print(", ".join(f"{count:,} {state}" for state, count in reversed(counts(found.graph).items()) if count))
+    for finding in found.findings:
+        mark, colour = MARKS[finding.state]
+        console.print(Text.assemble((f"{mark} {finding.state} ", colour), f"{finding.what}: {finding.why}"))
+    console.print(Text(next_step(found)))
+
+
+def _verdict(found: Audit) -> tuple[str, str]:
+    return found.verdict.upper() if found.verdict != "intact" else found.verdict, f"bold {COLOURS[found.verdict]}"
+
+
+def _line(graph: Graph, one: Line) -> "object":
+    from rich.text import Text
+
+    thing = one.thing
+    mark, colour = MARKS[thing.state]
+    about = [thing.digest[:12], *([thing.state] if thing.state != "verified" else [])]
+    if "rows" in thing.about:
+        about.append(f"{thing.about['rows']:,} rows" if isinstance(thing.about["rows"], int) else "")
+    if thing.step:
+        step = graph.steps[thing.step]
+        about.append(f"by {step.statement.stage}, {step.statement.ended[:19]}, key {step.signer[:8] or 'none'}")
+    elif thing.given:
+        about.append("given")
+    if thing.about.get("dirty"):
+        about.append("with changes that no commit has")
+    if one.again:
+        about = [thing.digest[:12], "see above"]
+    name = "".join(letter if letter.isprintable() else "�" for letter in thing.name)
+    return Text.assemble("  " * one.depth, (f"{mark} {name} ", colour), (", ".join(filter(None, about)), "dim"))
+
+
+def print_hits(digest: str, hits: Sequence[Hit], to: IO[str] | None = None) -> None:
+    """What descends from a digest, a line each."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=to, highlight=False, soft_wrap=True)
+    if not hits:
+        console.print(Text(f"{digest[:12]}: nothing that is known here descends from it."))
+    for one in hits:
+        mark, colour = ("✗", "red") if one.counts else ("◇", "blue")
+        about = f"{one.digest[:12]}, by {one.stage}, {one.ended[:19]}"
+        names = f" {', '.join(one.names)}" if one.names else ""
+        why = f" {one.counts}" if one.counts else ""
+        console.print(Text.assemble((f"{mark} {one.what}{names} ", colour), (about, "dim"), why))
+    if hits and hits[0].total > len(hits):
+        console.print(f"... and {hits[0].total - len(hits):,} more")

@@ -1,0 +1,102 @@
+"""A release of the rewriter's line, from statements of every stage; the bytes are a few letters each."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from qinglan.lineage.digests import digest
+from qinglan.lineage.statement import GIVEN, Part
+from tests.lineage_world import TENANT, Keys, given, made, sealed
+
+Change = Callable[[dict[str, dict[str, Any]]], None]
+"""What a test does to the stages before they are signed."""
+
+
+def code(dirty: bool = False) -> Part:
+    return Part("code", "a" * 40, "", {GIVEN: True, "dirty": dirty}, "gitCommit")
+
+
+def stages(model: Part, evaluation: Part, verdict: Part) -> dict[str, dict[str, Any]]:
+    """Everything that the stages of the rewriter's line say, in order."""
+    paid = {name: given("journal", f"journal-{name}", answers=10, cost=0.5) for name in PAID}
+    return {
+        "generate": {
+            "made": [made("rewrites", rows=100)],
+            "used": [given("questions"), paid["generate"], given("prices"), given("prompt teacher"), KB, code()],
+            "config": {"tenant_id": TENANT, "teacher": {"temperature": 0.3}},
+        },
+        "validate": {
+            "made": [made("validated", rows=90)],
+            "used": [made("rewrites"), given("knowledge_base"), paid["validate"], given("prices"), KB,
+                     given("prompt need")],
+        },
+        "convert": {
+            "made": [made("chats", rows=60), made("prompts", rows=80), made("locked_test", rows=20)],
+            "used": [made("validated")],
+        },
+        "base": {"made": [made("base_model")], "used": [given("knowledge_base"), made("prompts")]},
+        "sft": {"made": [made("sft_model"), made("sft_log")], "used": [made("base_model"), made("chats")]},
+        "ppo": {
+            "made": [model, made("ppo_log")],
+            "used": [made("sft_model"), made("prompts"), paid["ppo"], given("prices"), given("reward"), KB,
+                     given("prompt judge")],
+            "config": {"seed": 1, "steps": 48},
+        },
+        "evaluate": {
+            "made": [evaluation, made("report")],
+            "used": [made("locked_test"), made("sft_model"), model, paid["evaluate"], given("prices"), KB,
+                     given("prompt judge"), made("chats"), made("prompts")],
+        },
+        "gate": {
+            "made": [verdict], "used": [evaluation],
+            "facts": {"verdict": "promote", "reasons": ["RL minus teacher +7.8 points"]},
+        },
+    }  # fmt: skip
+
+
+PAID = ("generate", "validate", "ppo", "evaluate")
+KB = given("knowledge base fivedoctors/default")
+
+
+def write_release(
+    folder: Path, keys: Keys, change: Change = lambda line: None, name: str = f"{TENANT}/rewriter", weights: str = "w"
+) -> Path:
+    """A release as the register stage leaves it, but for the OMS signature and the BOM."""
+    (folder / "model").mkdir(parents=True)
+    (folder / "lineage").mkdir()
+    (folder / "model" / "model.safetensors").write_text(weights)
+    (folder / "report.html").write_text("report")
+    model = Part("rl_model", digest(folder / "model"))
+    (folder / "evaluation.json").write_text(json.dumps(evaluation_of(model.digest)))
+    evaluation = Part("evaluation", digest(folder / "evaluation.json"))
+    (folder / "lineage" / "verdict.json").write_text('{"word": "promote"}')
+    verdict = Part("verdict", digest(folder / "lineage" / "verdict.json"))
+    line = stages(model, evaluation, verdict)
+    change(line)
+    for number, (stage, one) in enumerate(line.items()):
+        hours = (2 * number + 1.0, 2 * number + 2.0)
+        statement = sealed(
+            one.get("key", keys.builder), stage, one["made"], one["used"], hours, one.get("config"), one.get("facts")
+        )
+        (folder / "lineage" / f"{stage}.dsse.json").write_bytes(statement)
+    (folder / "model.sig").write_text("signature")
+    (folder / "mlbom.cdx.json").write_text("{}")
+    files = ("model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage")
+    own = sealed(
+        keys.releaser, "register", [Part(one, digest(folder / one)) for one in files],
+        [model, evaluation, verdict, code()], (100, 101), {"name": name},
+    )  # fmt: skip
+    (folder / "provenance.dsse.json").write_bytes(own)
+    return folder
+
+
+def evaluation_of(model: str, top1: float = 0.82) -> Mapping[str, Any]:
+    won = {"metric": "top1", "difference": 0.078, "low": 0.049, "high": 0.109, "p": 0.0001}
+    return {
+        "candidate": "rl",
+        "systems": {"rl": {"top1": {"value": top1, "low": top1 - 0.02, "high": top1 + 0.02, "n": 1071}}},
+        "paired": {"rl_vs_teacher": won},
+        "agreement": {"judge": "small", "examiner": "large"},
+        "digests": {"models": {"rl": model}, "test": made("locked_test").digest},
+    }  # fmt: skip

@@ -1,0 +1,133 @@
+"""`qinglan audit` as people run it: what it prints, and the code that it ends with."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipelines import cli
+from qinglan.lineage import deploying, subjects
+from qinglan.lineage.digests import digest
+from qinglan.lineage.keys import VARIABLE
+from qinglan.lineage.trust import save_trust
+from tests.lineage_release import write_release
+from tests.lineage_world import Keys, make_keys, write_run
+
+INTACT, ALTERED, INCOMPLETE = 0, 8, 9
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
+    made = make_keys(tmp_path / "keys")
+    save_trust(tmp_path / "keys" / "trust.yaml", made.policy)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path: Path, keys: Keys) -> Path:
+    return write_run(tmp_path / "runs" / "run", keys)
+
+
+def qinglan(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["qinglan", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+def test_an_intact_run_ends_with_zero_and_its_page_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert qinglan(monkeypatch, "audit", run, "--page", tmp_path / "page.html") == INTACT
+
+    assert "✓ sft_model" in capsys.readouterr().out
+    assert "Intact" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_changed_run_ends_with_eight_and_an_incomplete_one_with_nine(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "artifacts/line-1/generate/rewrites").unlink()
+    assert qinglan(monkeypatch, "audit", run) == INCOMPLETE
+    assert "Name where the missing ones are kept" in capsys.readouterr().err
+
+    (run / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"x")
+    assert qinglan(monkeypatch, "audit", run) == ALTERED
+
+
+def test_bytes_alone_are_taken_where_asked(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "questions.xlsx").rename(tmp_path / "elsewhere.xlsx")
+
+    assert qinglan(monkeypatch, "audit", run) == INTACT
+    assert qinglan(monkeypatch, "audit", run, "--bytes") == INCOMPLETE
+    assert qinglan(monkeypatch, "audit", run, "--bytes", "--files", tmp_path / "elsewhere.xlsx") == INTACT
+
+
+def test_json_is_all_that_stdout_gets(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert qinglan(monkeypatch, "audit", run, "--json") == INTACT
+
+    assert json.loads(capsys.readouterr().out)["verdict"] == "intact"
+
+
+def test_another_policy_is_taken_by_trust(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nobody.yaml").write_text("keys: {}\n")
+
+    assert qinglan(monkeypatch, "audit", run, "--trust", tmp_path / "nobody.yaml") == ALTERED
+    assert qinglan(monkeypatch, "audit", run, "--trust", tmp_path / "none.yaml") == 2
+
+
+def test_what_descends_from_a_file_is_found(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert qinglan(monkeypatch, "audit", run.parent / "questions.xlsx", "--which-models", "--json") == 0
+
+    hits = json.loads(capsys.readouterr().out)
+    assert [(one["what"], one["counts"]) for one in hits] == [("sft_model", ""), ("rewrites", "")]
+
+
+def test_why_and_diff_answer_in_words(
+    tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = write_release(tmp_path / "one", keys), write_release(tmp_path / "other", keys, weights="others")
+
+    assert qinglan(monkeypatch, "audit", one, "--why") == 0
+    assert "verdict: promote" in capsys.readouterr().out
+    assert qinglan(monkeypatch, "audit", one, "--diff", other) == 0
+    assert "ppo made rl_model" in capsys.readouterr().out
+    assert qinglan(monkeypatch, "audit", one, "--why", "--diff", other) == 2
+
+
+def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
+    tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = write_release(tmp_path / "release", keys)
+    notes: list[bytes] = []
+    name = digest(release)
+    shelf = SimpleNamespace(
+        address="here", digests=lambda: [name], pull=lambda one, into: shutil.copytree(release, into),
+        attach=lambda digest, name, content: notes.append(content), notes=lambda digest: notes, has=lambda one: True,
+    )  # fmt: skip
+    modules = {
+        "qinglan.store": SimpleNamespace(open_store=lambda address: shelf),
+        "qinglan.lineage.release": SimpleNamespace(check_release=lambda *given: []),
+    }
+    for module in (subjects, deploying):
+        monkeypatch.setattr(module, "import_module", modules.__getitem__)
+
+    assert qinglan(monkeypatch, "audit", name, "--break-glass", "short", "--by", "Mei") == 2
+    assert qinglan(monkeypatch, "audit", name, "--break-glass", "the shop is down", "--by", "Mei") == 0
+    assert "may be deployed, by Mei" in capsys.readouterr().out
+    assert qinglan(monkeypatch, "audit", name) == INTACT
+    assert "BREAK-GLASS" in capsys.readouterr().out
+
+    (release / "report.html").write_text("changed")
+    assert qinglan(monkeypatch, "audit", release, "--break-glass", "the shop is down", "--by", "Mei") == ALTERED
+    assert len(notes) == 1

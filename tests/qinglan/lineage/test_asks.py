@@ -1,0 +1,68 @@
+"""Why a release passed, and what changed since another, in words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan.lineage.asks import Change, diff, flat, said_of_diff, why
+from qinglan.lineage.subjects import release_subject
+from tests.lineage_release import code, evaluation_of, write_release
+from tests.lineage_world import Keys, given, made, make_keys
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+def test_why_tells_data_answers_judges_gate_and_signers(keys: Keys, tmp_path: Path) -> None:
+    said = "\n".join(why(release_subject(write_release(tmp_path / "release", keys), ()), keys.policy))
+
+    assert "generate made rewrites" in said
+    assert "100 rows" in said
+    assert "generate: 10 answers, cost 0.5" in said
+    assert "in all 40 answers, cost 2" in said
+    assert "examiner: large" in said
+    assert "verdict: promote" in said
+    assert "RL minus teacher +7.8 points" in said
+    assert f"register: key {keys.releaser.id[:12]}" in said
+
+
+def test_a_release_has_not_changed_since_itself(keys: Keys, tmp_path: Path) -> None:
+    one = release_subject(write_release(tmp_path / "release", keys), ())
+
+    assert diff(one, one, keys.policy) == []
+    assert said_of_diff([]) == ["Nothing changed."]
+
+
+def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_path: Path) -> None:
+    def change(line: dict[str, dict[str, Any]]) -> None:
+        line["generate"]["made"] = [made("rewrites", "other", rows=120)]
+        line["validate"]["used"][0] = made("rewrites", "other")
+        line["generate"]["used"][-1] = code(dirty=True)
+        line["ppo"]["config"] = {"seed": 2, "steps": 48}
+        line["sft"]["used"].append(given("environment"))
+        line["sft"]["key"] = keys.stranger
+
+    old = release_subject(write_release(tmp_path / "old", keys), ())
+    folder = write_release(tmp_path / "new", keys, change)
+    (folder / "evaluation.json").write_text(json.dumps(evaluation_of("m", 0.9)))
+
+    found = diff(old, release_subject(folder, ()), keys.policy)
+
+    assert Change("parameter", "ppo.seed", "1", "2") in found
+    by_name = {one.name: one for one in found}
+    assert "100 rows" in by_name["generate made rewrites"].old
+    assert "120 rows" in by_name["generate made rewrites"].new
+    assert by_name["generate code"].new.endswith("with changes")
+    assert by_name["sft environment"].old == "-"
+    assert (by_name["top1"].old, by_name["top1"].new) == ("0.82 [0.8, 0.84]", "0.9 [0.88, 0.92]")
+    assert by_name["sft"].new == keys.stranger.id[:12]
+    assert "parameter:" in said_of_diff(found)
+    assert not any("ppo.steps" in one.name for one in found)
+
+
+def test_settings_are_called_by_their_paths() -> None:
+    assert flat({"train": {"epochs": 3, "lr": 0.1}, "seed": 1}) == {"train.epochs": 3, "train.lr": 0.1, "seed": 1}

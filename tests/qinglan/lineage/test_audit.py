@@ -1,0 +1,220 @@
+"""A run's folder and a release's, whole, copied, changed: what an audit says of each."""
+
+import importlib
+import shutil
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from qinglan.errors import Altered, ConfigError, Incomplete
+from qinglan.lineage import subjects
+from qinglan.lineage.audit import Audit, audit, refusal
+from qinglan.lineage.journaled import compare_answers
+from qinglan.lineage.trust import TrustPolicy
+from qinglan.llm.journal import APPLICATION, SCHEMA, VERSION
+from tests.lineage_release import write_release
+from tests.lineage_world import NOW, Keys, make_keys, no_findings, paid_paper, write_run
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, keys: Keys) -> Path:
+    return write_run(tmp_path / "run", keys)
+
+
+@pytest.fixture(autouse=True)
+def checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release's own files are another module's matter."""
+    monkeypatch.setattr(subjects, "check_files", lambda one, policy, name="": no_findings(Path(), policy, name))
+    monkeypatch.setattr("qinglan.lineage.audit.check_files", subjects.check_files)
+
+
+def of(target: Path, keys: Keys, **given: object) -> Audit:
+    return audit(str(target), keys.policy, now=NOW, **given)  # type: ignore[arg-type]
+
+
+def said(found: Audit) -> list[tuple[str, str]]:
+    return [(one.what.split()[0], one.state) for one in found.findings]
+
+
+def states(found: Audit) -> dict[str, str]:
+    return {one.name: one.state for one in found.graph.things.values()}
+
+
+def write_journal(path: Path, answers: dict[str, bytes]) -> None:
+    with sqlite3.connect(path) as database:
+        database.executescript(SCHEMA)
+        database.execute(f"PRAGMA application_id={APPLICATION}")
+        database.execute(f"PRAGMA user_version={VERSION}")
+        for key, response in answers.items():
+            row = (key, "m", 0, b"{}", "answered", response)
+            database.execute(
+                "INSERT INTO calls (key, model, sample, request, state, response) VALUES (?,?,?,?,?,?)", row
+            )
+    database.close()
+
+
+def test_a_run_is_intact_and_all_its_bytes_verified(run: Path, keys: Keys) -> None:
+    found = of(run, keys)
+
+    assert (found.verdict, found.findings, found.tenant) == ("intact", (), "fivedoctors")
+    assert states(found) == dict.fromkeys(("sft_model", "rewrites", "questions", "journal"), "verified")
+    assert refusal(found) is None
+
+
+def test_a_copied_run_is_looked_at_where_it_lies_now(run: Path, keys: Keys, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(run, tmp_path / "elsewhere" / "artifacts" / "copy"))
+    (copied / "artifacts/line-1/generate/rewrites").write_text("anders")
+
+    assert (of(run, keys).verdict, of(copied, keys).verdict) == ("intact", "altered")
+
+
+def test_a_moved_run_needs_nothing_of_its_old_place(run: Path, keys: Keys, tmp_path: Path) -> None:
+    moved = Path(shutil.move(run, tmp_path / "moved"))
+    (tmp_path / "questions.xlsx").unlink()
+
+    found = of(moved, keys)
+
+    assert (found.verdict, states(found)["questions"]) == ("intact", "attested")
+
+
+def test_changed_bytes_are_altered(run: Path, keys: Keys) -> None:
+    (run / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"Weights")
+
+    found = of(run, keys)
+
+    assert (found.verdict, said(found)) == ("altered", [("sft_model", "altered")])
+    assert isinstance(refusal(found), Altered)
+
+
+def test_bytes_that_a_record_promises_and_are_gone_are_missing(run: Path, keys: Keys) -> None:
+    (run / "artifacts/line-1/generate/rewrites").unlink()
+
+    found = of(run, keys)
+
+    assert (found.verdict, said(found)) == ("incomplete", [("rewrites", "missing")])
+    assert isinstance(refusal(found), Incomplete)
+
+
+def test_a_paper_that_was_changed_is_altered(run: Path, keys: Keys) -> None:
+    (run / "artifacts/line-1/sft/lineage/paid-generate.jsonl").write_bytes(paid_paper({"k1": b"uno"}))
+
+    assert ("paid-generate.jsonl", "altered") in said(of(run, keys))
+
+
+def test_a_statement_that_is_gone_leaves_its_work_missing(run: Path, keys: Keys) -> None:
+    for path in run.rglob("generate*.dsse.json"):
+        path.unlink()
+
+    assert ("rewrites", "missing") in said(of(run, keys))
+
+
+def test_an_answer_that_was_changed_in_the_journal_is_named_by_its_key(run: Path, keys: Keys) -> None:
+    write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"zwei"})
+
+    found = of(run, keys)
+
+    assert (found.verdict, [one.what for one in found.findings]) == ("altered", ["answer k2"])
+
+
+def test_a_journal_as_it_was_says_nothing(run: Path, keys: Keys) -> None:
+    write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"two", "k3": b"of another stage"})
+
+    assert of(run, keys).verdict == "intact"
+
+
+def test_answers_that_the_journal_lacks_are_missing_and_many_are_counted() -> None:
+    paper = paid_paper({f"k{n}": b"a" for n in range(50)})
+
+    found = list(compare_answers("paid-x.jsonl", paper.splitlines(), {}))
+
+    assert {one.state for one in found} == {"missing"}
+    assert (len(found), found[-1].what) == (21, "30 more answers of paid-x.jsonl")
+
+
+def test_a_file_of_a_run_is_audited_alone(run: Path, keys: Keys) -> None:
+    rewrites = run / "artifacts/line-1/generate/rewrites"
+
+    assert states(of(rewrites, keys)) == dict.fromkeys(("rewrites", "questions", "journal"), "verified")
+
+    rewrites.write_text("anders")
+    assert of(rewrites, keys).verdict == "altered"
+
+
+def test_what_is_in_no_run_is_no_target(tmp_path: Path, keys: Keys) -> None:
+    (tmp_path / "x").write_text("x")
+
+    with pytest.raises(ConfigError, match="nor in one"):
+        of(tmp_path / "x", keys)
+    with pytest.raises(ConfigError, match="no such file"):
+        of(tmp_path / "none at all", keys)
+
+
+def test_an_auditor_who_takes_no_ones_word_wants_the_bytes(run: Path, keys: Keys, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.xlsx"
+    kept = tmp_path / "kept" / "deep"
+    kept.mkdir(parents=True)
+    questions.rename(kept / "other name.xlsx")
+
+    assert of(run, keys, only_bytes=True).verdict == "incomplete"
+    assert of(run, keys, only_bytes=True, files=[tmp_path / "kept"]).verdict == "intact"
+
+
+def test_a_release_is_walked_back_through_its_lineage(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys)
+
+    found = of(release, keys)
+
+    assert (found.verdict, found.name, found.tenant) == ("intact", "fivedoctors/rewriter", "fivedoctors")
+    assert states(found)["rl_model"] == "verified", "the release's copy is the artifact's bytes"
+    assert states(found)["rewrites"] == "attested"
+    assert "verdict" in states(found)
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "evaluation.json"])
+def test_a_changed_file_of_a_release_is_altered(name: str, keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys)
+    (release / name).write_bytes(b"changed")
+
+    assert of(release, keys).verdict == "altered"
+
+
+def test_a_release_whose_own_statement_is_broken_is_altered(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys)
+    (release / "provenance.dsse.json").write_text("{}")
+
+    assert of(release, keys).verdict == "altered"
+
+
+def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(
+    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qinglan.lineage.digests import digest
+
+    release = write_release(tmp_path / "release", keys)
+    name = digest(release)
+    shelf = SimpleNamespace(
+        address="here", names=lambda: ["fivedoctors/rewriter"], digests=lambda: [name],
+        name=lambda one: SimpleNamespace(digest=name) if one == "fivedoctors/rewriter" else None,
+        pull=lambda one, into: shutil.copytree(release, into), has=lambda one: True,
+    )  # fmt: skip
+    store = SimpleNamespace(open_store=lambda address: shelf)
+    whole = importlib.import_module
+    monkeypatch.setattr(subjects, "import_module", lambda one: store if one == "qinglan.store" else whole(one))
+
+    for target in ("fivedoctors/rewriter", name, name[:10], f"s3://bucket/prefix/{name}"):
+        assert of(Path(target), keys).verdict == "intact" if "://" not in target else audit(
+            target, keys.policy, now=NOW
+        ).digest == name  # fmt: skip
+    with pytest.raises(Exception, match="no such name"):
+        of(Path("fivedoctors/other"), keys)
+
+
+def test_a_policy_without_keys_trusts_nobody(run: Path) -> None:
+    assert audit(str(run), TrustPolicy(), now=NOW).verdict == "altered"

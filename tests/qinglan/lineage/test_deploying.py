@@ -1,0 +1,156 @@
+"""The deploy gate: every reason by a table, and what an override covers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.lineage.deploying import Decision, may_deploy
+from qinglan.lineage.digests import digest
+from qinglan.lineage.findings import Finding
+from qinglan.lineage.override import make_override, read_override
+from qinglan.lineage.trust import TrustPolicy
+from tests.lineage_release import code, write_release
+from tests.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys, no_findings
+
+NAME = f"{TENANT}/rewriter"
+Line = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(autouse=True)
+def checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release's own files are another module's matter."""
+    monkeypatch.setattr("qinglan.lineage.audit.check_files", lambda *given: no_findings(Path(), TrustPolicy()))
+
+
+def decided(release: Path, policy: TrustPolicy, name: str = NAME, **given: Any) -> Decision:
+    return may_deploy(release, policy, name, now=NOW, **given)
+
+
+def without(stage: str, name: str) -> Callable[[Line], None]:
+    def change(line: Line) -> None:
+        line[stage]["used"] = [part for part in line[stage]["used"] if part.name != name]
+
+    return change
+
+
+def test_a_whole_release_may_be_deployed(keys: Keys, tmp_path: Path) -> None:
+    assert decided(write_release(tmp_path / "release", keys), keys.policy) == Decision(True, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda line: line.pop("validate"), "no statement says who made it"),
+        (lambda line: line.pop("ppo"), "no statement of ppo is in its chain"),
+        (without("generate", "journal"), "generate does not say which journal it used"),
+        (without("generate", "prices"), "generate does not say which prices it used"),
+        (without("ppo", "reward"), "ppo does not say which reward it used"),
+        (without("ppo", "prompt judge"), "ppo does not say which prompt it used"),
+        (without("evaluate", "locked_test"), "evaluate does not say which locked_test it used"),
+        (lambda line: line["gate"]["facts"].update(verdict="hold"), "the gate says hold"),
+        (lambda line: line["gate"].update(facts={}), "the gate says nothing"),
+        (lambda line: line["gate"]["used"].__setitem__(0, made("evaluation", "x")), "another evaluation"),
+        (lambda line: line["evaluate"]["used"].__setitem__(2, made("rl_model", "x")), "another model"),
+        (lambda line: line["sft"]["used"].append(made("judge")), "judge"),
+        (lambda line: line["ppo"].update(key=None), "not signed"),
+    ],
+)
+def test_what_is_lacking_is_a_reason(change: Callable[[Line], None], reason: str, keys: Keys, tmp_path: Path) -> None:
+    found = decided(write_release(tmp_path / "release", keys, change), keys.policy)
+
+    assert not found.allowed
+    assert any(reason in one for one in found.reasons), found.reasons
+
+
+def test_a_release_is_deployed_under_the_name_it_was_signed_for(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys)
+
+    assert any("was signed for" in one for one in decided(release, keys.policy, "chengla/rewriter").reasons)
+    assert any("no line makes" in one for one in decided(release, keys.policy, f"{TENANT}/poet").reasons)
+
+
+def test_changed_code_is_a_reason_where_the_policy_wants_clean_code(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(
+        tmp_path / "release", keys, lambda line: line["generate"]["used"].__setitem__(-1, code(dirty=True))
+    )
+
+    assert decided(release, keys.policy).allowed
+    clean = keys.policy.model_copy(update={"clean_code": True})
+    assert decided(release, clean).reasons == ["generate ran code that no commit has"]
+
+
+def override(keys: Keys, release: Path, **changes: Any) -> bytes:
+    values = {"digest": digest(release), "name": NAME, "by": "Mei", "reason": "the shop is down", "missing": ["x"]}
+    return make_override(keys.releaser, at=DAWN, **{**values, **changes})
+
+
+def test_an_override_lets_pass_what_is_missing_and_keeps_the_reasons(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys, without("ppo", "reward"))
+    signed = read_override(override(keys, release), keys.policy, TENANT, NOW)
+
+    found = decided(release, keys.policy, override=signed)
+
+    assert (found.allowed, found.override) == (True, signed)
+    assert found.reasons == ["ppo does not say which reward it used"]
+
+
+@pytest.mark.parametrize("change", [{"digest": "f" * 64}, {"name": "chengla/rewriter"}])
+def test_an_override_is_for_one_release_and_name(change: dict[str, str], keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys, without("ppo", "reward"))
+    signed = read_override(override(keys, release, **change), keys.policy, TENANT, NOW)
+
+    found = decided(release, keys.policy, override=signed)
+
+    assert (found.allowed, found.override) == (False, None)
+
+
+def test_no_override_covers_changed_bytes(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys)
+    (release / "model" / "model.safetensors").write_text("changed")
+    signed = read_override(override(keys, release), keys.policy, TENANT, NOW)
+
+    assert not decided(release, keys.policy, override=signed).allowed
+
+
+def test_no_override_covers_what_a_release_was_found_to_be(
+    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = write_release(tmp_path / "release", keys)
+    signed = read_override(override(keys, release), keys.policy, TENANT, NOW)
+    for state, allowed in (("untrusted", False), ("altered", False), ("missing", True)):
+        faults = [Finding("model.sig", state, "x")]  # type: ignore[arg-type]
+        monkeypatch.setattr("qinglan.lineage.audit.check_files", lambda *given, faults=faults: faults)
+
+        assert decided(release, keys.policy, override=signed).allowed is allowed
+
+
+def test_an_override_names_a_person_and_a_reason_and_is_a_releasers(keys: Keys, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", keys)
+    for change in ({"reason": "because"}, {"by": " "}):
+        with pytest.raises(ConfigError, match="Who breaks the glass"):
+            override(keys, release, **change)
+    with pytest.raises(ConfigError, match="only a releaser"):
+        make_override(keys.builder, "f" * 64, NAME, "Mei", "the shop is down", [])
+    with pytest.raises(DataError, match="does not count"):
+        read_override(override(keys, release), TrustPolicy(), TENANT, NOW)
+    with pytest.raises(DataError, match="no override"):
+        read_override((release / "provenance.dsse.json").read_bytes(), keys.policy, TENANT, NOW)
+
+
+def test_an_override_in_a_lineage_folder_is_no_statement_of_a_stage(keys: Keys, tmp_path: Path) -> None:
+    from qinglan.lineage.walk import walk
+    from tests.lineage_world import Statements, sha
+
+    release = write_release(tmp_path / "release", keys)
+    only = Statements(override(keys, release))
+
+    assert walk([sha("x")], only, keys.policy, TENANT, now=NOW).findings == ()
+    assert given("x").given

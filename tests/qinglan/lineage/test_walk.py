@@ -1,0 +1,227 @@
+"""Each state, and why: by small worlds of signed statements."""
+
+import base64
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.graph import Graph, findings_of, verdict_of
+from qinglan.lineage.looking import Combined, Files
+from qinglan.lineage.statement import Statement, to_payload
+from qinglan.lineage.trust import TrustPolicy
+from qinglan.lineage.walk import walk
+from tests.lineage_world import DAWN, NOW, TENANT, Keys, Statements, at, given, made, make_keys, sealed, sha
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+def walked(*found: bytes, start: str, policy: TrustPolicy, tenant: str = TENANT) -> Graph:
+    return walk([sha(start)], Statements(*found), policy, tenant, now=NOW)
+
+
+def states(graph: Graph) -> dict[str, str]:
+    return {one.name: one.state for one in graph.things.values()}
+
+
+def verdict(graph: Graph) -> str:
+    return verdict_of(one.state for one in findings_of(graph))
+
+
+def line(keys: Keys, hours: Sequence[tuple[float, float]] = ((1, 2), (3, 4))) -> tuple[bytes, bytes]:
+    return (
+        sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], hours[0]),
+        sealed(keys.builder, "sft", [made("model")], [made("rewrites"), given("code")], hours[1]),
+    )
+
+
+def test_what_is_signed_for_is_attested_back_to_what_was_given(keys: Keys) -> None:
+    graph = walked(*line(keys), start="model", policy=keys.policy)
+
+    assert states(graph) == dict.fromkeys(("model", "rewrites", "questions", "code"), "attested")
+    assert list(graph.things)[-1] == sha("model"), "what is used comes before what uses it"
+    assert verdict(graph) == "intact"
+
+
+def test_bytes_at_hand_make_it_verified(keys: Keys, tmp_path: Path) -> None:
+    for name in ("model", "questions"):
+        (tmp_path / name).write_text(name)
+
+    graph = walk([sha("model")], Combined([Statements(*line(keys)), Files(tmp_path)]), keys.policy, TENANT, now=NOW)
+
+    assert states(graph) == {
+        "model": "verified", "questions": "verified", "rewrites": "attested", "code": "attested",
+    }  # fmt: skip
+    assert graph.things[sha("model")].size == 5
+
+
+def test_what_nobody_signed_for_is_missing(keys: Keys) -> None:
+    graph = walked(line(keys)[1], start="model", policy=keys.policy)
+
+    assert states(graph)["rewrites"] == "missing"
+    assert states(graph)["model"] == "attested"
+    assert verdict(graph) == "incomplete"
+
+
+def test_an_unknown_start_is_missing(keys: Keys) -> None:
+    assert states(walked(start="model", policy=keys.policy)) == {sha("model")[:12]: "missing"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "tenant", "why"),
+    [
+        (TrustPolicy(), TENANT, "not in the trust policy"),
+        ("until", TENANT, "rotated out"),
+        ("revoked", TENANT, "laptop lost"),
+        ("since", TENANT, "did not exist"),
+        ("role", TENANT, "takes a builder's"),
+        ("tenant", "chengla", "may not sign for chengla"),
+    ],
+)
+def test_a_key_that_does_not_count_leaves_it_untrusted(
+    keys: Keys, policy: TrustPolicy | str, tenant: str, why: str
+) -> None:
+    changes: dict[str, dict[str, Any]] = {
+        "until": {"until": DAWN}, "since": {"since": DAWN + timedelta(hours=9)}, "role": {"role": "releaser"},
+        "tenant": {"tenants": (TENANT,)},
+    }  # fmt: skip
+    if policy == "revoked":
+        policy = keys.revoked(0)
+    elif isinstance(policy, str):
+        policy = keys.limited(**changes[policy])
+
+    graph = walked(*line(keys), start="model", policy=policy, tenant=tenant)
+
+    assert graph.things[sha("model")].state == "untrusted"
+    assert why in graph.things[sha("model")].why
+    assert states(graph)["questions"] == "untrusted", "given, says one whose word does not count"
+    assert verdict(graph) == "altered"
+
+
+def test_what_was_signed_before_the_key_was_revoked_counts(keys: Keys) -> None:
+    graph = walked(*line(keys), start="model", policy=keys.revoked(2.5))
+
+    assert (states(graph)["rewrites"], states(graph)["model"]) == ("attested", "untrusted")
+
+
+def test_an_unsigned_statement_is_untrusted(keys: Keys) -> None:
+    graph = walked(sealed(None, "sft", [made("model")], []), start="model", policy=keys.policy)
+
+    assert (states(graph)["model"], graph.things[sha("model")].why) == (
+        "untrusted", "statement of sft: it is not signed",
+    )  # fmt: skip
+
+
+def test_a_builder_signs_no_release(keys: Keys) -> None:
+    by_builder = sealed(keys.builder, "register", [made("model.sig")], [])
+    by_releaser = sealed(keys.releaser, "register", [made("model.sig")], [])
+
+    assert states(walked(by_builder, start="model.sig", policy=keys.policy)) == {"model.sig": "untrusted"}
+    assert states(walked(by_releaser, start="model.sig", policy=keys.policy)) == {"model.sig": "attested"}
+
+
+def test_a_changed_statement_is_altered(keys: Keys) -> None:
+    body = json.loads(line(keys)[1])
+    payload = base64.b64decode(body["payload"]).replace(b'"facts"', b'"facts" ')
+    changed = json.dumps({**body, "payload": base64.b64encode(payload).decode()}).encode()
+
+    graph = walked(changed, start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "altered"
+    assert "over these bytes" in graph.things[sha("model")].why
+
+
+def test_a_broken_statement_is_a_finding_and_the_walk_goes_on(keys: Keys) -> None:
+    graph = walked(*line(keys), b"{", start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "attested"
+    assert [one.what for one in findings_of(graph)] == ["statement statement-2.dsse.json"]
+    assert verdict(graph) == "altered"
+
+
+@pytest.mark.parametrize("about", [[1], "x", 7])
+def test_a_statement_of_another_shape_is_a_finding(keys: Keys, about: object) -> None:
+    body = json.loads(to_payload(Statement("sft", (made("model"),), (), {}, {}, "", at(1), at(2), {})))
+    body["subject"][0]["annotations"] = about
+
+    odd = seal(json.dumps(body).encode(), IN_TOTO, [keys.stranger])
+
+    assert verdict(walked(odd, start="model", policy=keys.policy)) == "altered"
+
+
+@pytest.mark.parametrize(
+    ("hours", "why"),
+    [
+        (((1, 2), (1.5, 4)), "before rewrites was made"),
+        (((1, 2), (4, 3)), "before it started"),
+        (((1, 2), (3, 24 * 365)), "yet to come"),
+    ],
+)
+def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[float, float]], why: str) -> None:
+    graph = walked(*line(keys, hours), start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "altered"
+    assert why in graph.things[sha("model")].why
+
+
+def test_nothing_is_younger_than_its_release(keys: Keys) -> None:
+    graph = walk([sha("model")], Statements(*line(keys)), keys.policy, TENANT, now=NOW, until=DAWN)
+
+    assert "after the release" in graph.things[sha("model")].why
+
+
+def test_of_two_makers_the_one_that_counts_is_kept(keys: Keys) -> None:
+    foreign = sealed(keys.stranger, "sft", [made("model")], [made("poison")], (0, 0.5))
+
+    graph = walked(foreign, *line(keys), start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "attested"
+    assert "poison" not in states(graph)
+
+
+def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> None:
+    again = sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], (5, 6))
+
+    assert verdict(walked(*line(keys), again, start="model", policy=keys.policy)) == "intact"
+
+
+def test_what_a_step_only_carries_on_it_has_not_made(keys: Keys) -> None:
+    released = sealed(keys.releaser, "register", [made("model"), made("model.sig")], [made("model")], (5, 6))
+
+    graph = walked(*line(keys), released, start="model.sig", policy=keys.policy)
+
+    assert states(graph)["rewrites"] == "attested"
+    assert graph.steps[graph.things[sha("model")].step].statement.stage == "sft"
+
+
+def test_a_circle_is_altered(keys: Keys) -> None:
+    circle = [
+        sealed(keys.builder, "a", [made("x")], [made("y")], (1, 1)),
+        sealed(keys.builder, "b", [made("y")], [made("x")], (1, 1)),
+    ]
+
+    graph = walked(*circle, start="x", policy=keys.policy)
+
+    assert states(graph) == {"x": "altered", "y": "altered"}
+    assert "its own work" in graph.things[sha("x")].why
+
+
+def test_a_chain_of_thousands_is_walked(keys: Keys) -> None:
+    chain = [
+        sealed(None, "s", [made(f"t{n}")], [made(f"t{n - 1}") if n else given("root")], (n, n + 1))
+        for n in range(5000)
+    ]
+
+    graph = walk(
+        [sha("t4999")], Statements(*chain), keys.policy, TENANT, now=NOW + timedelta(days=999), signatures=False
+    )
+
+    assert len(graph.things) == 5001
+    assert set(states(graph).values()) == {"attested"}
