@@ -117,6 +117,15 @@ def test_an_evaluation_that_no_gate_has_seen_is_refused(inputs: Inputs, tmp_path
         register(inputs, tmp_path / "release", CONFIG)
 
 
+@pytest.mark.parametrize("name", ["verdict-", "more.json"])
+def test_a_paper_that_no_statement_names_is_refused(inputs: Inputs, tmp_path: Path, name: str) -> None:
+    path = next(inputs.lineage.glob(f"{name}*"), inputs.lineage / name)
+    path.write_bytes(b'{"reasons":["Much better."],"word":"promote"}')
+
+    with pytest.raises(DataError, match="no statement names these bytes"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
 def test_a_pickle_in_the_models_folder_is_refused_before_anything_is_signed(inputs: Inputs, tmp_path: Path) -> None:
     (inputs.model / "vocab.txt").write_bytes(b"\x80\x04\x95pickle")
 

@@ -280,6 +280,11 @@ ROWS = [
     Row("the gate's statement taken out, signed", refitted(lambda s: s.path("lineage/gate-").unlink()),
         {("verdict", "missing")}),
     Row("a verdict of hold, signed", hold, {("verdict", "altered")}),
+    Row("a verdict's paper that says otherwise, signed",
+        refitted(lambda s: s.path("lineage/verdict-").write_text('{"word": "promote", "reasons": ["Much better."]}')),
+        {("lineage/verdict-", "altered")}),
+    Row("a paper that no statement names, signed", refitted(write("lineage/more.json", b"{}")),
+        {("lineage/more.json", "altered")}),
     Row("a statement that is none, signed", refitted(write("lineage/x.dsse.json", b"{}")),
         {("lineage/x.dsse.json", "altered")}),
 ]  # fmt: skip
