@@ -15,3 +15,7 @@ def signing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ensure_keys(folder)
     pytest.MonkeyPatch().setenv(VARIABLE, str(folder))
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="Keep a release signed by this version.")

@@ -70,9 +70,9 @@ def judged(model: Path, lead: float = 0.06) -> Json:
     found["paired"]["rl_vs_teacher"].update(metric="top1", difference=lead)
     found["systems"]["rl"]["top1"] = {"value": 0.88, "low": 0.85, "high": 0.91, "n": 1000}
     found["systems"]["rl"]["quality"] = {"value": 4.6, "low": 4.5, "high": None}
-    training = {"sft": "b" * 64, "ppo": "c" * 64}
-    digests = {"models": {"rl": digest(model), "sft": "a" * 64}, "training": training, "test": "d" * 64}
-    return {**found, "digests": digests, "counts": {"rows": 1000}, "settings": {"gate": {}}}
+    found["digests"]["models"]["rl"] = digest(model)
+    found["digests"] |= {"training": {"sft": "b" * 64, "ppo": "c" * 64}, "test": "d" * 64}
+    return {**found, "settings": {"gate": {}}}
 
 
 def write_judged(path: Path, evaluation: Mapping[str, Any]) -> Path:

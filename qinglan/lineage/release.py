@@ -37,7 +37,7 @@ from qinglan.lineage.release_folder import (
 )  # fmt: skip
 from qinglan.lineage.statement import Part
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.verdicts import VERDICT, gates_about, paper_name, read_told, says_promote
+from qinglan.lineage.verdicts import VERDICT, Told, gates_about, paper_name, read_told, says_promote, strangers
 from qinglan.model_files import unfit
 from qinglan.plain_files import Listing, plain_files
 
@@ -66,9 +66,15 @@ class Seen(NamedTuple):
     made: Mapping[str, Part]
     """What the statement says of files and folders."""
 
+    told: Mapping[str, Told | str]
+    """The statements of the lineage, by their files; or why one is none."""
+
     def said(self, name: str) -> str:
         """The digest that the statement gives it."""
         return self.made[name].digest if name in self.made else ""
+
+    def readable(self) -> list[Told]:
+        return [one for one in self.told.values() if isinstance(one, Told)]
 
 
 def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Finding]:
@@ -82,10 +88,23 @@ def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Fin
         return [_no_statement(folder, str(error)), *_unvouched(listing)]
     key, why = _signed(claim, policy)
     made = {part.name: part for part in claim.statement.made}
-    seen = Seen(folder, listing, digests, claim, policy, key, why, made)
+    seen = Seen(folder, listing, digests, claim, policy, key, why, made, _told(listing, digests, made))
     faults = [fault for check in CHECKS for fault in check(seen)]
     faults += _other_name(seen, name)
     return [*_statement(seen, {fault.what for fault in faults}), *faults, *_right(seen, faults)]
+
+
+def _told(listing: Listing, digests: Mapping[str, str], made: Mapping[str, Part]) -> dict[str, Told | str]:
+    """Those that are as the release's statement has them: of the others their bytes tell enough."""
+    found: dict[str, Told | str] = {}
+    for name, path in listing.files.items():
+        same = name in made and digests.get(name) == made[name].digest
+        if same and name.startswith(f"{LINEAGE}/") and name.endswith(ENDING):
+            try:
+                found[name] = read_told(path)
+            except DataError as error:
+                found[name] = str(error).removeprefix(f"{path}: ")
+    return found
 
 
 def _signed(claim: Claim, policy: TrustPolicy) -> tuple[str, str]:
@@ -157,10 +176,9 @@ def _named(seen: Seen) -> Iterator[Finding]:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
         elif name in FOLDERS:
             yield from _tree(seen, name, part)
-        elif name not in seen.digests:
+        elif name not in seen.digests and name not in seen.listing.faults:
             yield Finding(name, "missing", "the release's statement names it, and it is not there")
-        elif seen.digests[name] != part.digest:
-            found = seen.digests[name]
+        elif (found := seen.digests.get(name, part.digest)) != part.digest:
             yield Finding(name, "altered", f"its digest is {found[:12]}, and the statement says {part.digest[:12]}")
 
 
@@ -211,17 +229,23 @@ def _copied(seen: Seen) -> Iterator[Finding]:
             yield Finding(name, "missing", "the release's statement does not say what this is a copy of")
 
 
+def _lineage(seen: Seen) -> Iterator[Finding]:
+    """Statements can be read, and papers are the bytes of something that one of them names."""
+    for name, told in seen.told.items():
+        if isinstance(told, str):
+            yield Finding(name, "altered", told)
+    papers = {name: sha for name, sha in seen.digests.items() if name.startswith(f"{LINEAGE}/")}
+    said = [one.statement for one in seen.readable()]
+    # Of its own statement what it used: what it made is every file here, whoever put it there.
+    for name in strangers([*said, seen.claim.statement._replace(made=())], papers):
+        if seen.said(name) == papers[name]:
+            yield Finding(name, "altered", "no statement says whose bytes these are")
+
+
 def _judged(seen: Seen) -> Iterator[Finding]:
     """This evaluation has led to this verdict, and the verdict to this release."""
     verdict = next((part.digest for part in seen.claim.statement.used if part.name == VERDICT), "")
-    told = []
-    for name, path in seen.listing.files.items():
-        if name.startswith(f"{LINEAGE}/") and name.endswith(ENDING) and seen.digests.get(name) == seen.said(name):
-            try:
-                told.append(read_told(path))
-            except DataError as error:
-                yield Finding(name, "altered", str(error).removeprefix(f"{path}: "))
-    gates = gates_about(told, seen.said(EVALUATION), verdict)
+    gates = gates_about(seen.readable(), seen.said(EVALUATION), verdict)
     if not gates:
         yield Finding(VERDICT, "missing", "no gate in the lineage has said of this evaluation what the release uses")
     for gate in gates:
@@ -233,7 +257,7 @@ def _judged(seen: Seen) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
-    _listed, _named, _signature, _weights, _bom, _copied, _judged,
+    _listed, _named, _signature, _weights, _bom, _copied, _lineage, _judged,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 add_verdict(step, verdict)
 """
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +60,12 @@ def gates_about(told: list[Told], evaluation: str, verdict: str) -> list[Told]:
         if evaluation in {part.digest for part in one.statement.used}
         and verdict in {part.digest for part in one.statement.made if part.name == VERDICT}
     ]
+
+
+def strangers(said: Iterable[Statement], files: Mapping[str, str]) -> list[str]:
+    """Papers among a lineage's files, by name and digest, whose bytes no statement names."""
+    named = {part.digest for one in said for part in (*one.made, *one.used)}
+    return sorted(name for name, digest in files.items() if not name.endswith(ENDING) and digest not in named)
 
 
 def says_promote(paper: bytes) -> bool:

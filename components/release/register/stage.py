@@ -37,7 +37,7 @@ from qinglan.lineage.release_folder import (
     parts_of,
 )  # fmt: skip
 from qinglan.lineage.statement import Part, Statement, moment, to_payload
-from qinglan.lineage.verdicts import VERDICT, Told, gates_about, statements_of
+from qinglan.lineage.verdicts import VERDICT, Told, gates_about, statements_of, strangers
 from qinglan.model_files import refuse_unfit
 from qinglan.plain_files import plain_files
 from qinglan.verdict import Verdict, read_evaluation, verdict_bytes
@@ -114,7 +114,13 @@ def _statements(lineage: Path) -> list[Told]:
     if faults := plain_files(lineage).faults:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
-    return statements_of(lineage)
+    told = statements_of(lineage)
+    if unknown := strangers([one.statement for one in told], files_of(lineage)):
+        raise DataError(
+            f"{lineage / unknown[0]}: no statement names these bytes, so somebody put them there or changed them. "
+            "Run the stage that leaves this paper again."
+        )
+    return told
 
 
 def _fill(folder: Path, inputs: Inputs, judged: Judged, config: RegisterConfig, signer: Signer) -> dict[str, str]:

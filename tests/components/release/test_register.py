@@ -1,10 +1,7 @@
 """Only the bytes that were judged, and promoted, become a release; and what stands in it others can read."""
 
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import orjson
@@ -14,13 +11,16 @@ from components.evaluation.style.config import GateStyleConfig
 from components.evaluation.style.gate import decide as decide_style
 from components.release.register.config import RegisterConfig
 from components.release.register.kinds import KINDS, kind_of
+from components.release.register.publish import current, publish
 from components.release.register.stage import Inputs, register
-from qinglan.errors import ConfigError, DataError, Held
+from qinglan.errors import ConfigError, Conflict, DataError, Held
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keys import VARIABLE
+from qinglan.lineage.keys import VARIABLE, keys_folder
 from qinglan.lineage.record import recorded
 from qinglan.lineage.release import check_release, read_release
+from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.lineage.verdicts import add_verdict, statements_of
+from qinglan.store import open_store
 from tests.components.evaluation.style.test_style_gate import good as good_style
 from tests.components.evaluation.test_gate import changed
 from tests.release_world import (
@@ -95,7 +95,7 @@ def test_a_model_that_was_not_the_one_judged_is_refused_and_nothing_is_left(inpu
 
 
 def test_a_model_that_is_held_is_no_release_whatever_its_file_calls_it(inputs: Inputs, tmp_path: Path) -> None:
-    found = {**judged(inputs.model), **changed("paired.rl_vs_teacher.low", -0.2)}
+    found = changed("paired.rl_vs_teacher.low", -0.2)
     write_judged(inputs.evaluation, {**found, "verdict": {"promote": True, "reasons": []}})
 
     with pytest.raises(Held, match="not shown"):
@@ -114,6 +114,15 @@ def test_an_evaluation_that_no_gate_has_seen_is_refused(inputs: Inputs, tmp_path
     write_judged(inputs.evaluation, {**judged(inputs.model), "notes": ["others"]})
 
     with pytest.raises(DataError, match=r"no gate has said of .* Run the gate again"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+@pytest.mark.parametrize("name", ["verdict-", "more.json"])
+def test_a_paper_that_no_statement_names_is_refused(inputs: Inputs, tmp_path: Path, name: str) -> None:
+    path = next(inputs.lineage.glob(f"{name}*"), inputs.lineage / name)
+    path.write_bytes(b'{"reasons":["Much better."],"word":"promote"}')
+
+    with pytest.raises(DataError, match="no statement names these bytes"):
         register(inputs, tmp_path / "release", CONFIG)
 
 
@@ -184,9 +193,9 @@ def test_what_surely_got_worse_is_among_the_limits(keys: Path, tmp_path: Path) -
 
 def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "style_model")
-    rows = {"train": "1" * 64, "dev": "2" * 64, "test": "3" * 64}
-    digests = {"model": digest(model), "rows": rows}
-    evaluation = write_judged(tmp_path / "evaluation.json", {**good_style(), "digests": digests})
+    found = good_style()
+    found["digests"]["model"] = digest(model)
+    evaluation = write_judged(tmp_path / "evaluation.json", found)
     (tmp_path / "report.html").write_text("report")
     lineage = Thing(tmp_path / "lineage")
     with recorded("gate", {"evaluation": Thing(evaluation)}, {}, {}, lineage) as step:
@@ -210,54 +219,26 @@ def test_each_kind_of_evaluation_has_its_gate() -> None:
         kind_of({"paired": {"a_vs_b": {}}}, "x")
 
 
-class Shelf:
-    """A store's promises, in memory: what is pushed, and a name that moves by compare and set."""
-
-    def __init__(self) -> None:
-        self.pushed: list[str] = []
-        self.pointed: dict[str, str] = {}
-
-    def push(self, folder: Path, digest: str) -> str:
-        self.pushed.append(digest)
-        return f"s3://releases/{digest}"
-
-    def name(self, name: str) -> Any:
-        found = self.pointed.get(name)
-        return None if found is None else type("Name", (), {"digest": found})
-
-    def point(self, name: str, digest: str, expected: str | None, by: str) -> None:
-        if self.pointed.get(name) != expected:
-            raise DataError(f"{name} was moved meanwhile. Run again.")
-        self.pointed[name] = digest
-
-
-@pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
-    shelf, module = Shelf(), ModuleType("qinglan.store")
-    opened: Callable[[str], Shelf] = lambda address: shelf  # noqa: E731
-    monkeypatch.setitem(sys.modules, "qinglan.store", module)
-    monkeypatch.setattr(module, "open_store", opened, raising=False)
-    return shelf
-
-
-def test_a_release_is_pushed_by_its_digest_and_named(shelf: Shelf, inputs: Inputs, tmp_path: Path) -> None:
+def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inputs, tmp_path: Path) -> None:
     config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
 
-    first = register(inputs, tmp_path / "release", config).release
-    second = register(inputs, tmp_path / "release", config).release
+    done = [register(inputs, tmp_path / "release", config) for _ in range(2)]
 
-    assert shelf.pushed == [first, second] and first != second
-    assert shelf.pointed == {NAME: second}
+    store = open_store(config.store)
+    assert set(store.digests()) == {one.release for one in done}
+    assert [(one.digest, one.by) for one in store.history(NAME)] == [(one.release, one.signed_by) for one in done]
+    store.pull(done[0].release, tmp_path / "pulled")
+    assert {one.state for one in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST), NAME)} == {
+        "verified"
+    }
 
 
-def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(
-    shelf: Shelf, inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pushed(folder: Path, digest: str) -> str:
-        shelf.pointed[NAME] = "theirs"
-        return ""
+def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tmp_path: Path) -> None:
+    config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
+    before = current(config)
+    publish(made.folder, made.registered.release, config, before, "someone else")
 
-    monkeypatch.setattr(shelf, "push", pushed)
-    with pytest.raises(DataError, match="Run again"):
-        register(inputs, tmp_path / "release", RegisterConfig(name=NAME, store="s3://b/p"))
-    assert shelf.pointed == {NAME: "theirs"}
+    with pytest.raises(Conflict):
+        publish(made.folder, made.registered.release, config, before, "us")
+
+    assert [one.by for one in open_store(config.store).history(NAME)] == ["someone else"]

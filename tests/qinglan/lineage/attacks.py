@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from qinglan.lineage.findings import State
+from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE
 from qinglan.lineage.trust import TrustPolicy
 from tests.qinglan.lineage import tampering as do
@@ -111,12 +112,18 @@ def other_sub(scene: Scene) -> None:
     shutil.copyfile(scene.others(WEIGHTS), scene.path(WEIGHTS))
 
 
+def all_but_statement(scene: Scene) -> None:
+    """Other weights, and a bill that fits them."""
+    other_sub(scene)
+    do.refit_bom(scene)
+
+
 def signed_with(key: str) -> Callable[[Scene], object]:
     """model.sig by another key, and the releaser tricked into naming it."""
 
     def attack(scene: Scene) -> None:
         role: Any = "builder" if key == "builder" else "releaser"
-        do.sign_model(scene.folder / MODEL, scene.folder / SIGNATURE, scene.signer(role, key == "foreign"))
+        sign_model(scene.folder / MODEL, scene.folder / SIGNATURE, scene.signer(role, key == "foreign"))
         do.refit(scene, scene.signer(), sign=False)
 
     return attack
