@@ -22,7 +22,7 @@ from qinglan.lineage.claims import judged
 from qinglan.lineage.dsse import Envelope, open_envelope
 from qinglan.lineage.graph import RELEASER
 from qinglan.lineage.keys import Role
-from qinglan.lineage.looking import ENDING
+from qinglan.lineage.looking import ENDING, many_objects
 from qinglan.lineage.statement import Statement, from_payload
 from qinglan.lineage.trust import TrustPolicy
 
@@ -41,12 +41,16 @@ WITH RECURSIVE down(thing) AS (
   SELECT id FROM things WHERE digest = ?
   UNION SELECT made.thing FROM down JOIN used ON used.thing = down.thing JOIN made ON made.statement = used.statement
 ), steps AS (SELECT DISTINCT used.statement id FROM down JOIN used ON used.thing = down.thing)
-SELECT things.digest, made.name, statements.stage, statements.ended, statements.name model,
-  (SELECT min(path) FROM files WHERE files.statement = statements.id) path, count(*) OVER () total
-FROM steps JOIN statements ON statements.id = steps.id JOIN made ON made.statement = steps.id
-  JOIN things ON things.id = made.thing
-ORDER BY (stage = 'register' AND made.name = 'model') DESC, made.name LIKE '%model%' DESC, stage = 'register',
-  ended DESC, made.name, things.digest LIMIT ?
+SELECT things.digest, hits.name, stage, ended, model,
+  (SELECT min(path) FROM files WHERE files.statement = hits.statement) path, total
+FROM (
+  SELECT statements.id statement, made.thing, made.name, stage, ended, statements.name model, count(*) OVER () total
+  FROM steps JOIN statements ON statements.id = steps.id JOIN made ON made.statement = steps.id
+  ORDER BY (stage = 'register' AND made.name = 'model') DESC, made.name LIKE '%model%' DESC, stage = 'register',
+    ended DESC, made.name, made.thing LIMIT ?
+) hits JOIN things ON things.id = hits.thing
+ORDER BY (stage = 'register' AND hits.name = 'model') DESC, hits.name LIKE '%model%' DESC, stage = 'register',
+  ended DESC, hits.name, hits.thing
 """
 SHOWN = 200
 
@@ -96,10 +100,11 @@ def update(database: sqlite3.Connection, roots: Iterable[str]) -> tuple[int, int
     found = dict(statement_files(roots))
     changed = [path for path, state in found.items() if known.get(path) != state]
     gone = [path for path in known if path not in found]
-    with database:
+    things: dict[str, int] = {}
+    with database, many_objects():
         database.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in gone))
         for path in changed:
-            _enter(database, path, found[path])
+            _enter(database, path, found[path], things)
         if gone or changed:
             _forget(database)
     return len(changed), len(gone)
@@ -152,18 +157,18 @@ def _tenant(statement: Statement, envelope: Envelope, policy: TrustPolicy) -> st
     return str(config.get("name", "")).partition("/")[0] or str(config.get("tenant_id", "")) or mine
 
 
-def _enter(database: sqlite3.Connection, path: str, state: tuple[int, int]) -> None:
+def _enter(database: sqlite3.Connection, path: str, state: tuple[int, int], things: dict[str, int]) -> None:
     """A file, and its statement where no other file has had it; what is none is known as that."""
     number = None
     try:
         sealed = Path(path).read_bytes()
-        number = _statement(database, sealed, path)
+        number = _statement(database, sealed, path, things)
     except (DataError, OSError):
         pass
     database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (path, *state, number))
 
 
-def _statement(database: sqlite3.Connection, sealed: bytes, path: str) -> int:
+def _statement(database: sqlite3.Connection, sealed: bytes, path: str, things: dict[str, int]) -> int:
     sha = hashlib.sha256(sealed).hexdigest()
     if row := database.execute("SELECT id FROM statements WHERE sha = ?", (sha,)).fetchone():
         return int(row[0])
@@ -175,17 +180,20 @@ def _statement(database: sqlite3.Connection, sealed: bytes, path: str) -> int:
     carried = [part for part in one.made if one.stage == RELEASER or part.digest not in used]
     database.executemany(
         "INSERT OR IGNORE INTO made VALUES (?, ?, ?)",
-        [(number, _thing(database, part.digest), part.name) for part in carried if "/" not in part.name],
+        [(number, _thing(database, part.digest, things), part.name) for part in carried if "/" not in part.name],
     )
     database.executemany(
-        "INSERT OR IGNORE INTO used VALUES (?, ?)", [(_thing(database, one), number) for one in sorted(used)]
+        "INSERT OR IGNORE INTO used VALUES (?, ?)", [(_thing(database, one, things), number) for one in sorted(used)]
     )
     return number
 
 
-def _thing(database: sqlite3.Connection, digest: str) -> int:
-    row = database.execute("SELECT id FROM things WHERE digest = ?", (digest,)).fetchone()
-    return int(row[0]) if row else _new_id(database.execute("INSERT INTO things (digest) VALUES (?)", (digest,)))
+def _thing(database: sqlite3.Connection, digest: str, known: dict[str, int]) -> int:
+    if digest not in known:
+        row = database.execute("SELECT id FROM things WHERE digest = ?", (digest,)).fetchone()
+        insert = "INSERT INTO things (digest) VALUES (?)"
+        known[digest] = int(row[0]) if row else _new_id(database.execute(insert, (digest,)))
+    return known[digest]
 
 
 def _new_id(cursor: sqlite3.Cursor) -> int:

@@ -3,8 +3,10 @@
 evidence = Combined([RunFolder(Path("runs/demo/fivedoctors")), Files(Path("data"))])
 """
 
+import gc
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -120,6 +122,18 @@ def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob(f"*{ENDING}")):
         if path.is_file():
             yield str(path), path.read_bytes()
+
+
+@contextmanager
+def many_objects() -> Iterator[None]:
+    """Python looks for garbage again and again while objects are made that all stay: twice the time for nothing."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def papers_in(folder: Path) -> dict[str, Path]:

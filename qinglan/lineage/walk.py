@@ -11,7 +11,7 @@ from qinglan.errors import DataError
 from qinglan.lineage.claims import Claims, maker_of, read_claims
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.graph import Graph, Step, Thing, worst
-from qinglan.lineage.looking import Evidence
+from qinglan.lineage.looking import Evidence, many_objects
 from qinglan.lineage.sightings import Sighting, look
 from qinglan.lineage.statement import Part, moment
 from qinglan.lineage.trust import TrustPolicy
@@ -47,8 +47,21 @@ def walk(
 
     Without `signatures` every statement is believed: to see what a walk costs, never to audit.
     """
-    claims = read_claims(evidence.statements(), policy, tenant, now or datetime.now(UTC), signatures)
-    wanted = tuple(dict.fromkeys(starts))
+    with many_objects():
+        wanted, now = tuple(dict.fromkeys(starts)), now or datetime.now(UTC)
+        return _walked(wanted, evidence, policy, tenant, now, until, signatures)
+
+
+def _walked(
+    wanted: tuple[str, ...],
+    evidence: Evidence,
+    policy: TrustPolicy,
+    tenant: str,
+    now: datetime,
+    until: datetime | None,
+    signatures: bool,
+) -> Graph:
+    claims = read_claims(evidence.statements(), policy, tenant, now, signatures)
     reached = reach(wanted, claims)
     steps = {name: claims.steps[name] for name in dict.fromkeys(reached.makers.values()) if name}
     steps = {name: _in_order(step, reached, steps, until) for name, step in steps.items()}
