@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style test test-fast check bench lock golden docs clean
+.PHONY: help demo demo-style demo-audit test test-fast test-cluster check bench lock golden protocol docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -33,11 +33,18 @@ demo: $(READY) ## the whole thread on this machine: sample tenants, stand-in tea
 demo-style: $(READY) ## the style model: sample answers, training, verdict, a small model for a CPU
 	@$(BIN)/qinglan style demo
 
+demo-audit: $(READY) ## one byte of what the demo's model came from is changed, in a copy: who notices, and what is refused
+	@$(BIN)/qinglan demo-audit
+
 test: $(READY) ## every test
 	@$(BIN)/python -m pytest
 
 test-fast: $(READY) ## the tests that take about a minute together
 	@$(BIN)/python -m pytest -m "not slow"
+
+test-cluster: $(READY) ## the tests against real servers, built from Go modules once (needs Go; some minutes the first time)
+	@$(BIN)/python tests/cluster/binaries.py
+	@$(BIN)/python -m pytest tests/cluster
 
 check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/ruff check .
@@ -51,11 +58,16 @@ bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up
 bench-%: $(READY) ## one benchmark; its last line is JSON
 	@$(BIN)/python -m benchmarks.$(subst -,_,$*)
 
-lock: $(READY) ## resolve requirements.in again
+lock: $(READY) ## resolve requirements.in, and what the tests' ML Metadata server needs, again
 	@$(UV) pip compile requirements.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements.lock
+	@$(UV) pip compile tests/mlmd.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o tests/mlmd.lock
 
 golden: $(READY) ## write the compiled pipelines again
 	@$(BIN)/qinglan compile
+
+PROTOCOL := qinglan/lineage/sources/protocol
+protocol: $(READY) ## compile ML Metadata's messages again
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. $(PROTOCOL)/mlmd.proto
 
 docs: $(READY) ## write the settings tables of the stages' READMEs again
 	@$(BIN)/python -m pipelines.docs

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-STORE_VARIABLE = "QINGLAN_STORE"
-
 Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print all of it as JSON, and nothing else, on stdout.")]
 
@@ -44,6 +42,7 @@ def audit(
     Exit code 0: all is there and as it was. 8: something is altered, or signed by no key that counts. 9: something is
     missing.
     """
+    from pipelines.executing import STORE_VARIABLE
     from qinglan.errors import ConfigError
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import TRUST, load_trust

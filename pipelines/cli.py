@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pipelines.audit_cli import audit
+from pipelines.keys_cli import keys
 from pipelines.style_cli import style
 
 EXIT_CODES = (
@@ -33,6 +34,7 @@ app = typer.Typer(
 serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
+app.add_typer(keys, name="keys")
 app.command()(audit)
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
@@ -116,11 +118,11 @@ def run(
         Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
     ] = None,
     only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
-    until: Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.")] = "candidate",
+    until: Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.")] = "register",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the thread here, from the sheet to a verdict: the same graph as on the cluster, with kfp.local."""
+    """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
     from pipelines.executing import refuse_held
     from pipelines.lines import REWRITER
@@ -183,6 +185,16 @@ def demo(
     from pipelines.demo import run_demo
 
     run_demo(out, conversations)
+
+
+@app.command("demo-audit")
+def demo_audit(
+    out: Annotated[Path, typer.Option(help="Where `qinglan demo` has put its run.")] = Path("runs/demo"),
+) -> None:
+    """Change one byte of what the demo's model came from, in a copy, and see it refused."""
+    from pipelines.demo import run_demo_audit
+
+    run_demo_audit(out)
 
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -5,6 +5,7 @@ Where training runs is a file of its own, configs/training/<name>.yaml, which an
 The resolved whole is written beside every run as config.yaml.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
 from components.data.validate.config import ValidateConfig
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
@@ -81,13 +83,17 @@ class RunConfig(Config):
     evaluate: EvaluateConfig = EvaluateConfig()
     """The locked test, and the gate."""
 
+    register_: RegisterConfig = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")
+    """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
+
     @model_validator(mode="before")
     @classmethod
     def _one_tenant(cls, values: Any) -> Any:
         """The tenant is written once; the stages get it from here."""
         if isinstance(values, dict) and "tenant_id" in values:
             generate = values.get("generate") or {}
-            values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}}
+            release = {"name": f"{values['tenant_id']}/rewriter", **(values.get("register") or {})}
+            values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}, "register": release}
         return values
 
     def stages(self) -> dict[str, dict[str, Any]]:
@@ -95,6 +101,7 @@ class RunConfig(Config):
         settings = {
             "generate": self.generate, "validate": self.validate_, "convert": self.convert, "base": self.base,
             "sft": self.sft, "ppo": self.ppo, "evaluate": self.evaluate, "gate": self.evaluate.gate,
+            "register": from_base(self.register_, self.base),
         }  # fmt: skip
         # KFP passes no null: in a stage's settings None is always the default.
         return {name: model.model_dump(mode="json", exclude_none=True) for name, model in settings.items()}
@@ -103,6 +110,13 @@ class RunConfig(Config):
     def pays(self) -> bool:
         """Whether a run spends money."""
         return not self.stand_ins.teacher
+
+
+def from_base(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
+    """The release's settings with the base model's public name, where they have none."""
+    public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
+    name = public if base.source == "hub" else base.source
+    return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")
 
 
 def profiles() -> list[Path]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pipelines.config import load_config
 from pipelines.executing import refuse_held
+from pipelines.proof import show_audit, show_refusal
 from pipelines.run import run_pipeline
 from pipelines.summary import print_summary
 from qinglan.samples import write_sample
@@ -28,3 +29,9 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     record = run_pipeline(config, root)
     print_summary(config, root, record)
     refuse_held(record)
+    show_audit(root)
+
+
+def run_demo_audit(out: Path) -> None:
+    """One byte of what the demo's model was trained on is changed, in a copy."""
+    show_refusal(out / TENANTS[0], "validated")

@@ -11,14 +11,23 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipelines.lines import Line
+from pipelines.lines import LINEAGE, Line
 from pipelines.live import Live
 from pipelines.rundir import RunDir, write_json
 from qinglan.errors import ConfigError, Held, QinglanError
+from qinglan.lineage.keychain import ensure_keys
+from qinglan.lineage.keys import keys_folder, load_signer
+from qinglan.lineage.record import ENDING
 from qinglan.services import end_with_parent
 
+if TYPE_CHECKING:
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
+Config = TypeVar("Config", "RunConfig", "StyleRunConfig")
+STORE_VARIABLE = "QINGLAN_STORE"
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
@@ -67,7 +76,25 @@ def make_room(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> No
     for stage in stages if alone else line.stages:
         if stage not in stages:
             run.unlink((run.step_record(stage) or {}).get("outputs", ()))
-        (run.records / f"{stage}.json").unlink(missing_ok=True)
+        for ending in (".json", ENDING):
+            (run.records / f"{stage}{ending}").unlink(missing_ok=True)
+
+
+def check_keys() -> None:
+    """Every step signs: a run that could not is stopped before it begins. Who has no keys at all gets some."""
+    folder = keys_folder()
+    if ensure_keys(folder):
+        said = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
+        print(said, file=sys.stderr)
+    load_signer("builder")
+
+
+def with_store(config: Config, run: RunDir) -> Config:
+    """Releases are kept where the profile says; without that, in one folder for the runs that lie together."""
+    if config.register_.store:
+        return config
+    store = os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
+    return config.model_copy(update={"register_": config.register_.model_copy(update={"store": store})})
 
 
 def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None:
@@ -101,6 +128,8 @@ def link_files(run: RunDir, given: Mapping[str, Path | None], stages: Sequence[s
         record = run.step_record(stage)
         for name, made in (record or {}).get("outputs", {}).items():
             run.link(name, Path(made["uri"]))
+        if lineage := (record or {}).get(LINEAGE):
+            run.link(LINEAGE, Path(lineage))
 
 
 def verdict(steps: dict[str, Any], stages: Sequence[str]) -> dict[str, Any]:

@@ -1,14 +1,28 @@
 """How a line becomes a graph: stages wired by the names of their artifacts, on the machines that they want."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
-from pipelines.lines import Line
+from pipelines.lines import BEFORE, LINEAGE, Line
+from qinglan.lineage.keys import MOUNTED
+from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
+
+IMAGE_NOTE = "qinglan/image"
 
 GPU = "nvidia.com/gpu"
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
+"""Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
+
+STORE_SECRET = "qinglan-store"
+STORE_KEYS = {
+    name: name for name in ("QINGLAN_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+}
+"""The way to an S3 store. Not needed where a store is a mounted folder."""
+
 KINDS = {f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact)}
 
 
@@ -37,18 +51,19 @@ def wire(
 ) -> None:
     """The stages one after another, and behind the gate what only a promoted model gets to."""
     verdict: Any = None
-    for stage in stages:
-        mine = {**parameters, "config": parameters.get(f"{stage}_config")}
-        if stage in wiring.line.behind_the_gate and verdict is not None:
-            with dsl.If(verdict == "promote", name="promoted"):
-                task = _task(wiring, stage, made, mine)
-        else:
+    with ExitStack() as promoted:
+        for stage in stages:
+            if stage in wiring.line.behind_the_gate and verdict is not None:
+                # One branch for all of them: a task may not take what another branch has made.
+                promoted.enter_context(dsl.If(verdict == "promote", name="promoted"))
+                verdict = None
+            mine = {**parameters, "config": parameters.get(f"{stage}_config")}
             task = _task(wiring, stage, made, mine)
-        if stage in gpus:
-            _on_gpus(task, wiring.hours[stage], gpus[stage], parameters["gpu_nodes"])
-        if stage == "gate":
-            verdict = task.outputs["Output"]
-        made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
+            if stage in gpus:
+                _on_gpus(task, wiring.hours[stage], gpus[stage], parameters["gpu_nodes"])
+            if stage == "gate":
+                verdict = task.outputs["Output"]
+            made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
 def alone(wiring: Wiring, stage: str, inputs: dict[str, str], parameters: dict[str, Any]) -> Any:
@@ -58,6 +73,7 @@ def alone(wiring: Wiring, stage: str, inputs: dict[str, str], parameters: dict[s
     def graph() -> None:
         wanted = wiring.components[stage].component_spec.inputs
         made = {name: given(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}
+        made[LINEAGE] = made.get(BEFORE)
         _task(wiring, stage, made, parameters)
 
     return graph
@@ -68,9 +84,23 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], parameters: Mappi
     component = wiring.components[stage]
     wanted = set(component.component_spec.inputs)
     mine = {name: value for name, value in parameters.items() if name in wanted}
+    if BEFORE in wanted:
+        mine[BEFORE] = made[LINEAGE]
     task = component(**{name: made[name] for name in wiring.line.thread[stage]}, **mine)
     if stage in wiring.never_cached:
         task.set_caching_options(False)
+    if stage == "register":
+        kubernetes.use_secret_as_env(task, STORE_SECRET, STORE_KEYS, optional=True)
+        return _signs(task, RELEASE_KEYS, component)
+    return _signs(task, BUILDER_KEY, component)
+
+
+def _signs(task: Any, secret: str, component: Any) -> Any:
+    """What a step's statement needs of its pod: the key, the run, the image."""
+    kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED))
+    kubernetes.use_field_path_as_env(task, RUN_VARIABLE, "metadata.labels['pipeline/runid']")
+    kubernetes.add_pod_annotation(task, IMAGE_NOTE, component.component_spec.implementation.container.image)
+    kubernetes.use_field_path_as_env(task, IMAGE_VARIABLE, f"metadata.annotations['{IMAGE_NOTE}']")
     return task
 
 

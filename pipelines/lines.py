@@ -6,6 +6,12 @@ Everything is wired by name: what a stage makes is taken by every later stage th
 from collections.abc import Mapping
 from typing import NamedTuple
 
+LINEAGE = "lineage"
+"""What every stage makes: its signed statement, and those of all before it."""
+
+BEFORE = "before"
+"""What a stage calls the lineage that it takes: that of the stage before it."""
+
 
 class Line(NamedTuple):
     """Stages from what is given to what may serve."""
@@ -44,11 +50,11 @@ REWRITER = Line(
         "ppo": ("sft_model", "prompts"),
         "evaluate": ("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
         "gate": ("evaluation",),
-        "candidate": ("evaluation", "rl_model"),
+        "register": ("evaluation", "rl_model", "report"),
     },
     given=("questions", "knowledge_base"),
-    behind_the_gate=frozenset({"candidate"}),
-    last="candidate",
+    behind_the_gate=frozenset({"register"}),
+    last="register",
     asks_the_gateway=frozenset({"generate", "validate", "ppo", "evaluate"}),
 )
 
@@ -60,11 +66,12 @@ STYLE = Line(
         "style": ("base_model", "style_rows"),
         "evaluate": ("style_rows", "style_model"),
         "gate": ("evaluation",),
+        "register": ("evaluation", "style_model", "report"),
         "distil": ("style_model", "style_rows"),
         "style_policy": ("style_rows", "style_model", "base_model"),
     },
     given=("labelled",),
-    behind_the_gate=frozenset({"distil", "style_policy"}),
+    behind_the_gate=frozenset({"register", "distil", "style_policy"}),
     last="distil",
 )
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from pipelines.lines import LINES
+from pipelines.lines import BEFORE, LINEAGE, LINES
 from pipelines.rundir import NAMES, RunDir, write_json
 from qinglan.config import load_yaml
-from qinglan.lineage.record import RECORDS_VARIABLE
+from qinglan.lineage.record import RECORDS_VARIABLE, RUN_VARIABLE
 from qinglan.scratch import VARIABLE as SCRATCH_VARIABLE
 
 JOB = "job.json"
@@ -52,6 +52,7 @@ def execute(run: RunDir) -> None:
     job = read_job(run)
     settings = _settings(run, job.line)
     os.environ[RECORDS_VARIABLE] = str(run.records.resolve())
+    os.environ[RUN_VARIABLE] = run.root.resolve().name
     os.environ[SCRATCH_VARIABLE] = str(run.scratch.resolve())
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
     if job.alone:
@@ -87,11 +88,10 @@ def _execute_all(job: Job, settings: dict[str, dict[str, Any]]) -> None:
 def _execute_alone(run: RunDir, job: Job, settings: dict[str, dict[str, Any]]) -> None:
     from pipelines.graph import alone
 
-    [stage] = job.stages
-    inputs = {
-        name: job.given.get(name) or str((run.files / NAMES[name]).resolve())
-        for name in LINES[job.line].thread[stage]
-    }
+    [stage], line = job.stages, LINES[job.line]
+    inputs = {name: job.given.get(name) or str((run.files / NAMES[name]).resolve()) for name in line.thread[stage]}
+    if stage != line.stages[0]:
+        inputs[BEFORE] = str((run.files / NAMES[LINEAGE]).resolve())
     parameters = {"config": settings.get(stage, {}), "gateway_url": job.gateway_url}
     alone(_line(job.line).WIRING, stage, inputs, parameters)()
 

@@ -3,7 +3,7 @@
 questions, knowledge base
   -> generate -> validate -> convert       SFT rows, PPO rows, locked test
   -> base -> sft -> ppo                    a model of the student
-  -> evaluate -> gate -> candidate         a verdict on the locked test; what passes may be released
+  -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from components.data.convert.component import convert
 from components.data.generate.component import generate
 from components.data.validate.component import validate
 from components.evaluation.rewriter.component import evaluate, gate
-from components.release.candidate.component import candidate
+from components.release.register.component import register
 from components.training.base.component import base
 from components.training.ppo.component import ppo
 from components.training.sft.component import sft
@@ -26,7 +26,7 @@ WIRING = Wiring(
     REWRITER,
     {
         "generate": generate, "validate": validate, "convert": convert, "base": base, "sft": sft, "ppo": ppo,
-        "evaluate": evaluate, "gate": gate, "candidate": candidate,
+        "evaluate": evaluate, "gate": gate, "register": register,
     },
     hours={"sft": 24 * 7, "ppo": 24 * 7, "evaluate": 24},
     # The teacher, the knowledge base behind the RAG, and where a hub's branch points may all be others tomorrow.
@@ -50,12 +50,13 @@ def until(stages: Sequence[str]) -> Any:
         ppo_config: dict,  # type: ignore[type-arg]
         evaluate_config: dict,  # type: ignore[type-arg]
         gate_config: dict,  # type: ignore[type-arg]
+        register_config: dict,  # type: ignore[type-arg]
         gpu_nodes: dict = A100,  # type: ignore[type-arg]
         sft_gpus: int = 4,
         ppo_gpus: int = 4,
         evaluate_gpus: int = 1,
     ) -> None:
-        """From a spreadsheet of questions to a rewriter with a verdict.
+        """From a spreadsheet of questions to a release of a rewriter.
 
         Args:
             questions_uri: The spreadsheet (.xlsx) or JSONL of questions, in the object store.
@@ -69,6 +70,7 @@ def until(stages: Sequence[str]) -> Any:
             ppo_config: PpoConfig as JSON.
             evaluate_config: EvaluateConfig as JSON.
             gate_config: GateConfig as JSON.
+            register_config: RegisterConfig as JSON; at least {"name": "tenant/rewriter"}.
             gpu_nodes: Labels of the nodes that have the GPUs.
             sft_gpus: GPUs of the SFT step, as many as sft_config says.
             ppo_gpus: GPUs of the PPO step, as many as ppo_config says.
@@ -78,7 +80,7 @@ def until(stages: Sequence[str]) -> Any:
             "gateway_url": gateway_url, "generate_config": generate_config, "validate_config": validate_config,
             "convert_config": convert_config, "base_config": base_config, "sft_config": sft_config,
             "ppo_config": ppo_config, "evaluate_config": evaluate_config, "gate_config": gate_config,
-            "gpu_nodes": gpu_nodes,
+            "register_config": register_config, "gpu_nodes": gpu_nodes,
         }  # fmt: skip
         made = {"questions": given(questions_uri), "knowledge_base": given(knowledge_base_uri)}
         wire(WIRING, stages, made, parameters, {"sft": sft_gpus, "ppo": ppo_gpus, "evaluate": evaluate_gpus})

@@ -3,7 +3,8 @@
 labelled answers
   -> prepare -> base -> style              splits; a classifier over as many labels as the data has
   -> evaluate -> gate                      a verdict on the locked test, beside a bag of characters
-  -> distil                                what passes teaches a smaller one, with int8 weights for a CPU
+  -> register                              what passes becomes a signed release
+  -> distil                                it teaches a smaller one, with int8 weights for a CPU
 
 style_policy, in which what passes rewards a responder that learns a manner, is run alone, by name.
 """
@@ -15,6 +16,7 @@ from kfp import dsl
 
 from components.data.style.component import prepare
 from components.evaluation.style.component import evaluate_style, gate_style
+from components.release.register.component import register_style
 from components.training.base.component import text_base
 from components.training.style.component import distil, style
 from components.training.style_policy.component import style_policy
@@ -25,7 +27,7 @@ WIRING = Wiring(
     STYLE,
     {
         "prepare": prepare, "base": text_base, "style": style, "evaluate": evaluate_style, "gate": gate_style,
-        "distil": distil, "style_policy": style_policy,
+        "register": register_style, "distil": distil, "style_policy": style_policy,
     },
     hours={"style": 24, "evaluate": 4, "distil": 24, "style_policy": 24},
     never_cached=frozenset({"base"}),  # where a hub's branch points may be elsewhere tomorrow
@@ -47,10 +49,11 @@ def until(stages: Sequence[str]) -> Any:
         style_config: dict,  # type: ignore[type-arg]
         evaluate_config: dict,  # type: ignore[type-arg]
         gate_config: dict,  # type: ignore[type-arg]
+        register_config: dict,  # type: ignore[type-arg]
         distil_config: dict,  # type: ignore[type-arg]
         gpu_nodes: dict = A100,  # type: ignore[type-arg]
     ) -> None:
-        """From labelled answers to a style model with a verdict, and a small one for a CPU.
+        """From labelled answers to a release of a style model, and a small one for a CPU.
 
         Args:
             labelled_uri: The labelled answers in the object store: JSON, .xlsx, or a folder with unlabelled texts.
@@ -59,13 +62,14 @@ def until(stages: Sequence[str]) -> Any:
             style_config: StyleConfig as JSON.
             evaluate_config: EvaluateStyleConfig as JSON.
             gate_config: GateStyleConfig as JSON.
+            register_config: RegisterConfig as JSON; at least {"name": "house/style"}.
             distil_config: DistilConfig as JSON.
             gpu_nodes: Labels of the nodes that have the GPUs.
         """
         parameters = {
             "prepare_config": prepare_config, "base_config": base_config, "style_config": style_config,
-            "evaluate_config": evaluate_config, "gate_config": gate_config, "distil_config": distil_config,
-            "gpu_nodes": gpu_nodes,
+            "evaluate_config": evaluate_config, "gate_config": gate_config, "register_config": register_config,
+            "distil_config": distil_config, "gpu_nodes": gpu_nodes,
         }  # fmt: skip
         wire(WIRING, stages, {"labelled": given(labelled_uri)}, parameters, dict.fromkeys(WIRING.hours, ONE))
 

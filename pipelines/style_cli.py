@@ -26,7 +26,7 @@ def run(
     until: Annotated[str, typer.Option(help="Stop after this stage.")] = "distil",
     as_json: Json = False,
 ) -> None:
-    """Run the style line here, from labelled answers to a verdict and a small model."""
+    """Run the style line here, from labelled answers to a signed release and a small model."""
     from pipelines.executing import refuse_held
     from pipelines.style_config import load_style_config
     from pipelines.style_run import run_style

@@ -3,15 +3,20 @@
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, model_validator
+
 from components.data.style.config import PrepareStyleConfig
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style_policy.config import StylePolicyConfig
-from pipelines.config import STYLES, merged
+from pipelines.config import STYLES, from_base, merged
 from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.style.labels import read_labels
+
+NAME = "house/style"
 
 
 class StyleRunConfig(Config):
@@ -35,17 +40,28 @@ class StyleRunConfig(Config):
     evaluate: EvaluateStyleConfig = EvaluateStyleConfig()
     """The locked test, and the gate."""
 
+    register_: RegisterConfig = Field(default=RegisterConfig(name=NAME), alias="register")
+    """The release. Its name is house/style, where a profile gives none."""
+
     distil: DistilConfig = DistilConfig()
     """The smaller one."""
 
     style_policy: StylePolicyConfig = StylePolicyConfig()
     """A responder that learns a manner: `--only style_policy`."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        """A profile that names a store alone need not repeat the name."""
+        if isinstance(values, dict) and isinstance(values.get("register"), dict):
+            values = {**values, "register": {"name": NAME, **values["register"]}}
+        return values
+
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
         settings = {
             "prepare": self.prepare, "base": self.base, "style": self.style, "evaluate": self.evaluate,
-            "gate": self.evaluate.gate, "distil": self.distil,
+            "gate": self.evaluate.gate, "register": from_base(self.register_, self.base), "distil": self.distil,
             "style_policy": self.style_policy,
         }  # fmt: skip
         # KFP passes no null: in a stage's settings None is always the default.

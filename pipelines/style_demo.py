@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from pipelines.executing import refuse_held
+from pipelines.proof import show_audit
 from pipelines.rundir import NAMES, RunDir
 from pipelines.style_config import load_style_config
 from pipelines.style_run import run_style
@@ -32,6 +33,7 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     record = run_style(load_style_config("laptop", labelled=out / "data"), root)
     print_style_summary(root, record)
     refuse_held(record)
+    show_audit(root)
     _ask(RunDir(root).files / NAMES["student_model"])
     print(f"In all {time.monotonic() - started:.0f} s.")
 

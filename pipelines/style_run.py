@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import dump_config
-from pipelines.executing import execute, link_files, locked, make_room, verdict, wanted_stages
+from pipelines.executing import check_keys, execute, link_files, locked, make_room, verdict, wanted_stages, with_store
 from pipelines.lines import STYLE
 from pipelines.local import Job, write_job
 from pipelines.rundir import NAMES, RunDir, write_json
@@ -39,8 +39,10 @@ def run_style(
             )
     if only and "labelled" not in STYLE.thread[only]:
         config = _as_prepared(config, run)
+    check_keys()
     with locked(run):
         make_room(run, STYLE, stages, alone=bool(only))
+        config = with_store(config, run)
         dump_config(config, run.config)
         return _run(config, run, stages, only, quiet)
 

@@ -1,21 +1,34 @@
-"""Near-duplicates: MinHash finds candidates, the exact Jaccard similarity decides."""
+"""Near-duplicates: texts that share most of their three-character pieces, every one of them found.
 
-import zlib
+known = Known(["…", …], threshold=0.8)
+known.alike("…")            # those at least as alike as the threshold
+
+Two alike texts share so many pieces that some are among the rarest of both: only texts that share rare ones are
+compared. What is left out cannot be alike, so nothing hangs on luck.
+"""
+
+import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-BANDS, ROWS = 20, 9
-"""Two texts of similarity .9 share a band with a probability of .9999; of .6, of .18, and are then looked at."""
+from qinglan.text import normalise
 
-LOOKED_AT = 16
-"""Candidates compared exactly: those that share most bands. A knowledge base's own phrases are in everything."""
+WIDER = 12
+"""Rare pieces looked at beyond those that must share one, and so many must be shared. It changes the time alone."""
 
-_random = np.random.default_rng(20260101)
-_FACTORS = _random.integers(1, 2**31, BANDS * ROWS, dtype=np.uint64) | np.uint64(1)
-_OFFSETS = _random.integers(0, 2**31, BANDS * ROWS, dtype=np.uint64)
+ROUNDING = 1e-9
+"""A share of exactly the threshold counts."""
+
+
+def asked(question: str, history: str) -> str:
+    """What makes two rows one task: an elliptic question means nothing without its history.
+
+    The history sets them apart; width, case, punctuation and spaces do not.
+    """
+    return f"{normalise(question)}|{normalise(history)}"
 
 
 def shingles(text: str) -> set[str]:
@@ -28,54 +41,73 @@ def similarity(one: set[str], other: set[str]) -> float:
     return shared / (len(one) + len(other) - shared)
 
 
-def bands(text: str) -> list[bytes]:
-    """Twenty keys; alike texts share at least one, almost surely."""
-    hashes: NDArray[np.uint64] = np.array([zlib.crc32(s.encode()) for s in shingles(text)], dtype=np.uint64)
-    lowest = ((hashes[:, None] * _FACTORS + _OFFSETS) >> np.uint64(16)).astype(np.uint32).min(axis=0)
-    return [bytes([n]) + lowest[n * ROWS : (n + 1) * ROWS].tobytes() for n in range(BANDS)]
+class Known:
+    """Distinct texts that others are held against."""
 
-
-class Seen:
-    """Texts that may not come again."""
-
-    def __init__(self, threshold: float) -> None:
+    def __init__(self, texts: Iterable[str], threshold: float) -> None:
         self.threshold = threshold
-        self._texts: list[str] = []
-        self._known: set[str] = set()
-        self._in_band: dict[bytes, list[int]] = defaultdict(list)
-
-    def add(self, text: str) -> None:
-        if text not in self._known:
-            self._known.add(text)
-            for band in bands(text):
-                self._in_band[band].append(len(self._texts))
-            self._texts.append(text)
-
-    def has(self, text: str) -> bool:
-        """Whether a text at least as alike as the threshold was added."""
-        return text in self._known or bool(self.alike(text))
+        self.texts = list(dict.fromkeys(texts))
+        self._rank = _by_rarity(self.texts)
+        self._pieces = [np.array(sorted(self._rank[piece] for piece in shingles(text))) for text in self.texts]
+        self._sizes = np.array([len(pieces) for pieces in self._pieces])
+        self._holding = self._held_by_rare()
 
     def alike(self, text: str) -> list[str]:
-        """The texts added before that are."""
-        mine = shingles(text)
-        return [known for known in self._most_alike(text) if similarity(mine, shingles(known)) >= self.threshold]
+        """The known texts that are at least as alike as the threshold, itself among them where it is known."""
+        pieces = shingles(text)
+        own = sorted(self._rank[piece] for piece in pieces if piece in self._rank)
+        if len(own) < self._least(len(pieces)):
+            return []
+        mine = set(own)
+        return [self.texts[at] for at in self._candidates(own, len(pieces)) if self._is_alike(mine, len(pieces), at)]
 
-    def _most_alike(self, text: str) -> list[str]:
-        shared: Counter[int] = Counter()
-        for band in bands(text):
-            shared.update(self._in_band.get(band, ()))
-        return [self._texts[number] for number, _ in shared.most_common(LOOKED_AT)]
+    def _is_alike(self, mine: set[int], size: int, at: int) -> bool:
+        theirs = self._pieces[at].tolist()
+        shared = len(mine.intersection(theirs))
+        return shared >= self.threshold * (size + len(theirs) - shared) - ROUNDING
+
+    def _candidates(self, own: Sequence[int], size: int) -> list[int]:
+        """Texts of like size that share enough of the rarest pieces; a piece that nobody knows is the rarest."""
+        rarest = own[: max(0, self._wide(size) - (size - len(own)))]
+        if not (held := [self._holding[piece] for piece in rarest if piece in self._holding]):
+            return []
+        shared = np.bincount(np.concatenate(held))
+        found = np.flatnonzero(shared >= min(WIDER, self._least(size)))
+        sizes = self._sizes[found]
+        smallest, largest = self.threshold * size - ROUNDING, size / self.threshold + ROUNDING
+        return [int(at) for at in found[(smallest <= sizes) & (sizes <= largest)]]
+
+    def _least(self, size: int) -> int:
+        """So many of its pieces a text must share at least."""
+        return max(1, math.ceil(self.threshold * size - ROUNDING))
+
+    def _wide(self, size: int) -> int:
+        """Among so many of its rarest pieces, alike texts share WIDER, or all that they must share at all."""
+        return size - self._least(size) + WIDER
+
+    def _held_by_rare(self) -> dict[int, NDArray[np.intp]]:
+        held: dict[int, list[int]] = defaultdict(list)
+        for at, pieces in enumerate(self._pieces):
+            for piece in pieces[: self._wide(len(pieces))].tolist():
+                held[piece].append(at)
+        return {piece: np.array(texts) for piece, texts in held.items()}
+
+
+def _by_rarity(texts: Iterable[str]) -> dict[str, int]:
+    """A number for each piece, the smallest for the rarest."""
+    counts = Counter(piece for text in texts for piece in shingles(text))
+    return {piece: n for n, piece in enumerate(sorted(counts, key=lambda piece: (counts[piece], piece)))}
 
 
 def grouped(texts: Sequence[str], threshold: float) -> list[int]:
     """A number for each text, the same for texts that are alike, directly or through others between them."""
-    seen, group_of, members = Seen(threshold), dict[str, int](), defaultdict[int, list[str]](list)
-    for text in dict.fromkeys(texts):
+    known = Known(texts, threshold)
+    group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
+    for text in known.texts:
         mine = len(group_of)
         group_of[text], members[mine] = mine, [text]
-        for other in {group_of[known] for known in seen.alike(text)}:
+        for other in {group_of[one] for one in known.alike(text) if one in group_of} - {mine}:
             for moved in members.pop(other):
                 group_of[moved] = mine
                 members[mine].append(moved)
-        seen.add(text)
     return [group_of[text] for text in texts]

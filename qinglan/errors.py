@@ -3,6 +3,7 @@
 QinglanError
 ├── ConfigError    a configuration or command that cannot be run       exit 2
 ├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
+│   └── Conflict   a name that somebody else moved meanwhile
 ├── OutageError    something we depend on gave no answer                exit 4
 ├── BudgetError    the next call would pass the budget                  exit 5
 ├── TrainingError  a training that stopped or learned nothing usable    exit 6
@@ -27,6 +28,10 @@ class ConfigError(QinglanError):
 
 class DataError(QinglanError):
     exit_code = 3
+
+
+class Conflict(DataError):
+    pass
 
 
 class OutageError(QinglanError):

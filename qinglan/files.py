@@ -64,6 +64,10 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sha256_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def sha256_text(*parts: str) -> str:
     """A digest of several texts that no other list of texts shares."""
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()

@@ -5,13 +5,16 @@ reasons = [*said(enough(numbers, gate)), *said(better(numbers, gate))]     # non
 """
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from qinglan.errors import DataError
+
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Verdict(NamedTuple):
@@ -59,9 +62,28 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     return found
 
 
+def unnamed(numbers: Numbers, *paths: Sequence[str]) -> Iterator[str]:
+    """A reason for each digest that is not there: what nobody can name, nobody can audit."""
+    for path in paths:
+        try:
+            found = numbers.value(*path)
+        except Missing as missing:
+            yield f"{missing}."
+            continue
+        if not (isinstance(found, str) and DIGEST.fullmatch(found)):
+            yield f"{'.'.join(path)} is {found!r}, which is no SHA-256 digest."
+
+
 def said(check: Iterator[str]) -> list[str]:
     """The reasons that a check gives to hold; a number that is not there is one."""
+    reasons: list[str] = []
     try:
-        return list(check)
+        reasons.extend(check)
     except Missing as missing:
-        return [f"{missing}."]
+        reasons.append(f"{missing}.")
+    return reasons
+
+
+def verdict_bytes(verdict: Verdict) -> bytes:
+    """The verdict as the lineage keeps it: its digest is in the gate's statement, and in that of a release."""
+    return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)

@@ -5,7 +5,6 @@ payload = open_envelope(sealed).payload       # still to be verified: `signed_by
 """
 
 import base64
-import binascii
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -53,7 +52,7 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
             for one in body["signatures"]
         )
         return Envelope(base64.b64decode(body["payload"], validate=True), str(body["payloadType"]), signatures)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from None
 
 

@@ -16,7 +16,10 @@ from qinglan.errors import ConfigError
 Role = Literal["builder", "releaser"]
 ROLES: tuple[Role, ...] = ("builder", "releaser")
 VARIABLE = "QINGLAN_KEYS"
-"""The folder of keys. Where a Secret is mounted, it holds those of one role alone."""
+"""Names another folder of keys."""
+
+MOUNTED = Path("/etc/qinglan/keys")
+"""Where a step finds its Secret; it holds the keys of that step's roles alone."""
 
 
 class PublicKey(NamedTuple):
@@ -52,8 +55,9 @@ class Signer(NamedTuple):
 
 
 def keys_folder() -> Path:
-    """The folder that VARIABLE names, or one of this user's."""
-    return Path(os.environ.get(VARIABLE) or "~/.config/qinglan/keys").expanduser()
+    """The folder that VARIABLE names; else the mounted one, or one of this user's."""
+    named = os.environ.get(VARIABLE) or (MOUNTED if MOUNTED.is_dir() else "~/.config/qinglan/keys")
+    return Path(named).expanduser()
 
 
 def load_signer(role: Role, folder: Path | None = None) -> Signer:
@@ -67,7 +71,7 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
     except OSError as error:
         raise ConfigError(
             f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "
-            f"Secret that holds {role}.pem and let {VARIABLE} name its folder."
+            f"Secret that holds {role}.pem at {MOUNTED}."
         ) from None
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from None

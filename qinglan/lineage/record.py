@@ -33,6 +33,9 @@ RECORDS_VARIABLE = "QINGLAN_RECORDS"
 RUN_VARIABLE = "QINGLAN_RUN"
 """The run's id: on Kubeflow that of the run, here its folder's name."""
 
+IMAGE_VARIABLE = "QINGLAN_IMAGE"
+"""The image that the step runs in, by digest where it is a release."""
+
 DATASET = "system.Dataset"
 FROM_OUTSIDE = frozenset({"questions", "knowledge_base", "labelled"})
 """Inputs that nothing of ours makes."""
@@ -145,7 +148,7 @@ def surroundings(code: Mapping[str, Any]) -> list[Part]:
     lock = Path(__file__).parents[2] / "requirements.lock"
     if lock.is_file():
         found.append(Part("environment", sha256_file(lock), "", {GIVEN: True}))
-    image, _, pinned = os.environ.get("QINGLAN_IMAGE", "").partition("@sha256:")
+    image, _, pinned = os.environ.get(IMAGE_VARIABLE, "").partition("@sha256:")
     if pinned:
         found.append(Part("image", pinned, f"docker://{image}", {GIVEN: True}))
     return found

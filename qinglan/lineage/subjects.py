@@ -98,7 +98,7 @@ def _pointed(shelf: Any, name: str) -> str:
 
 
 def notes_of(shelf: Any, digest: str) -> list[bytes]:
-    return [bytes(one) for one in shelf.notes(digest)] if hasattr(shelf, "notes") else []
+    return [bytes(one) for one in shelf.notes(digest)]
 
 
 def release_subject(

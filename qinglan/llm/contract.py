@@ -4,8 +4,13 @@ POST /v1/chat/completions     OpenAI's protocol; `model` is a role: "teacher", "
 POST /api/chat/general_rag    the RAG contract, limited and cached for the whole run
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
 GET  /v1/journal/report       calls, hits, money, what may have been billed twice, who answers for each role
+GET  /v1/journal/paid?step=   the answers that a step got, by digest, for its provenance
+GET  /v1/prices               who answers for each role, and for what
 GET  /healthz  /readyz  /metrics
 """
+
+PAID_PATH = "/v1/journal/paid"
+PRICES_PATH = "/v1/prices"
 
 STEP_HEADER = "x-qinglan-step"
 ROW_HEADER = "x-qinglan-row"

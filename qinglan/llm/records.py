@@ -38,6 +38,11 @@ SELECT key, model, sample, request, response, input, cached, output, reasoning,
 FROM calls WHERE state = 'answered' ORDER BY key
 """
 
+PAID = """
+SELECT DISTINCT key, role, calls.model, response, (SELECT sum(cost) FROM attempts WHERE attempts.call = key) cost
+FROM entries JOIN calls ON entries.call = calls.key WHERE step = ? AND state = 'answered' ORDER BY key, role
+"""
+
 
 def read_report(path: Path) -> dict[str, Any]:
     """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
@@ -68,6 +73,18 @@ def journal_digest(path: Path) -> str:
         for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
             digest.update(row["key"].encode() + sha256(row["response"]).digest())
     return digest.hexdigest()
+
+
+def paid_by(path: Path, step: str) -> bytes:
+    """The answers that a step got, a JSON line each: what was asked and what came back by digest, and the cost."""
+    with _reading(path) as database:
+        return b"".join(
+            orjson.dumps({
+                "call": row["key"], "role": row["role"], "model": row["model"],
+                "answer": sha256(row["response"]).hexdigest(), "cost": row["cost"],
+            }) + b"\n"
+            for row in database.execute(PAID, (step,))
+        )  # fmt: skip
 
 
 def read_answers(path: Path) -> Iterator[tuple[str, bytes]]:

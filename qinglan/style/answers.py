@@ -2,9 +2,12 @@
 
 POST /predict {"text"}                                  -> an answer
 POST /v1/models/style:predict {"instances": [{"text"}]} -> {"predictions": [an answer for each]}
+GET  /model                                             -> {"name", "sha256"}: which bytes answer
 """
 
 from qinglan.config import Config, Fraction
+
+STYLE_MODEL_PATH = "/model"
 
 
 class StyleAnswer(Config, extra="ignore"):

@@ -17,6 +17,8 @@ from qinglan.llm.contract import (
     CACHED_HEADER,
     CALL_HEADER,
     OUTAGE,
+    PAID_PATH,
+    PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
@@ -24,7 +26,7 @@ from qinglan.llm.contract import (
     STOPPING,
 )
 from qinglan.llm.journal import Entry, Journal
-from qinglan.llm.records import read_report
+from qinglan.llm.records import paid_by, read_report
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid import Ask, PaidCalls, Stopping
@@ -64,6 +66,14 @@ def create_app(
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, metrics)
+    prices = {
+        role: {"model": model.model, "price": model.price.model_dump(mode="json")} for role, model in models.items()
+    }
+
+    @app.get(PRICES_PATH)
+    async def price_table() -> Response:
+        return Response(orjson.dumps(prices, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2), media_type=JSON)
+
     return app
 
 
@@ -83,6 +93,12 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
         await journal.settled()
         told = await asyncio.to_thread(read_report, journal.path)
         return _json({**told, **metrics.retrievals(), "models": models})
+
+    @app.get(PAID_PATH)
+    async def paid(step: str) -> Response:
+        """What a step got, by digest: its provenance names it."""
+        await journal.settled()
+        return Response(await asyncio.to_thread(paid_by, journal.path, step), media_type="application/jsonl")
 
 
 def _named(model: PaidModel) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qinglan.style.answers import STYLE_MODEL_PATH
 from serving import kserving
 from serving.listening import hung_up
 from serving.refusals import BodyLimit, describe
@@ -39,7 +40,12 @@ def create_app(model: Style) -> Any:
         [answer] = await model.ask([text])
         return Response(orjson.dumps(model.versioned(answer)), media_type=kserving.JSON)
 
+    async def which() -> dict[str, str]:
+        """Which bytes answer: a reward that was scored by them names them."""
+        return {"name": model.name, "sha256": model.digest}
+
     app.add_api_route("/predict", predict, methods=["POST"])
+    app.add_api_route(STYLE_MODEL_PATH, which, methods=["GET"])
     return app
 
 

@@ -32,13 +32,14 @@ class Style(Model):  # type: ignore[misc]
     def __init__(self, name: str, folder: Path, engine: Engine, queue: int) -> None:
         super().__init__(name)
         self._folder, self._engine, self._queue = folder, engine, queue
-        self.version = ""
+        self.digest = self.version = ""
         self.metrics = Metrics(lambda: self._batches.waiting)
 
     def load(self) -> bool:
         self._model = StyleModel.load(self._folder, self._engine)
         self._batches = Batches[str, Prediction](self._answer, MOST_TOGETHER)
-        self.version = digest(self._folder)[:12]
+        self.digest = digest(self._folder)
+        self.version = self.digest[:12]
         self._model.predict([WARM_UP])  # the first answer of a process is slow: nobody should wait for it
         self.ready = True
         return True

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pipelines.compiling import COMPILED
-from pipelines.lines import LINES, Line
+from pipelines.lines import BEFORE, LINES, Line
 
 
 def test_the_golden_copy_is_fresh_under_any_hash_seed(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_style_graph_is_its_line() -> None:
         "style": ["prepare", "text-base"],
         "evaluate-style": ["prepare", "style"],
         "gate-style": ["evaluate-style"],
-        "condition-1": ["gate-style", "prepare", "style"],
+        "condition-1": ["evaluate-style", "gate-style", "prepare", "style"],
     }
 
 
@@ -79,7 +79,24 @@ def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
     components = import_module(f"pipelines.{line.name}").WIRING.components
     for stage, artifacts in line.thread.items():
         inputs = components[stage].component_spec.inputs
-        assert {name for name, one in inputs.items() if one.type.startswith("system.")} == set(artifacts)
+        taken = {BEFORE} if stage != line.stages[0] else set()
+        assert {name for name, one in inputs.items() if one.type.startswith("system.")} == {*artifacts, *taken}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(line: str) -> None:
+    compiled, platform = yaml.safe_load_all(text(line))
+    pods = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    steps = [name for name, one in compiled["deploymentSpec"]["executors"].items() if "container" in one]
+
+    assert steps
+    for step in steps:
+        [secret] = pods[step]["secretAsVolume"]
+        assert secret["mountPath"] == "/etc/qinglan/keys"
+        assert secret["secretName"] == ("qinglan-release-keys" if "register" in step else "qinglan-builder-key")
+        assert {one["name"] for one in pods[step]["fieldPathAsEnv"]} == {"QINGLAN_RUN", "QINGLAN_IMAGE"}
+        image = compiled["deploymentSpec"]["executors"][step]["container"]["image"]
+        assert pods[step]["podMetadata"]["annotations"] == {"qinglan/image": image}
 
 
 @pytest.mark.parametrize(

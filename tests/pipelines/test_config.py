@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import CONFIGS, TRAINING, RunConfig, dump_config, load_config, merged, profiles
+from pipelines.config import CONFIGS, TRAINING, RunConfig, dump_config, from_base, load_config, merged, profiles
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
@@ -43,7 +43,11 @@ def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
     config = load_config("fivedoctors", "demo")
 
     for name, values in config.stages().items():
-        model = {"validate": config.validate_, "gate": config.evaluate.gate}.get(name) or getattr(config, name)
+        others = {
+            "validate": config.validate_, "gate": config.evaluate.gate,
+            "register": from_base(config.register_, config.base),
+        }  # fmt: skip
+        model = others.get(name) or getattr(config, name)
         assert type(model).model_validate(values) == model
 
 
@@ -58,6 +62,15 @@ def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[st
         elif not field.is_required() and getattr(model, name) == field.default:
             found.append(where + key)
     return found
+
+
+def test_a_release_is_named_by_its_tenant_and_its_base_by_no_path_of_a_machine(tmp_path: Path) -> None:
+    config = load_config("fivedoctors", "gpt")
+    local = config.base.model_copy(update={"model": str(tmp_path / "Qwen3-32B")})
+
+    assert config.register_.name == "fivedoctors/rewriter"
+    assert from_base(config.register_, config.base).base == "Qwen/Qwen3-32B"
+    assert from_base(config.register_, local).base == "Qwen3-32B"
 
 
 def test_there_is_a_profile_for_both_tenants() -> None:

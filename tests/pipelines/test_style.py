@@ -103,7 +103,7 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
 
     assert promoted.code == 0, promoted.errors
     steps, files = promoted.record["steps"], folder / "run" / "files"
-    assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 6
+    assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 7
     assert steps["style"]["facts"]["reused"] == 1  # the gate's settings are no reason to train again
     model = digest(files / "style_model")
     assert steps["evaluate"]["inputs"]["style_model"]["sha256"] == model
@@ -134,3 +134,10 @@ def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(folder: 
     assert said.code == 3
     assert "1 of 2 rows" in said.errors and "line 2: no text" in said.errors
     assert len((tmp_path / "in-style.jsonl").read_bytes().splitlines()) == 2
+
+
+def test_a_profile_that_names_a_store_alone_keeps_the_releases_name(tmp_path: Path) -> None:
+    config = load_style_config("laptop", labelled=tmp_path, register={"store": "s3://models"})
+
+    assert (config.register_.name, config.register_.store) == ("house/style", "s3://models")
+    assert config.stages()["register"]["store"] == "s3://models"

@@ -56,7 +56,7 @@ def test_a_gate_that_holds_ends_the_run_with_its_reasons_and_its_own_exit_code(r
     assert ran.code == 7, ran.errors
     assert "The gate says hold: " in ran.errors
     assert ran.record["verdict"]["word"] == "hold" and ran.record["verdict"]["reasons"]
-    assert not (ran.out / "files" / "release_candidate.json").exists()
+    assert not (ran.out / "files" / "release").exists()
 
 
 def test_every_stage_before_the_gate_is_done_and_tied_to_the_one_before(ran: Ran) -> None:
@@ -78,6 +78,14 @@ def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -
     assert {"plain", "history", "teacher", "sft", "rl"} == set(found["systems"])
     assert {"rl_vs_teacher", "rl_vs_sft"} <= set(found["paired"])
     assert found["verdict"]["word"] == "hold"
+
+
+def test_a_run_as_it_comes_is_not_held_for_a_leak_a_judge_or_a_parent(ran: Ran) -> None:
+    found = orjson.loads((ran.out / "files" / "evaluation.json").read_bytes())
+
+    assert {(part["same"], part["alike"]) for part in found["leaks"]["parts"].values()} == {(0, 0)}
+    amiss = ("leak", "digests", "examiner", "compared with no rows", "another SFT model")
+    assert not [reason for reason in found["verdict"]["reasons"] if any(word in reason for word in amiss)]
 
 
 def test_the_report_is_one_page_with_the_trainings_curves(ran: Ran) -> None:

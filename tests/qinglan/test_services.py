@@ -15,13 +15,15 @@ def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
     write_sample("fivedoctors", tmp_path, conversations=8, seed=0)
     arguments = ["--kb", f"fivedoctors={tmp_path / 'knowledge_base.jsonl'}", "--port", "0"]
 
+    before = set(psutil.Process().children())
     with service("teacher", arguments, tmp_path / "teacher.log") as url:
         assert [model["id"] for model in httpx.get(f"{url}/models").json()["data"]] == [
             "fivedoctors",
             "fivedoctors-examiner",
         ]
-        mine = psutil.Process().children()
+        mine = set(psutil.Process().children()) - before
 
+    assert mine
     assert [child for child in mine if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -19,8 +19,8 @@ class ConvertConfig(Config):
     seed: int = 42
     """Another seed, another split."""
 
-    near_duplicate: float = Field(default=0.9, gt=0, le=1)
-    """Jaccard similarity of character trigrams, question with history, above which two rows are one."""
+    near_duplicate: float = Field(default=0.8, gt=0, le=1)
+    """Rows so alike are one task: Jaccard similarity of three-character pieces, question with history."""
 
     tenant_ratio: float = Field(default=4.0, ge=1)
     """The largest tenant has at most this many times the training rows of the smallest."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from qinglan.duplicates import Seen
+from qinglan.duplicates import Known
 from qinglan.errors import DataError
 from qinglan.rows import Split
 
@@ -53,14 +53,10 @@ def split_all(rows: Sequence[Surveyed], config: ConvertConfig) -> dict[Conversat
 
 def near_duplicates(rows: Sequence[Surveyed], fates: Sequence[Fate], threshold: float) -> list[int]:
     """Rows of train that stand in dev or test too, and of dev that stand in test: the test stays whole."""
-    seen = Seen(threshold)
     out: list[int] = []
-    for split in ("test", "dev", "train"):
-        mine = [index for index, fate in enumerate(fates) if fate == split]
-        out += [index for index in mine if split != "test" and seen.has(rows[index].asked)]
-        if split != "train":
-            for index in mine:
-                seen.add(rows[index].asked)
+    for split, before in (("dev", {"test"}), ("train", {"test", "dev"})):
+        known = Known((row.asked for row, fate in zip(rows, fates, strict=True) if fate in before), threshold)
+        out += [at for at, fate in enumerate(fates) if fate == split and known.alike(rows[at].asked)]
     return out
 
 

@@ -15,12 +15,12 @@ import orjson
 from components.data.convert.config import ConvertConfig
 from components.data.convert.fates import Surveyed, decide
 from components.data.convert.parquet import ParquetRows
+from qinglan.duplicates import asked
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, replaced
 from qinglan.progress import progress
 from qinglan.prompts import student_messages
-from qinglan.rows import Question, Split, Validated
-from qinglan.text import normalise
+from qinglan.rows import Split, Validated
 
 
 class ConvertCounts(NamedTuple):
@@ -59,11 +59,6 @@ def convert(validated: Path, sft: Path, ppo: Path, test: Path, config: ConvertCo
     return ConvertCounts(len(fates), *(counts[name] for name in ConvertCounts._fields[1:]))
 
 
-def asked(row: Question) -> str:
-    """What makes two rows the same to a model: elliptic questions mean nothing without their history."""
-    return f"{normalise(row.question)}|{normalise(row.history_summary)}"
-
-
 def sft_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:
     """One chat: the serving prompt, and the teacher's accepted rewrite as the answer."""
     answer = {"role": "assistant", "content": row.rewritten_query}
@@ -98,7 +93,7 @@ def ppo_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, An
 def survey(validated: Path) -> list[Surveyed]:
     """What deciding needs of each row, small enough to hold for all of them."""
     rows = [
-        Surveyed(number, (row.tenant_id, row.conversation_id), row.split, asked(row))
+        Surveyed(number, (row.tenant_id, row.conversation_id), row.split, asked(row.question, row.history_summary))
         for number, row in read_jsonl(validated, Validated)
     ]
     if not rows:

@@ -21,6 +21,7 @@ def generate(
 
     from components.data.generate import stage
     from components.data.generate.config import GenerateConfig
+    from qinglan.lineage.paid import add_gateway, add_prompts
     from qinglan.lineage.record import recorded
 
     settings = GenerateConfig.parse(config, "generate")
@@ -39,5 +40,7 @@ def generate(
             gateway_url,
         )
         step.facts.update(counts._asdict())
+        add_gateway(step, "generate", gateway_url)
+        add_prompts(step, "teacher.*")
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

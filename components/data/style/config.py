@@ -42,7 +42,7 @@ class PrepareStyleConfig(Config):
     dev: Fraction = Field(default=0.1, gt=0, lt=1)
     """Share that chooses the checkpoint and fits the temperature."""
 
-    alike: Fraction = 0.9
+    alike: Fraction = 0.8
     """Answers with so much in common (three-character pieces, Jaccard) stay in one split."""
 
     seed: int = 42

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from components.data.style.config import PrepareStyleConfig
 from components.data.style.reading import read_rows
 from components.data.style.splitting import contradictions, split_rows
+from qinglan.duplicates import Known
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, replaced, replaced_folder
 from qinglan.style.labels import Labels, write_mapping
@@ -48,7 +49,7 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
         for split in SPLITS:
             mine = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
             (folder / f"{split}.jsonl").write_bytes(b"".join(mine))
-        texts = _write_texts(unlabelled, folder / TEXTS, rows, splits) if unlabelled else 0
+        texts = _write_texts(unlabelled, folder / TEXTS, _held(rows, splits, config)) if unlabelled else 0
     with replaced(page) as partial:
         partial.write_text(distribution(rows, splits, labels), encoding="utf-8")
     counts, by_label = Counter(splits), Counter(row.label for row in rows)
@@ -69,13 +70,18 @@ def find(data: Path) -> tuple[Path, Path | None]:
     return labelled[0], unlabelled if unlabelled.is_file() else None
 
 
-def _write_texts(source: Path, target: Path, rows: Sequence[StyleRow], splits: Sequence[Split]) -> int:
-    """Texts that nobody labelled, without those of dev and test."""
-    held = {normalise(row.input) for row, split in zip(rows, splits, strict=True) if split != "train"}
+def _held(rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig) -> Known:
+    """What nobody may learn."""
+    texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if split != "train")
+    return Known(texts, config.alike)
+
+
+def _write_texts(source: Path, target: Path, held: Known) -> int:
+    """Texts that nobody labelled, without those of dev and test and what is nearly one of them."""
     count = 0
     with target.open("wb") as file:
         for _, one in read_jsonl(source, UnlabelledText):
-            if normalise(one.text) not in held:
+            if not held.alike(normalise(one.text)):
                 file.write(dump_line(one))
                 count += 1
     return count

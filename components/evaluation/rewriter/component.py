@@ -34,6 +34,7 @@ def evaluate(
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
     from components.evaluation.rewriter.markdown import to_markdown
+    from qinglan.lineage.paid import add_gateway, add_prompts
     from qinglan.lineage.record import recorded
 
     settings = EvaluateConfig.parse(config, "evaluate")
@@ -70,6 +71,8 @@ def evaluate(
             gateway_url,
         )
         step.facts.update(counts._asdict())
+        add_gateway(step, "evaluate", gateway_url)
+        add_prompts(step, "judge")
     found = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
     for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
@@ -90,10 +93,12 @@ def gate(
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import GateConfig
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.verdicts import add_verdict
 
     settings = GateConfig.parse(config, "gate")
     with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
         verdict = stage.gate(Path(evaluation.path), settings)
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
+        add_verdict(step, verdict)
     metrics.log_metric("promote", int(verdict.promote))
     return str(verdict.word)

@@ -32,6 +32,9 @@ class GateConfig(Config):
     zero_hit: Fraction = 0.01
     """By so much the share of queries that find nothing may at most be above the teacher's."""
 
+    alike: float = Field(default=0.8, gt=0, le=1)
+    """A test row so like one of training or selection leaked (three-character pieces of question and history)."""
+
     cost_ratio: float = Field(default=1.0, gt=0)
     """The candidate's cost per 1,000 over the teacher's, at most."""
 

@@ -1,14 +1,22 @@
 """Promote or hold: a pure function of evaluation.json and thresholds, with its reasons in words.
 
 The candidate must find the gold passage first more often than the teacher, surely; be no worse elsewhere; and stay
-within what it may cost, copy, invent and write. What is missing or not a number holds it.
+within what it may cost, copy, invent and write. The test must be one that no model learned from, the examiner another
+than the training's judge, and everything it was made from named. What is missing or not a number holds it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from components.evaluation.rewriter.config import GateConfig
-from qinglan.verdict import Missing, Numbers, Verdict, said
+from qinglan.leaks import overlapping
+from qinglan.verdict import Missing, Numbers, Verdict, said, unnamed
+
+PARENTS = {"sft": ("base_model", "train", "dev"), "rl": ("base_model", "sft_model", "train", "dev")}
+"""What a model's card names; a candidate's includes those of the models before it."""
+
+LEARNED_FROM = {"sft": ("sft",), "rl": ("sft", "ppo")}
+"""The rows behind a candidate, by the stage that reads them."""
 
 ELSEWHERE = {"ndcg": "nDCG@10", "recall": "recall@10"}
 UNASKED = {"quality": "quality by the examiner (1 to 5)", "judged_top1": "the first passage's score against the need"}
@@ -89,8 +97,54 @@ def _cost(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
         yield f"1,000 rewrites cost {own:.4g} against the teacher's {theirs:.4g}: over {gate.cost_ratio:g} times."
 
 
+def _unseen(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    yield from overlapping(numbers, _of(LEARNED_FROM, candidate), gate.alike)
+
+
+def _another_judge(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    if not numbers("counts", "examined"):
+        return
+    names = {role: numbers.value("agreement", role) for role in ("examiner", "judge")}
+    if unknown := [role for role, name in names.items() if _model(name) in ("", "unknown")]:
+        yield f"Nobody knows which model was the {' and the '.join(unknown)}: its scores may be no second opinion."
+    elif _model(names["examiner"]) == _model(names["judge"]):
+        yield (
+            f"The examiner is the training's judge, {names['judge']}: its scores are no second opinion. "
+            "Set another model as examiner."
+        )
+
+
+def _model(name: Any) -> str:
+    return name.strip().casefold() if isinstance(name, str) else ""
+
+
+def _named(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    models = tuple(dict.fromkeys(("sft", candidate)))
+    own = [("digests", name) for name in ("test", "predictions")]
+    made = [("digests", "models", name) for name in models]
+    learned = [("digests", "training", part) for part in _of(LEARNED_FROM, candidate)]
+    parents = [("digests", "parents", name, parent) for name in models for parent in _of(PARENTS, name)]
+    yield from unnamed(numbers, *own, *made, *learned, *parents)
+    yield from _knowledge(numbers.value("digests", "knowledge_bases"))
+    before = ("digests", "parents", "rl", "sft_model")
+    if candidate == "rl" and numbers.value(*before) != numbers.value("digests", "models", "sft"):
+        yield "RL was trained from another SFT model than the one beside it."
+
+
+def _knowledge(bases: Any) -> Iterator[str]:
+    if not (isinstance(bases, list) and bases and all(isinstance(one, str) and one for one in bases)):
+        yield "digests.knowledge_bases names none: the RAG service must say what it answered from (snapshot)."
+
+
+def _of(expected: Mapping[str, tuple[str, ...]], candidate: str) -> tuple[str, ...]:
+    if candidate not in expected:
+        raise Missing(f"{candidate!r} is no candidate that this gate knows")
+    return expected[candidate]
+
+
 CHECKS: tuple[Check, ...] = (
-    _enough, _better_than_teacher, _better_than_plain, _no_worse_elsewhere, _length, _shares, _cost,
+    _enough, _better_than_teacher, _better_than_plain, _no_worse_elsewhere, _length, _shares, _cost, _unseen,
+    _another_judge, _named,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""No question of the locked test was ever seen in training or selection: checked by content, not by file name."""
+"""No question of the locked test was ever seen in training or selection: told by content, not by file name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.duplicates import asked as alike_by
 from qinglan.errors import DataError
-from qinglan.files import sha256_file, sha256_text
+from qinglan.files import sha256_file
+from qinglan.leaks import Locked, Named, refuse_same
 from qinglan.rewriter import read_card
 from qinglan.rows import Question
-from qinglan.text import normalise, one_line
 
-SHOWN = 5
 PARTS = ("train", "dev")
 QUESTION, HISTORY = "原始查询: ", "历史摘要: "
+ADVICE = "Their scores would flatter the models. Convert again and train on what it writes."
 
 
 class Asked(NamedTuple):
@@ -24,43 +25,30 @@ class Asked(NamedTuple):
     question: str
     history: str
 
-    @property
-    def digest(self) -> str:
-        """Of the row: its id and every character of what was asked."""
-        return sha256_text(self.id, one_line(self.question), one_line(self.history))
 
-    @property
-    def text(self) -> str:
-        """What a model cannot tell apart: width, case, punctuation and spaces do not count."""
-        return f"{normalise(self.question)}|{normalise(self.history)}"
+def check(test: Iterable[Question], training: Mapping[str, Path], threshold: float) -> dict[str, Any]:
+    """evaluation.json's `leaks`: every training and selection row beside the test.
 
-
-def check(test: Iterable[Question], training: Mapping[str, Path]) -> int:
-    """Read every training and selection row beside the test, and count them. A DataError names what leaked."""
-    digests, texts = {}, {}
-    for row in test:
-        asked = Asked(row.id, row.question, row.history_summary)
-        digests[asked.digest] = texts[asked.text] = row.id
-    seen, leaked = 0, []
-    for folder in training.values():
-        for where, asked in _read(folder):
-            seen += 1
-            if (known := digests.get(asked.digest) or texts.get(asked.text)) is not None:
-                leaked.append(f"test row {known} is {where} (row {asked.id})")
-    if leaked:
-        more = f" and {len(leaked) - SHOWN} more" if len(leaked) > SHOWN else ""
-        raise DataError(
-            f"{len(leaked)} rows of the locked test were trained or selected on: {'; '.join(leaked[:SHOWN])}{more}. "
-            "Their scores would flatter the models. Convert again and train on what it writes."
-        )
-    return seen
+    A test row that was learned word for word is a DataError; one that nearly was is counted, and the gate holds.
+    """
+    locked = Locked(((row.id, alike_by(row.question, row.history_summary)) for row in test), threshold)
+    leaks = locked.section({part: _named(folder) for part, folder in training.items()})
+    refuse_same(leaks, ADVICE)
+    return leaks
 
 
-def check_parents(models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]) -> None:
-    """Each model learned from the very files that were compared with the test, and RL from this SFT model."""
+def _named(folder: Path) -> Iterator[Named]:
+    for where, row in _read(folder):
+        yield f"{where} (row {row.id})", alike_by(row.question, row.history)
+
+
+def check_parents(
+    models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]
+) -> dict[str, dict[str, str]]:
+    """What each model was made from: the very files that were compared with the test, and RL from this SFT model."""
     given = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
-    for name, folder in models.items():
-        parents = read_card(folder).parents
+    cards = {name: read_card(folder).parents for name, folder in models.items()}
+    for name, parents in cards.items():
         for part in PARTS:
             if (part, seen := parents.get(part, "")) not in given:
                 raise DataError(
@@ -69,6 +57,7 @@ def check_parents(models: Mapping[str, Path], digests: Mapping[str, str], traini
                 )
         if (before := parents.get("sft_model")) and before != digests["sft"]:
             raise DataError(f"{name} was trained from another SFT model ({before[:12]}) than the one given.")
+    return cards
 
 
 def _files(folder: Path) -> list[Path]:

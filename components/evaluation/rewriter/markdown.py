@@ -14,6 +14,7 @@ from components.evaluation.rewriter.wording import (
     number,
     pair_name,
 )
+from qinglan.leaks import in_words
 from qinglan.wording import NONE, p_value, table
 
 SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", "length", *OF_SYSTEM)
@@ -36,6 +37,8 @@ def to_markdown(evaluation: Mapping[str, Any]) -> str:
             metrics_table(evaluation),
             "",
             judges_line(evaluation),
+            "",
+            in_words(evaluation.get("leaks")),
             "",
         ]
     )

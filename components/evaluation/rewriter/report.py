@@ -9,6 +9,7 @@ from components.evaluation.rewriter.examples import pick
 from components.evaluation.rewriter.trained import curves
 from qinglan.drawings import Line, bars, forest
 from qinglan.files import replaced
+from qinglan.leaks import in_words
 from qinglan.page import rendered
 from qinglan.wording import p_value, points
 
@@ -35,7 +36,7 @@ def render(
         Path(__file__).parent / "report.html.j2", wording.headline(evaluation), e=evaluation, examples=examples,
         names=wording.NAMES, metrics=wording.ALL_METRICS, plan=wording.PLAN, number=wording.number,
         interval=wording.interval, points=points, p_value=p_value, pair_name=wording.pair_name,
-        by_metric=wording.by_metric, gap=wording.gap,
+        by_metric=wording.by_metric, gap=wording.gap, leaks=in_words(evaluation.get("leaks")),
         forests=[Markup(forest(title, differences(evaluation, metric))) for metric, title in COMPARED.items()],
         titles=list(COMPARED.values()),
         levels=[Markup(levels(evaluation, metric)) for metric in ("top1", "ndcg", "recall", "quality")],

@@ -49,6 +49,13 @@ class EvaluateCounts(NamedTuple):
     promote: int
 
 
+class Origins(NamedTuple):
+    """Where everything that was judged came from."""
+
+    leaks: Mapping[str, Any]
+    digests: Mapping[str, Any]
+
+
 def evaluate(
     locked_test: Path,
     models: Mapping[str, Path],
@@ -63,9 +70,9 @@ def evaluate(
     rows = [row for _, row in read_jsonl(locked_test, Validated)]
     if not rows:
         raise DataError(f"{locked_test}: no rows. Give the sheet more conversations, or a larger test share.")
-    seen = leak.check(rows, training)
+    leaks = leak.check(rows, training, config.gate.alike)
     made = {name: digest(folder) for name, folder in models.items()}
-    leak.check_parents(models, made, training)
+    parents = leak.check_parents(models, made, training)
     slices = read_slices(config.slices) if config.slices else {}
     writings = {
         name: rewrite_all(name, folder, rows, config.batch, config.latency_rows, _url(config, name))
@@ -74,13 +81,12 @@ def evaluate(
     texts = {**fixed_queries(rows), **{name: one.texts for name, one in writings.items()}}
     asking = ask_all(rows, texts, slices, out.predictions, config, gateway_url)
     table = results.Table.of(rows, asking, slices)
-    evaluation = put_together(table, writings, asking, config)
-    evaluation["counts"]["training_rows"] = seen
-    evaluation["digests"] = {
+    digests = {
         "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": asking.snapshots,
-        "models": made,
+        "models": made, "parents": parents,
         "training": {name: digest(folder) for name, folder in training.items()}, "code": code_version(),
     }  # fmt: skip
+    evaluation = put_together(table, writings, asking, Origins(leaks, digests), config)
     _write_json(out.evaluation, evaluation)
     export(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     write_report(orjson.loads(out.evaluation.read_bytes()), out.predictions, logs, out.report, config.examples)
@@ -88,9 +94,9 @@ def evaluate(
 
 
 def put_together(
-    table: results.Table, writings: Mapping[str, Writing], asking: Asking, config: EvaluateConfig
+    table: results.Table, writings: Mapping[str, Writing], asking: Asking, origins: Origins, config: EvaluateConfig
 ) -> dict[str, Any]:
-    """evaluation.json but for the digests of its inputs; the gate's verdict is part of it."""
+    """evaluation.json; the gate's verdict is part of it."""
     candidate = "rl" if "rl" in writings else "sft"
     systems = results.system_metrics(table, config)
     systems["teacher"].update(results.teacher_metrics(asking.report))
@@ -108,15 +114,21 @@ def put_together(
         "currency": models.get("teacher", {}).get("currency", ""),
         "settings": config.model_dump(mode="json"),
         "notes": results.notes(writings, asking, table, config),
+        "counts": _counts(table, systems, origins.leaks),
+        **origins._asdict(),
     }
     # As a reader of the file would decide: what JSON cannot hold is missing there too.
     verdict = decide(orjson.loads(orjson.dumps(evaluation)), config.gate)
+    evaluation["counts"]["promote"] = int(verdict.promote)
+    return {**evaluation, "verdict": verdict._asdict()}
+
+
+def _counts(table: results.Table, systems: Mapping[str, Any], leaks: Mapping[str, Any]) -> dict[str, int]:
     top1, quality = (systems["teacher"][name]["n"] for name in ("top1", "quality"))
-    counts = {
+    return {
         "rows": len(table.tenant_of), "conversations": int(table.conversations.max()) + 1, "labelled": top1,
-        "examined": quality, "promote": int(verdict.promote),
+        "examined": quality, "training_rows": sum(part["rows"] for part in leaks["parts"].values()),
     }  # fmt: skip
-    return {**evaluation, "verdict": verdict._asdict(), "counts": counts}
 
 
 def gate(evaluation: Path, config: GateConfig) -> Verdict:

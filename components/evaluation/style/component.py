@@ -75,10 +75,12 @@ def gate_style(
     from components.evaluation.style import stage
     from components.evaluation.style.config import GateStyleConfig
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.verdicts import add_verdict
 
     settings = GateStyleConfig.parse(config, "gate")
     with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
         verdict = stage.gate(Path(evaluation.path), settings)
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
+        add_verdict(step, verdict)
     metrics.log_metric("promote", int(verdict.promote))
     return str(verdict.word)

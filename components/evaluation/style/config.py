@@ -22,6 +22,9 @@ class GateStyleConfig(Config):
     class_margin: Fraction = 0.05
     """By so much a label's F1 may at most be below the baseline's, as points: intervals of one label are too wide."""
 
+    alike: float = Field(default=0.8, gt=0, le=1)
+    """A test row so like one of train, dev or the unlabelled texts leaked (three-character pieces)."""
+
     ece: Fraction = 0.05
     """The expected calibration error, at most."""
 
@@ -38,7 +41,7 @@ class EvaluateStyleConfig(Config):
     baseline_c: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0, 3.0, 10.0, 30.0), min_length=1)
     """The baseline's inverse regularisation: the one with the best macro F1 on dev is taken."""
 
-    alike: Fraction = 0.9
+    alike: Fraction = 0.8
     """Test rows with so much in common (three-character pieces, Jaccard) are drawn together: not independent."""
 
     called_for: Fraction = 0.5

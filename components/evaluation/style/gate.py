@@ -1,14 +1,18 @@
 """Promote or hold: a pure function of evaluation.json and thresholds, with its reasons in words.
 
-The model must surely beat the baseline in macro F1, lose no label to it, and know how sure it may be. What is missing
-or not a number holds it.
+The model must surely beat the baseline in macro F1, lose no label to it, and know how sure it may be, on a test that
+it did not learn from; and everything it was made from must be named. What is missing or not a number holds it.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.evaluation.style.config import GateStyleConfig
-from qinglan.verdict import Missing, Numbers, Verdict, said
+from qinglan.leaks import overlapping
+from qinglan.verdict import Missing, Numbers, Verdict, said, unnamed
+
+MADE_FROM = ("base_model", "train", "dev", "labels")
+"""What a model's card names; a distilled one has a teacher in place of a base."""
 
 PAIR = "model_vs_baseline"
 
@@ -16,7 +20,7 @@ PAIR = "model_vs_baseline"
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
     """The verdict on the evaluated model; any doubt holds it."""
     numbers = Numbers(evaluation)
-    checks = (_enough, _enough_of_each, _better, _no_label_lost, _calibrated)
+    checks = (_enough, _enough_of_each, _better, _no_label_lost, _calibrated, _unseen, _named)
     if reasons := [reason for check in checks for reason in said(check(numbers, gate))]:
         return Verdict(False, "hold", reasons)
     return Verdict(True, "promote", [_shown(numbers), _known(numbers)])
@@ -60,6 +64,21 @@ def _calibrated(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
             f"The temperature makes the calibration error worse, {100 * before:.1f}% to {100 * after:.1f}%; "
             f"{100 * gate.ece_worse:.1f} points are allowed. Is dev like the test?"
         )
+
+
+def _unseen(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    yield from overlapping(numbers, ("train", "dev"), gate.alike)
+
+
+def _named(numbers: Numbers, gate: GateStyleConfig) -> Iterator[str]:
+    parents = numbers.value("digests", "parents")
+    first = "teacher" if isinstance(parents, Mapping) and "teacher" in parents else "base_model"
+    rows = [("digests", "rows", split) for split in ("train", "dev", "test")]
+    made_from = [("digests", "parents", name) for name in (first, *MADE_FROM[1:])]
+    yield from unnamed(numbers, ("digests", "model"), ("digests", "predictions"), *rows, *made_from)
+    for part in ("train", "dev"):
+        if numbers.value("digests", "parents", part) != numbers.value("digests", "rows", part):
+            yield f"The model learned from another {part} than the one beside the test."
 
 
 def _labels(numbers: Numbers) -> list[str]:

@@ -1,43 +1,49 @@
 """No answer of the locked test was ever seen in training or selection: by content, and by the card's digests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from qinglan.errors import DataError
-from qinglan.files import sha256_file
+from qinglan.files import read_jsonl, sha256_file
+from qinglan.leaks import Locked, Named, refuse_same
 from qinglan.style.model import StyleCard
-from qinglan.style.rows import StyleRow
+from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
 from qinglan.text import normalise
 
-SHOWN = 5
+ADVICE = "Their answers would flatter the model. Prepare the data again and train on what that writes."
 
 
-def check(test: Iterable[StyleRow], others: Mapping[str, Sequence[StyleRow]]) -> int:
-    """Compare the test with every row of train and dev, and count these. A DataError names what leaked.
+def check(test: Iterable[StyleRow], rows: Path, threshold: float) -> dict[str, Any]:
+    """evaluation.json's `leaks`: every row of train and dev beside the test, and every text without a label.
 
-    Width, case, punctuation and spaces do not count: a model could not tell such texts apart either.
+    Width, case, punctuation and spaces do not count: a model could not tell such texts apart either. A test row that
+    was learned word for word is a DataError; one that nearly was is counted, and the gate holds.
     """
-    known = {normalise(row.input): row.id for row in test}
-    leaked = [
-        f"test row {known[text]} is {part} row {row.id}"
-        for part, rows in others.items()
-        for row in rows
-        if (text := normalise(row.input)) in known
-    ]
-    if leaked:
-        more = f" and {len(leaked) - SHOWN} more" if len(leaked) > SHOWN else ""
-        raise DataError(
-            f"{len(leaked)} rows of the locked test were trained or selected on: {'; '.join(leaked[:SHOWN])}{more}. "
-            "Their answers would flatter the model. Prepare the data again and train on what that writes."
-        )
-    return sum(map(len, others.values()))
+    locked = Locked(((row.id, normalise(row.input)) for row in test), threshold)
+    parts = {part: _rows(rows / f"{part}.jsonl") for part in ("train", "dev")}
+    if (texts := rows / TEXTS).is_file():
+        parts["texts"] = _texts(texts)
+    leaks = locked.section(parts)
+    refuse_same(leaks, ADVICE)
+    return leaks
+
+
+def _rows(path: Path) -> Iterator[Named]:
+    for number, row in read_jsonl(path, StyleRow):
+        yield f"{path.name}:{number} (row {row.id})", normalise(row.input)
+
+
+def _texts(path: Path) -> Iterator[Named]:
+    for number, one in read_jsonl(path, UnlabelledText):
+        yield f"{path.name}:{number}", normalise(one.text)
 
 
 def check_parents(card: StyleCard, model: Path, rows: Path) -> None:
     """The model learned from the very rows that the test was compared with."""
     for part in ("train", "dev"):
         named, path = card.parents.get(part, ""), rows / f"{part}.jsonl"
-        # A card need not name what the model was selected on, but may not name another.
+        # A card need not name what the model was selected on to be measured, but may not name another.
         if (named or part == "train") and named != sha256_file(path):
             raise DataError(
                 f"{model}: its card names {part} rows {named[:12] or '(none)'}, and {path} is another file, so "

@@ -5,6 +5,7 @@ from typing import Any
 
 from components.evaluation.style import wording
 from components.evaluation.style.wording import MEASURES, gap, gaps, headline, interval, number, share
+from qinglan.leaks import in_words
 from qinglan.wording import p_value, table
 
 
@@ -22,6 +23,8 @@ def to_markdown(evaluation: Mapping[str, Any]) -> str:
             abstention_table(evaluation),
             "",
             *content_lines(evaluation),
+            in_words(evaluation.get("leaks")),
+            "",
         ]
     )
 

@@ -8,6 +8,7 @@ from components.evaluation.style import wording
 from components.evaluation.style.drawings import Point, confusion_figure, coverage_figure, reliability_figure
 from qinglan.drawings import Line, forest
 from qinglan.files import replaced
+from qinglan.leaks import in_words
 from qinglan.page import rendered
 from qinglan.wording import p_value, points
 
@@ -33,7 +34,7 @@ def render(evaluation: Mapping[str, Any], examples: Examples) -> str:
         Path(__file__).parent / "report.html.j2", wording.headline(evaluation), e=evaluation, examples=examples,
         measures=wording.MEASURES, systems=wording.SYSTEMS, share=wording.share, number=wording.number,
         interval=wording.interval, gap=wording.gap, gaps=wording.gaps, points=points, p_value=p_value,
-        longest=LONGEST, differences=Markup(differences(evaluation)),
+        leaks=in_words(evaluation.get("leaks")), longest=LONGEST, differences=Markup(differences(evaluation)),
         confusions=[Markup(one) for one in confusions(evaluation)],
         reliability=[Markup(one) for one in reliability(evaluation)],
         coverage=[Markup(one) for one in coverage(evaluation)],

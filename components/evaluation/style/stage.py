@@ -51,9 +51,16 @@ class EvaluateStyleCounts(NamedTuple):
     """Of near-duplicates among them."""
 
     training_rows: int
-    """Rows of training and selection that the test was compared with."""
+    """Rows of training and selection that the test was compared with, and texts without a label."""
 
     promote: int
+
+
+class Origins(NamedTuple):
+    """Where everything that was judged came from."""
+
+    leaks: Mapping[str, Any]
+    digests: Mapping[str, Any]
 
 
 class Splits(NamedTuple):
@@ -68,18 +75,18 @@ class Splits(NamedTuple):
 def evaluate(rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig) -> EvaluateStyleCounts:
     """Judge the model on the test among `rows`. Writes every output, or none of use."""
     splits = read_splits(rows)
-    seen = leak.check(splits.test, {"train": splits.train, "dev": splits.dev})
+    leaks = leak.check(splits.test, rows, config.gate.alike)
     card = read_card(model)
     leak.check_parents(card, model, rows)
     table, called_for, baseline = _ask(model, splits, card, config)
     predictions = lines(splits.test, table, called_for)
     with replaced(out.predictions) as partial:
         partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
-    evaluation = put_together(table, called_for, baseline, card, seen, splits.labels, config)
-    evaluation["digests"] = {
+    digests = {
         "rows": {name: sha256_file(rows / f"{name}.jsonl") for name in SPLITS}, "model": digest(model),
-        "predictions": digest(out.predictions), "code": code_version(),
+        "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
+    evaluation = put_together(table, called_for, baseline, card, Origins(leaks, digests), splits.labels, config)
     with replaced(out.evaluation) as partial:
         partial.write_bytes(orjson.dumps(evaluation, option=orjson.OPT_INDENT_2))
     export(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
@@ -141,15 +148,16 @@ def _line(labels: Sequence[str], probabilities: Columns) -> dict[str, Any]:
 
 
 def put_together(
-    table: Table, called_for: Columns, baseline: Baseline, card: StyleCard, seen: int, labels: Labels,
+    table: Table, called_for: Columns, baseline: Baseline, card: StyleCard, origins: Origins, labels: Labels,
     config: EvaluateStyleConfig,
 ) -> dict[str, Any]:  # fmt: skip
-    """evaluation.json but for the digests of its inputs; the gate's verdict is part of it."""
+    """evaluation.json; the gate's verdict is part of it."""
+    learned = sum(part["rows"] for part in origins.leaks["parts"].values())
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
     evaluation: dict[str, Any] = {
         "labels": list(table.labels),
         "english": {label.name: label.english for label in labels.labels},
-        "counts": {"rows": len(table.truth), "groups": table.size, "training_rows": seen},
+        "counts": {"rows": len(table.truth), "groups": table.size, "training_rows": learned},
         "systems": results.systems(table, config),
         "paired": results.paired_results(table, config),
         "calibration": {"temperature": card.temperature},
@@ -159,6 +167,7 @@ def put_together(
         "baseline": {"c": baseline.c, "dev_macro_f1": baseline.dev_macro_f1},
         "settings": config.model_dump(mode="json"),
         "notes": notes(table, baseline, card, config),
+        **origins._asdict(),
     }  # fmt: skip
     # As a reader of the file would decide: what JSON cannot hold is missing there too.
     verdict = decide(orjson.loads(orjson.dumps(evaluation)), config.gate)

@@ -24,7 +24,9 @@ def ppo(
     from components.training.ppo import stage
     from components.training.ppo.config import PpoConfig
     from qinglan.curves import write_curve_page
+    from qinglan.lineage.paid import add_gateway, add_prompts, add_reward
     from qinglan.lineage.record import recorded
+    from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")
     inputs = {"sft_model": sft_model, "prompts": prompts}
@@ -34,6 +36,9 @@ def ppo(
             Path(sft_model.path), Path(prompts.path), Path(rl_model.path), Path(ppo_log.path), gateway_url, settings
         )
         step.facts.update(counts._asdict())
+        add_gateway(step, REWARD, gateway_url)
+        add_prompts(step, "judge*")
+        add_reward(step, settings.reward)
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

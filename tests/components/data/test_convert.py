@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from components.data.convert.config import ConvertConfig
 from components.data.convert.fates import Surveyed, decide, left_out_for_balance, split_of
 from components.data.convert.stage import convert
-from qinglan.duplicates import Seen, bands, shingles, similarity
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.prompts import student_messages
@@ -174,20 +173,17 @@ def test_no_tenant_outweighs_the_smallest(training: list[tuple[str, str]]) -> No
     assert all(left[tenant] == rows[tenant] for tenant in rows if rows[tenant] == min(rows.values()))
 
 
-@given(st.text(st.sampled_from("一二三四五六七八九十"), min_size=20, max_size=60), st.integers(0, 19))
-def test_a_text_with_one_sign_changed_is_found_when_it_is_alike_enough(text: str, at: int) -> None:
-    seen = Seen(threshold=0.9)
-    seen.add(text)
-    changed = text[:at] + "变" + text[at + 1 :]
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_particle_more_makes_no_other_task_and_another_history_does(tmp_path: Path, split: str) -> None:
+    history = "客服已介绍虾青素软胶囊，已解答防伪溯源查询"
+    held = row(1, split=split, question="那它一天吃几次", history_summary=history)
+    alike = row(2, split="train", question="请问那它一天吃几次", history_summary=history)
+    other = row(3, split="train", question="那它一天吃几次", history_summary="客服已介绍深海鱼油咀嚼片")
 
-    assert seen.has(text)
-    alike = similarity(shingles(text), shingles(changed))
-    if not 0.9 <= alike < 0.95:  # between, one in 10,000 may be missed
-        assert seen.has(changed) == (alike >= 0.95)
+    folder, counts = run(tmp_path, [held, alike, other])
 
-
-def test_texts_without_anything_in_common_share_no_band() -> None:
-    assert not set(bands("虾青素一天吃几次")) & set(bands("注会英语开课时间"))
+    assert (counts.near_duplicates, counts.ppo_train) == (1, 1)
+    assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
 
 
 def test_a_conversation_in_two_splits_is_an_error(tmp_path: Path) -> None:

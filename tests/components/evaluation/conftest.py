@@ -7,6 +7,7 @@ from components.evaluation.rewriter import results, stage
 from components.evaluation.rewriter.systems import ask_all, fixed_queries
 from tests.components.evaluation.world import (
     CONFIG,
+    ORIGINS,
     TENANTS,
     Evaluated,
     WordRag,
@@ -34,5 +35,5 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     with gateway(folder, knowledge_base, rag) as url:
         asking = ask_all(rows, texts, slices, predictions, CONFIG, url)
     table = results.Table.of(rows, asking, slices)
-    value = orjson.loads(orjson.dumps(stage.put_together(table, writings, asking, CONFIG)))
+    value = orjson.loads(orjson.dumps(stage.put_together(table, writings, asking, ORIGINS, CONFIG)))
     return Evaluated(value, predictions, rag)

@@ -14,6 +14,7 @@ from components.evaluation.rewriter.systems import Asking, ask_all, draw_rows, f
 from qinglan.errors import DataError, OutageError, RowError
 from tests.components.evaluation.world import (
     CONFIG,
+    ORIGINS,
     PRODUCTS,
     TENANTS,
     TERMS,
@@ -113,6 +114,8 @@ def test_the_markdown_shows_expected_beside_measured(evaluated: Evaluated) -> No
     assert "| gold passage first | 85.0% | 75.0% | 78.0% | 70.8% | 88.0% | 100.0% |" in text
     assert "2,000 ms (set)" in text
     assert "Examiner fivedoctors-examiner and training judge fivedoctors on" in text
+    assert "nearly from a similarity of 0.8 on: sft (40 rows): 0 the same" in text
+    assert "Nobody compared the test" in to_markdown({**evaluated.value, "leaks": None})
 
 
 def test_one_model_in_both_roles_is_said_in_words(evaluated: Evaluated) -> None:
@@ -182,7 +185,9 @@ def test_rows_without_gold_are_judged_and_the_verdict_holds(evaluated: Evaluated
     ]
     asking = Asking(values, [{}] * len(rows), Counter(), [], {})
     table = results.Table.of(rows, asking, {})
-    value = stage.put_together(table, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, CONFIG)
+    value = stage.put_together(
+        table, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
+    )
 
     assert value["counts"]["labelled"] == 0
     assert value["systems"]["rl"]["judged_top1"]["how"] == "judged"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from components.evaluation.rewriter.config import GateConfig
 from components.evaluation.rewriter.gate import decide
+from tests.components.evaluation.world import ORIGINS
 
 GATE = GateConfig()
 
@@ -34,6 +35,9 @@ def good() -> dict[str, Any]:
             "rl": level(15.0, 2.8),
         },
         "paired": {"rl_vs_teacher": versus, "rl_vs_plain": compared(0.5)},
+        "counts": {"examined": 300},
+        "agreement": {"examiner": "model-b", "judge": "model-a"},
+        **copy.deepcopy(ORIGINS._asdict()),
     }
 
 
@@ -97,7 +101,30 @@ HELD = [
     ("paired.rl_vs_teacher.n", True, "is True, which is no number"),
     ("paired", None, "is not in the evaluation"),
     ("systems", [], "is not in the evaluation"),
+    ("leaks", None, "leaks.parts is not in the evaluation"),
+    ("leaks.parts.ppo", None, "leaks.parts.ppo.rows is not in the evaluation"),
+    ("leaks.parts.sft.same", 1, "The test leaked: 1 of its rows are among those of sft, and 0 nearly"),
+    ("leaks.parts.ppo.alike", 3, "The test leaked: 0 of its rows are among those of ppo, and 3 nearly"),
+    ("leaks.parts.more", {"rows": 9, "same": 0, "alike": 1}, "among those of more, and 1 nearly"),
+    ("leaks.parts.sft.rows", 0, "compared with no rows of sft"),
+    ("leaks.parts.sft.alike", "0", "leaks.parts.sft.alike is '0', which is no number"),
+    ("leaks.threshold", 0.81, "looked for from 0.81 on only; 0.8 is wanted"),
+    ("agreement.examiner", "model-a", "The examiner is the training's judge, model-a"),
+    ("agreement.examiner", " Model-A", "The examiner is the training's judge"),
+    ("agreement.judge", "unknown", "Nobody knows which model was the judge"),
+    ("agreement.examiner", "", "Nobody knows which model was the examiner"),
+    ("agreement", None, "agreement.examiner is not in the evaluation"),
+    ("counts.examined", None, "counts.examined is not in the evaluation"),
+    ("digests.knowledge_bases", [], "knowledge_bases names none"),
+    ("digests.knowledge_bases", None, "knowledge_bases is not in the evaluation"),
+    ("digests.parents.rl.sft_model", "f" * 64, "trained from another SFT model"),
 ]
+DIGESTS = [
+    "test", "predictions", "models.sft", "models.rl", "training.sft", "training.ppo",
+    "parents.sft.base_model", "parents.sft.train", "parents.sft.dev",
+    "parents.rl.base_model", "parents.rl.sft_model", "parents.rl.train", "parents.rl.dev",
+]  # fmt: skip
+"""All that a promoted RL model was made from and judged by."""
 
 
 @pytest.mark.parametrize(("path", "value", "said"), HELD, ids=[f"{path}={value}" for path, value, _ in HELD])
@@ -106,6 +133,26 @@ def test_one_fault_holds_and_is_named(path: str, value: Any, said: str) -> None:
 
     assert (verdict.promote, verdict.word) == (False, "hold")
     assert any(said in reason for reason in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize("value", [None, "", "a" * 63, "A" * 64, 7, ["a" * 64]])
+@pytest.mark.parametrize("name", DIGESTS)
+def test_a_parent_that_nobody_can_name_holds(name: str, value: Any) -> None:
+    verdict = decide(changed(f"digests.{name}", value), GATE)
+
+    assert not verdict.promote
+    assert any(f"digests.{name} is" in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_a_model_that_nobody_examined_needs_no_examiner() -> None:
+    evaluation = changed("agreement", {"examiner": "unknown", "judge": "unknown"})
+
+    assert not decide(evaluation, GATE).promote
+    assert decide(evaluation | {"counts": {"examined": 0}}, GATE).promote
+
+
+def test_a_candidate_of_an_unknown_kind_is_held() -> None:
+    assert "'other' is no candidate that this gate knows." in decide(good() | {"candidate": "other"}, GATE).reasons
 
 
 def test_not_shown_says_how_many_queries_would_show_it() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
-from components.data.convert.stage import ppo_row, sft_row
+from components.data.convert.stage import convert, ppo_row, sft_row
 from components.evaluation.rewriter import leak
 from qinglan.errors import DataError
-from qinglan.files import sha256_file
+from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.lineage.digests import digest
 from qinglan.rewriter import RewriterCard, write_card
 from qinglan.rows import Validated
@@ -36,7 +36,10 @@ def write_training(folder: Path, sft: list[Validated], ppo: list[Validated]) -> 
 
 
 def test_a_clean_test_passes_and_says_how_many_rows_it_was_compared_with(tmp_path: Path) -> None:
-    assert leak.check(TEST, write_training(tmp_path, [OTHER], [OTHER, OTHER])) == 5
+    leaks = leak.check(TEST, write_training(tmp_path, [OTHER], [OTHER, OTHER]), 0.8)
+
+    clean = {"same": 0, "alike": 0, "examples": []}
+    assert leaks == {"threshold": 0.8, "parts": {"sft": {"rows": 2, **clean}, "ppo": {"rows": 3, **clean}}}
 
 
 @pytest.mark.parametrize("where", ["sft", "ppo"])
@@ -55,13 +58,48 @@ def test_a_seen_question_is_found_by_its_content(tmp_path: Path, where: str, dre
     rows = {"sft": [OTHER], "ppo": [OTHER], where: [seen]}
 
     with pytest.raises(DataError, match=rf"1 rows .* test row {TEST[2].id} is dev\..*:1 \(row {seen.id}\)"):
-        leak.check(TEST, write_training(tmp_path, rows["sft"], rows["ppo"]))
+        leak.check(TEST, write_training(tmp_path, rows["sft"], rows["ppo"]), 0.8)
 
 
 def test_the_same_words_about_another_product_are_no_leak(tmp_path: Path) -> None:
     other = TEST[2].model_copy(update={"id": "another", "history_summary": "客服已介绍蓝莓软胶囊"})
 
-    assert leak.check(TEST, write_training(tmp_path, [other], [other])) == 4
+    leaks = leak.check(TEST, write_training(tmp_path, [other], [other]), 0.8)
+
+    assert [(part["same"], part["alike"]) for part in leaks["parts"].values()] == [(0, 0), (0, 0)]
+
+
+LONG = TEST[2].model_copy(
+    update={
+        "id": "long",
+        "question": "那它一天吃几次",
+        "history_summary": "客服已介绍虾青素软胶囊，已解答防伪溯源查询方法",
+    }
+)
+
+
+@pytest.mark.parametrize("where", ["sft", "ppo"])
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        {"question": "那它一天吃几回"},
+        {"question": "那它一天吃几次啊？"},
+        {"question": "请问：那它一天吃几次"},
+        {"history_summary": "客服已介绍虾青素软胶囊，已解答　防伪溯源查询方法了"},
+    ],
+)
+def test_a_row_that_is_nearly_a_test_row_is_counted_by_name_and_without_its_text(
+    tmp_path: Path, where: str, dressed: dict[str, Any]
+) -> None:
+    rows = {"sft": [OTHER], "ppo": [OTHER], where: [LONG.model_copy(update={"id": "x", **dressed})]}
+
+    leaks = leak.check([*TEST, LONG], write_training(tmp_path, rows["sft"], rows["ppo"]), 0.8)
+
+    found = leaks["parts"][where]
+    assert (found["same"], found["alike"], found["examples"][0]["test"]) == (0, 1, "long")
+    assert "(row x)" in found["examples"][0]["learned"]
+    assert sum(part["alike"] for part in leaks["parts"].values()) == 1
+    assert "虾青素" not in str(leaks)
 
 
 def model(folder: Path, rows: Path, **more: str) -> Path:
@@ -72,8 +110,8 @@ def model(folder: Path, rows: Path, **more: str) -> Path:
     return folder
 
 
-def check(models: dict[str, Path], training: dict[str, Path]) -> None:
-    leak.check_parents(models, {name: digest(folder) for name, folder in models.items()}, training)
+def check(models: dict[str, Path], training: dict[str, Path]) -> dict[str, dict[str, str]]:
+    return leak.check_parents(models, {name: digest(folder) for name, folder in models.items()}, training)
 
 
 def test_models_must_have_learned_from_the_very_rows_that_were_compared(tmp_path: Path) -> None:
@@ -81,7 +119,10 @@ def test_models_must_have_learned_from_the_very_rows_that_were_compared(tmp_path
     sft = model(tmp_path / "a", training["sft"])
     rl = model(tmp_path / "b", training["ppo"], sft_model=digest(sft))
 
-    check({"sft": sft, "rl": rl}, training)
+    named = check({"sft": sft, "rl": rl}, training)
+    assert named["rl"]["sft_model"] == digest(sft) and named["sft"]["dev"] == sha256_file(
+        training["sft"] / "dev.jsonl"
+    )
     with pytest.raises(DataError, match="rl: its card names train rows"):
         check({"sft": sft, "rl": rl}, {"sft": training["sft"]})
     with pytest.raises(DataError, match="from another SFT model"):
@@ -96,7 +137,7 @@ def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:
     (folders["ppo"] / "dev.parquet").unlink()
 
     with pytest.raises(DataError, match=r"dev\.parquet: not there"):
-        leak.check(TEST, folders)
+        leak.check(TEST, folders, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +158,23 @@ def test_a_parquet_file_that_is_none_is_an_error(tmp_path: Path) -> None:
     (folders["ppo"] / "train.parquet").write_bytes(b"PAR0")
 
     with pytest.raises(DataError, match="cannot be read as parquet"):
-        leak.check(TEST, folders)
+        leak.check(TEST, folders, 0.8)
+
+
+def test_what_convert_writes_holds_no_row_of_training_that_is_nearly_a_test_row(tmp_path: Path) -> None:
+    near = [
+        LONG.model_copy(
+            update={"id": f"r{n}", "conversation_id": f"c{n}", "question": f"{word}那它一天吃几次", "split": None}
+        )
+        for n, word in enumerate(["", "嗯，", "请问", "你好", "那个", "亲，", "哦", "诶"] * 5)
+    ]
+    own = OTHER.model_copy(update={"id": "own", "conversation_id": "own", "split": "train"})
+    (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own])))
+    training = {"sft": tmp_path / "sft", "ppo": tmp_path / "ppo"}
+
+    counts = convert(tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", CONFIG)
+    test = [row for _, row in read_jsonl(tmp_path / "test", Validated)]
+    leaks = leak.check(test, training, 0.8)
+
+    assert counts.near_duplicates > 20 and test
+    assert {(part["same"], part["alike"]) for part in leaks["parts"].values()} == {(0, 0)}

@@ -39,6 +39,8 @@ def test_the_page_shows_verdict_expected_examples_and_curves(evaluated: Evaluate
         "RL: won",
         "fivedoctors-examiner",
         "documented",
+        "sft (40 rows): 0 the same, 0 nearly; ppo (40 rows): 0 the same, 0 nearly.",
+        "RL, from sft model",
     ):
         assert said in text
     assert text.count("<svg") >= 8

@@ -52,6 +52,10 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> No
     assert value["systems"]["sft"]["latency_p50"]["value"] > 0, "its own server was started, asked and stopped"
     assert any("sft was timed under the serving code over HTTP" in note for note in value["notes"])
     assert set(value["digests"]["models"]) == {"sft"}
+    assert value["digests"]["parents"] == {"sft": parents(training["sft"])}
+    assert value["leaks"]["parts"] == {"sft": {"rows": 2, "same": 0, "alike": 0, "examples": []}}
+    said = [reason for reason in value["verdict"]["reasons"] if "digests" in reason]
+    assert said == ["digests.parents.sft.base_model is not in the evaluation."], "the tiny model's card names none"
     assert value["digests"]["knowledge_bases"] == [rag.snapshot]
     assert all(path.stat().st_size for path in out)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.stage import Origins
 from components.evaluation.rewriter.students import Writing
 from qinglan.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage
@@ -24,6 +25,21 @@ PRODUCTS = ("虾青素软胶囊", "鱼油软胶囊", "益生菌冲饮粉", "叶�
 TERMS = {"每日服用频次": "一天吃几次", "贮藏条件要求": "要放冰箱吗", "退换货政策": "买错了能退不"}
 NOTHING = Retrieval(query="q", hits=(), top1_score=0.0, count=0)
 CONFIG = EvaluateConfig(draws=500, score_threshold=0.0, agreement_rows=12, examples=3, blind_rows=8)
+NOT_ALIKE = {"rows": 40, "same": 0, "alike": 0, "examples": []}
+ORIGINS = Origins(
+    {"threshold": 0.8, "parts": {"sft": NOT_ALIKE, "ppo": NOT_ALIKE}},
+    {
+        "test": "1" * 64, "predictions": "2" * 64, "knowledge_bases": ["3" * 64],
+        "models": {"sft": "4" * 64, "rl": "5" * 64}, "training": {"sft": "6" * 64, "ppo": "7" * 64},
+        "parents": {
+            "sft": {"base_model": "8" * 64, "train": "9" * 64, "dev": "a" * 64},
+            "rl": {"base_model": "8" * 64, "sft_model": "4" * 64, "train": "b" * 64, "dev": "c" * 64},
+        },
+        "code": {"version": "0"},
+    },
+)  # fmt: skip
+"""Of a clean test, with everything named."""
+
 TENANTS = ("fivedoctors", "chengla")
 HOSTILE = "<script>alert('问')</script>一天吃几次"
 

@@ -204,3 +204,10 @@ def test_no_text_that_was_sent_is_in_the_log(served: Served) -> None:
     assert "refused: instances[1].text: empty" in log
     assert SECRET not in log
     assert "Traceback" not in log
+
+
+def test_the_service_says_which_bytes_answer(served: Served) -> None:
+    told = served.http.get("/model").json()
+
+    assert told == {"name": "style", "sha256": digest(served.folder)}
+    assert v1(served, TEXTS[:1])[0]["model_version"] == told["sha256"][:12]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from components.evaluation.style.config import GateStyleConfig
 from components.evaluation.style.gate import decide
+from tests.components.evaluation.style.world import ORIGINS
 
 GATE = GateStyleConfig()
 
@@ -24,6 +25,7 @@ def good() -> dict[str, Any]:
         "counts": {"rows": 400},
         "systems": {"model": system(0.9, 0.03), "before": system(0.9, 0.07), "baseline": system(0.83, 0.1)},
         "paired": {"model_vs_baseline": {"macro_f1": {"difference": 0.07, "low": 0.03, "high": 0.11, "p": 0.001}}},
+        **copy.deepcopy(ORIGINS._asdict()),
     }
 
 
@@ -63,6 +65,15 @@ def test_a_model_that_is_better_everywhere_is_promoted_with_its_figures() -> Non
         ("systems.model.classes", {}, "is not in the evaluation"),
         ("labels", [], "labels is no list"),
         ("labels", "售前", "labels is no list"),
+        ("leaks", {}, "leaks.parts is not in the evaluation"),
+        ("leaks.parts.train.alike", 2, "The test leaked: 0 of its rows are among those of train, and 2 nearly"),
+        ("leaks.parts.dev.same", 1, "The test leaked: 1 of its rows are among those of dev"),
+        ("leaks.parts.texts", {"rows": 9, "same": 0, "alike": 1}, "among those of texts, and 1 nearly"),
+        ("leaks.parts.dev.rows", 0, "compared with no rows of dev"),
+        ("leaks.parts", None, "leaks.parts.train.rows is not in the evaluation"),
+        ("leaks.threshold", 0.9, "looked for from 0.9 on only; 0.8 is wanted"),
+        ("digests", {}, "digests.parents is not in the evaluation"),
+        ("digests.parents.train", "f" * 64, "learned from another train"),
     ],
 )
 def test_one_thing_amiss_holds_it(path: str, value: Any, said: str) -> None:
@@ -83,6 +94,31 @@ def test_one_thing_amiss_holds_it(path: str, value: Any, said: str) -> None:
 )
 def test_what_is_just_allowed_is_allowed(path: str, value: Any) -> None:
     assert decide(changed(path, value), GATE).promote
+
+
+@pytest.mark.parametrize("value", [None, "a" * 63, "x" * 64])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model", "predictions", "rows.train", "rows.dev", "rows.test", "parents.base_model", "parents.train",
+        "parents.dev", "parents.labels",
+    ],
+)  # fmt: skip
+def test_a_parent_that_nobody_can_name_holds(name: str, value: Any) -> None:
+    verdict = decide(changed(f"digests.{name}", value), GATE)
+
+    assert not verdict.promote
+    assert any(f"digests.{name} is" in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_a_distilled_model_comes_from_a_teacher() -> None:
+    evaluation = good()
+    parents = evaluation["digests"]["parents"]
+    del parents["base_model"]
+
+    assert not decide(evaluation, GATE).promote
+    parents["teacher"] = "8" * 64
+    assert decide(evaluation, GATE).promote
 
 
 def test_an_empty_evaluation_is_held() -> None:

@@ -1,14 +1,15 @@
 """A test answer that training saw stops everything, and so does a model of other rows."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.evaluation.style import leak
 from qinglan.errors import DataError
-from qinglan.files import sha256_file
+from qinglan.files import dump_line, sha256_file
 from qinglan.style.model import StyleCard
-from qinglan.style.rows import StyleRow
+from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
 
 
 def row(name: str, text: str) -> StyleRow:
@@ -19,20 +20,57 @@ TEST = [row("t1", "用户问题：ABC\n回答：好，可以。"), row("t2", "�
 OTHER = row("d1", "用户问题：丙\n回答：丁")
 
 
-def test_rows_of_their_own_are_counted() -> None:
-    assert leak.check(TEST, {"train": [OTHER], "dev": [OTHER, OTHER]}) == 3
+LONG = row(
+    "t3",
+    "用户问题：维生素C咀嚼片加倍吃是不是好得快呢\n回答：为了您的安全，请先不要用维生素C咀嚼片，尽快咨询专业人士，祝您顺利。",
+)
+
+
+def written(folder: Path, train: list[StyleRow], dev: list[StyleRow], texts: list[str] | None = None) -> Path:
+    """A folder as the stage before leaves it."""
+    for part, rows in (("train", train), ("dev", dev)):
+        (folder / f"{part}.jsonl").write_bytes(b"".join(map(dump_line, rows)))
+    if texts is not None:
+        (folder / TEXTS).write_bytes(b"".join(dump_line(UnlabelledText(text=text)) for text in texts))
+    return folder
+
+
+def test_rows_of_their_own_are_counted(tmp_path: Path) -> None:
+    leaks = leak.check(TEST, written(tmp_path, [OTHER], [OTHER, OTHER], ["别的话"]), 0.8)
+
+    clean = {"same": 0, "alike": 0, "examples": []}
+    assert leaks["parts"] == {
+        "train": {"rows": 1, **clean},
+        "dev": {"rows": 2, **clean},
+        "texts": {"rows": 1, **clean},
+    }
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
 @pytest.mark.parametrize("text", ["用户问题：ABC\n回答：好，可以。", "用户问题：ａｂｃ 回答：好可以！"])
-def test_the_same_text_but_for_width_case_and_punctuation_leaks(part: str, text: str) -> None:
-    with pytest.raises(DataError, match=rf"1 rows of the locked test.*test row t1 is {part} row x"):
-        leak.check(TEST, {"train": [OTHER], "dev": [OTHER]} | {part: [OTHER, row("x", text)]})
+def test_the_same_text_but_for_width_case_and_punctuation_leaks(tmp_path: Path, part: str, text: str) -> None:
+    rows: dict[str, Any] = {"train": [OTHER], "dev": [OTHER]} | {part: [OTHER, row("x", text)]}
+
+    with pytest.raises(DataError, match=rf"1 rows of the locked test.*test row t1 is {part}\.jsonl:2 \(row x\)"):
+        leak.check(TEST, written(tmp_path, **rows), 0.8)
 
 
-def test_many_leaks_are_named_in_part() -> None:
+@pytest.mark.parametrize("part", ["train", "dev", "texts"])
+def test_an_answer_that_is_nearly_one_of_the_test_is_counted(tmp_path: Path, part: str) -> None:
+    nearly = LONG.input.replace("祝您", " 祝你 ")
+    rows: dict[str, Any] = {"train": [OTHER], "dev": [OTHER], "texts": ["别的话"]}
+    learned = rows | {part: [nearly] if part == "texts" else [row("x", nearly)]}
+
+    leaks = leak.check([*TEST, LONG], written(tmp_path, **learned), 0.8)
+
+    assert {name: one["alike"] for name, one in leaks["parts"].items() if one["alike"]} == {part: 1}
+
+
+def test_many_leaks_are_named_in_part(tmp_path: Path) -> None:
+    many = [row(f"t{at}", f"用户问题：{at * 7919}\n回答：{at * 104729}") for at in range(9)]
+
     with pytest.raises(DataError, match=r"9 rows .* and 4 more"):
-        leak.check(TEST, {"train": [row(f"x{at}", TEST[1].input) for at in range(9)], "dev": []})
+        leak.check(many, written(tmp_path, many, []), 0.8)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
     assert [row["row"] for row in classification["confusionMatrix"]["rows"]] == found["systems"]["model"]["confusion"]
     assert found["verdict"]["word"] == "hold"
     assert any("Worse than the baseline" in reason for reason in found["verdict"]["reasons"])
+    assert "digests.parents.base_model is not in the evaluation." in found["verdict"]["reasons"]
+    assert {part: one["rows"] for part, one in found["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
     assert stage.gate(out.evaluation, GateStyleConfig()).word == "hold"
     assert found["digests"]["rows"]["train"] == sha256_file(rows / "train.jsonl")
     assert found["systems"]["before"]["accuracy"] == found["systems"]["model"]["accuracy"]

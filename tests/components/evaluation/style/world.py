@@ -21,6 +21,17 @@ from qinglan.text import normalise
 
 CONFIG = EvaluateStyleConfig(draws=300, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)
 NAMES = DEFAULT_LABELS.names
+NOT_ALIKE = {"rows": 450, "same": 0, "alike": 0, "examples": []}
+ORIGINS = stage.Origins(
+    {"threshold": 0.8, "parts": {"train": NOT_ALIKE, "dev": NOT_ALIKE}},
+    {
+        "rows": {"train": "1" * 64, "dev": "2" * 64, "test": "3" * 64}, "model": "4" * 64, "predictions": "5" * 64,
+        "parents": {"base_model": "6" * 64, "train": "1" * 64, "dev": "2" * 64, "labels": "7" * 64},
+        "code": {"version": "0"},
+    },
+)  # fmt: skip
+"""Of a clean test, with everything named."""
+
 SIZES = {"train": 360, "dev": 30, "test": 210}
 
 
@@ -67,10 +78,9 @@ def evaluation(of: Table) -> dict[str, Any]:
     called_for = of.probabilities["model"]
     card = StyleCard(stage="style", temperature=1.3)
     found = stage.put_together(
-        of, called_for, Baseline(called_for, 3.0, {"3": 0.8}), card, 900, DEFAULT_LABELS, CONFIG
+        of, called_for, Baseline(called_for, 3.0, {"3": 0.8}), card, ORIGINS, DEFAULT_LABELS, CONFIG
     )
-    digests = {"rows": {"test": "a"}, "model": "b", "predictions": "c", "code": {"version": "0"}}
-    return dict(orjson.loads(orjson.dumps({**found, "digests": digests})))
+    return dict(orjson.loads(orjson.dumps(found)))
 
 
 def predictions(of: Table, rows: list[StyleRow]) -> list[dict[str, Any]]:

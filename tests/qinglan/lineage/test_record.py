@@ -1,28 +1,14 @@
 """A step's record says what went in, what came out and how it ended; the artifacts carry it too."""
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pytest
 
 from qinglan.lineage.digests import digest
 from qinglan.lineage.record import RECORDS_VARIABLE, describe, recorded
-
-
-@dataclass
-class File:
-    """What KFP hands a component, as far as a record looks at it."""
-
-    path: str
-    metadata: dict[str, Any] = field(default_factory=dict)
-    schema_title: str = "system.Dataset"
-
-    @property
-    def uri(self) -> str:
-        return self.path
+from tests.lineage import File
 
 
 @pytest.fixture
@@ -35,9 +21,11 @@ def test_a_done_step_names_its_inputs_outputs_and_code(tmp_path: Path, records: 
     (tmp_path / "in").write_text("问题")
     source, made = File(str(tmp_path / "in")), File(str(tmp_path / "out"))
 
-    with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}) as facts:
+    lineage = File(str(tmp_path / "lineage"))
+
+    with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}, lineage) as step:
         Path(made.path).write_text("改写一\n改写二\n")
-        facts["accepted"] = 1
+        step.facts["accepted"] = 1
 
     record = json.loads((records / "generate.json").read_text())
     assert (record["status"], record["facts"], record["config"]) == ("done", {"accepted": 1}, {"seed": 1})
@@ -54,7 +42,7 @@ def test_a_failed_step_keeps_its_error(tmp_path: Path, records: Path) -> None:
 
     with (
         pytest.raises(ValueError, match="no answer"),
-        recorded("generate", {"q": File(str(tmp_path / "in"))}, {}, {}),
+        recorded("generate", {"q": File(str(tmp_path / "in"))}, {}, {}, File(str(tmp_path / "lineage"))),
     ):
         raise ValueError("no answer")
 

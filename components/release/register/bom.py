@@ -1,0 +1,120 @@
+"""The bill of materials: CycloneDX 1.6 with a model card, by the library, validated strictly before it is written.
+
+The library knows no model card and drops one without a word: it goes in as plain data, and the validator sees it.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from components.release.register.config import RegisterConfig
+from qinglan.errors import ConfigError
+from qinglan.lineage.bom import LISTED, invalid
+from qinglan.lineage.statement import Part
+from qinglan.lineage.verdicts import Told
+
+SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
+"""Of serial numbers: the same model has the same one."""
+
+
+class Contents(NamedTuple):
+    """What the bill lists."""
+
+    model: str
+    """Digest of the model's folder."""
+
+    files: Mapping[str, str]
+    """The model's files by path in the release, with their digests."""
+
+    told: Sequence[Told]
+    surroundings: Sequence[Part]
+    at: datetime
+
+
+def write_bom(contents: Contents, card: Mapping[str, Any], config: RegisterConfig) -> str:
+    """The bill's text; a ConfigError where a setting makes it no CycloneDX."""
+    from cyclonedx.output.json import JsonV1Dot6
+
+    body = json.loads(JsonV1Dot6(_bom(contents, config)).output_as_string())
+    body["metadata"]["component"]["modelCard"] = card
+    text = json.dumps(body, ensure_ascii=False, indent=1)
+    if why := invalid(text):
+        raise ConfigError(f"register: no bill of materials can be made ({why}). Look at licence, base and limits.")
+    return text
+
+
+def _bom(contents: Contents, config: RegisterConfig) -> Any:
+    from cyclonedx.model.bom import Bom, BomMetaData
+
+    model = _model(contents, config)
+    others = [_file(name, digest) for name, digest in contents.files.items()]
+    others += [_file(one.name, one.digest) for one in contents.surroundings if one.algorithm == "sha256"]
+    bom = Bom(
+        serial_number=uuid.uuid5(SPACE, contents.model), components=others,
+        metadata=BomMetaData(component=model, timestamp=contents.at),
+    )  # fmt: skip
+    bom.register_dependency(model, others)
+    return bom
+
+
+def _model(contents: Contents, config: RegisterConfig) -> Any:
+    from cyclonedx.model import Property
+    from cyclonedx.model.component import Component, ComponentType, Pedigree
+
+    return Component(
+        name=config.name, type=ComponentType.MACHINE_LEARNING_MODEL, version=contents.model[:12], bom_ref="model",
+        hashes=[_hash(contents.model)], licenses=[_licence(config)],
+        pedigree=Pedigree(ancestors=[_base(contents, config)]),
+        properties=[Property(name=name, value=value) for name, value in stages(contents)],
+    )  # fmt: skip
+
+
+def stages(contents: Contents) -> Iterator[tuple[str, str]]:
+    """Each stage before the release, with its signed statement's digest; and the code."""
+    for one in contents.told:
+        yield f"qinglan:stage:{one.statement.stage}", f"{one.statement.ended} {one.digest}"
+    for thing in contents.surroundings:
+        if thing.algorithm != "sha256":
+            yield f"qinglan:{thing.name}", f"{thing.algorithm}:{thing.digest}"
+
+
+def _base(contents: Contents, config: RegisterConfig) -> Any:
+    """What training started from, by the digest that a statement gives it."""
+    from cyclonedx.model.component import Component, ComponentType
+
+    made = [part for one in contents.told for part in one.statement.made if part.name == "base_model"]
+    return Component(
+        name=config.base or "base model", type=ComponentType.MACHINE_LEARNING_MODEL, bom_ref="base",
+        hashes=[_hash(part.digest) for part in made[-1:]], licenses=[_licence(config)],
+    )  # fmt: skip
+
+
+def _file(name: str, digest: str) -> Any:
+    from cyclonedx.model.component import Component, ComponentType
+
+    kind = ComponentType.FILE if name.startswith(LISTED) else ComponentType.PLATFORM
+    return Component(name=name, type=kind, bom_ref=f"{name}@{digest[:12]}", hashes=[_hash(digest)])
+
+
+def _licence(config: RegisterConfig) -> Any:
+    from cyclonedx.exception.model import CycloneDxModelException
+    from cyclonedx.model.license import DisjunctiveLicense
+    from cyclonedx.spdx import is_supported_id
+
+    try:
+        if not is_supported_id(config.licence):
+            raise ValueError(config.licence)
+        return DisjunctiveLicense(id=config.licence)
+    except (ValueError, CycloneDxModelException):
+        raise ConfigError(
+            f"register.licence: {config.licence!r} is no SPDX id. Take one of https://spdx.org/licenses, such as "
+            "Apache-2.0."
+        ) from None
+
+
+def _hash(digest: str) -> Any:
+    from cyclonedx.model import HashAlgorithm, HashType
+
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest)

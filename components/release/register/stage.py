@@ -1,0 +1,173 @@
+"""A release: the very bytes that were judged and promoted, signed, with everything that speaks for them.
+
+The verdict is taken from the evaluation's figures again: a word in a file is no proof. Where a store is named, the
+release is kept there by its digest, and its name moves to it if nobody has moved that name meanwhile.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.release.register.bom import Contents, write_bom
+from components.release.register.card import model_card
+from components.release.register.config import RegisterConfig
+from components.release.register.kinds import Kind, kind_of
+from components.release.register.publish import current, publish
+from qinglan.errors import DataError, Held
+from qinglan.files import replaced_folder, sha256_bytes, sha256_file
+from qinglan.lineage.code import code_version, versions
+from qinglan.lineage.digests import digest, files_of, tree_digest
+from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.keys import Signer, load_signer
+from qinglan.lineage.model_signature import sign_model
+from qinglan.lineage.record import RUN_VARIABLE, surroundings
+from qinglan.lineage.release_folder import (
+    BOM,
+    EVALUATION,
+    LINEAGE,
+    MODEL,
+    PROVENANCE,
+    REPORT,
+    SIGNATURE,
+    STAGE,
+    inside,
+    parts_of,
+)  # fmt: skip
+from qinglan.lineage.statement import Part, Statement, moment, to_payload
+from qinglan.lineage.verdicts import VERDICT, Told, gates_about, statements_of, strangers
+from qinglan.model_files import refuse_unfit
+from qinglan.plain_files import plain_files
+from qinglan.verdict import Verdict, read_evaluation, verdict_bytes
+
+
+class Inputs(NamedTuple):
+    """What a release is made of."""
+
+    evaluation: Path
+    model: Path
+    report: Path
+    lineage: Path
+
+
+class Registered(NamedTuple):
+    name: str
+    release: str
+    """Digest of the release's folder: what the name points to."""
+
+    model: str
+    evaluation: str
+    signed_by: str
+    """The releaser's key."""
+
+
+class Judged(NamedTuple):
+    """What was read and decided before anything is written."""
+
+    kind: Kind
+    evaluation: Mapping[str, Any]
+    verdict: Verdict
+    model: str
+    told: list[Told]
+    started: str
+
+    @property
+    def digest(self) -> str:
+        """Of the verdict, as the gate's statement has it."""
+        return sha256_bytes(verdict_bytes(self.verdict))
+
+
+def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
+    """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
+    signer = load_signer("releaser")
+    judged = judge(inputs)
+    refuse_unfit(inputs.model)
+    before = current(config)
+    with replaced_folder(out) as folder:
+        files = _fill(folder, inputs, judged, config, signer)
+        sealed = seal(to_payload(_statement(files, inputs, judged, config)), IN_TOTO, [signer])
+        (folder / PROVENANCE).write_bytes(sealed)
+    released = digest(out)
+    publish(out, released, config, before, signer.id)
+    return Registered(config.name, released, judged.model, files[EVALUATION], signer.id)
+
+
+def judge(inputs: Inputs) -> Judged:
+    """The verdict from the figures; Held where it is hold, a DataError where the lineage does not tell of it."""
+    started, evaluation = _now(), read_evaluation(inputs.evaluation)
+    kind = kind_of(evaluation, str(inputs.evaluation))
+    verdict = kind.decide(evaluation, f"{inputs.evaluation}: settings.gate")
+    if not verdict.promote:
+        raise Held("The gate says hold: " + " ".join(verdict.reasons))
+    judged = Judged(kind, evaluation, verdict, str(kind.judged(evaluation)), _statements(inputs.lineage), started)
+    if not gates_about(judged.told, sha256_file(inputs.evaluation), judged.digest):
+        raise DataError(
+            f"{inputs.lineage}: no gate has said of {inputs.evaluation} what its figures say. Run the gate again, "
+            "with the settings of that evaluation."
+        )
+    return judged
+
+
+def _statements(lineage: Path) -> list[Told]:
+    if faults := plain_files(lineage).faults:
+        name, why = next(iter(faults.items()))
+        raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
+    told = statements_of(lineage)
+    if unknown := strangers([one.statement for one in told], files_of(lineage)):
+        raise DataError(
+            f"{lineage / unknown[0]}: no statement names these bytes, so somebody put them there or changed them. "
+            "Run the stage that leaves this paper again."
+        )
+    return told
+
+
+def _fill(folder: Path, inputs: Inputs, judged: Judged, config: RegisterConfig, signer: Signer) -> dict[str, str]:
+    """Everything but the release's own statement; the answer is each file's digest."""
+    shutil.copytree(inputs.model, folder / MODEL)
+    shutil.copytree(inputs.lineage, folder / LINEAGE)
+    shutil.copyfile(inputs.evaluation, folder / EVALUATION)
+    shutil.copyfile(inputs.report, folder / REPORT)
+    copied = files_of(folder)
+    _refuse_others(tree_digest(inside(copied, MODEL)), judged, inputs)
+    sign_model(folder / MODEL, folder / SIGNATURE, signer)
+    files = {name: sha for name, sha in copied.items() if name.startswith(f"{MODEL}/")}
+    contents = Contents(judged.model, files, judged.told, surroundings(code_version()), moment(judged.started))
+    card = model_card(judged.kind, judged.evaluation, judged.verdict, judged.told, config)
+    (folder / BOM).write_text(write_bom(contents, card, config), encoding="utf-8")
+    return {**copied, **{name: sha256_file(folder / name) for name in (SIGNATURE, BOM)}}
+
+
+def _refuse_others(found: str, judged: Judged, inputs: Inputs) -> None:
+    if found != judged.model:
+        raise DataError(
+            f"{inputs.model} has digest {found[:12]}, and the verdict in {inputs.evaluation} is about "
+            f"{judged.model[:12]}. Evaluate the model that shall be released."
+        )
+
+
+def _statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config: RegisterConfig) -> Statement:
+    used = [
+        Part(_made_as(judged.told, judged.model) or inputs.model.name, judged.model),
+        Part("evaluation", files[EVALUATION]), Part("report", files[REPORT]), Part(VERDICT, judged.digest),
+    ]  # fmt: skip
+    facts = {"verdict": judged.verdict.word, "reasons": judged.verdict.reasons}
+    return Statement(
+        STAGE, tuple(parts_of(files)), (*used, *surroundings(code_version())), settings(config), facts,
+        os.environ.get(RUN_VARIABLE, ""), judged.started, _now(), versions(),
+    )  # fmt: skip
+
+
+def settings(config: RegisterConfig) -> dict[str, Any]:
+    """As a statement has them: where the store is would say whose machine it was."""
+    return config.model_dump(mode="json", exclude={"store"})
+
+
+def _made_as(told: Sequence[Told], found: str) -> str:
+    """What the stage that made it calls it."""
+    return next((part.name for one in told for part in one.statement.made if part.digest == found), "")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,82 @@
+"""`qinglan keys`: who signs, and whose signatures count."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+keys = typer.Typer(help="Signing keys, and the trust policy beside them.", no_args_is_help=True)
+
+Folder = Annotated[
+    Path | None, typer.Option(help="The folder of keys: QINGLAN_KEYS, or ~/.config/qinglan/keys.", show_default=False)
+]
+RoleName = Annotated[str, typer.Argument(help="builder or releaser.")]
+
+
+@keys.command()
+def new(
+    role: Annotated[list[str] | None, typer.Argument(help="builder, releaser; both where none is named.")] = None,
+    tenant: Annotated[list[str] | None, typer.Option(help="Whom the key may sign for; everyone by default.")] = None,
+    folder: Folder = None,
+) -> None:
+    """Make the keys of these roles, and let the trust policy name them."""
+    from qinglan.lineage.keychain import new_key
+    from qinglan.lineage.keys import ROLES, keys_folder
+
+    place = folder or keys_folder()
+    for one in role or ROLES:
+        made = new_key(place, _role(one), tuple(tenant or ("*",)))
+        print(f"{place / one}.pem: key {made[:12]}, named in {place / 'trust.yaml'}")
+
+
+@keys.command()
+def rotate(role: RoleName, folder: Folder = None) -> None:
+    """Replace a role's key: what the old one has signed counts as of its time, and it signs nothing more."""
+    from qinglan.lineage.keychain import rotate_key
+    from qinglan.lineage.keys import keys_folder
+
+    old, made = rotate_key(folder or keys_folder(), _role(role))
+    print(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {made[:12]} signs from now on")
+
+
+@keys.command()
+def revoke(
+    key: Annotated[str, typer.Argument(help="The key's id, or its first characters.")],
+    reason: Annotated[str, typer.Option(help="Shown in every audit.")],
+    at: Annotated[
+        str, typer.Option(help="From when on nothing it signed counts, such as 2026-11-22T08:00:00Z.")
+    ] = "",
+    folder: Folder = None,
+) -> None:
+    """Trust a key no more, from a time on: now, or earlier."""
+    from qinglan.lineage.keychain import revoke_key
+    from qinglan.lineage.keys import keys_folder
+
+    revoked, when = revoke_key(folder or keys_folder(), key, reason, at)
+    print(f"key {revoked[:12]} is revoked: what it signed from {when} on does not count")
+
+
+@keys.command("list")
+def list_(folder: Folder = None) -> None:
+    """Who may sign what, for whom, from when to when."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from qinglan.lineage.keychain import shown
+    from qinglan.lineage.keys import keys_folder
+    from qinglan.lineage.trust import TRUST, load_trust
+
+    place = folder or keys_folder()
+    table = Table("key", "role", "tenants", "since", "until", "", title=str(place / TRUST), title_justify="left")
+    for row in shown(load_trust(place / TRUST), place):
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _role(name: str) -> Any:
+    from qinglan.errors import ConfigError
+    from qinglan.lineage.keys import ROLES
+
+    if name not in ROLES:
+        raise ConfigError(f"{name!r} is no role. There are: {', '.join(ROLES)}.")
+    return name

@@ -1,0 +1,59 @@
+"""What a demo shows of its release: the tree that an auditor sees; and what one changed byte does to it."""
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipelines.rundir import NAMES, RunDir
+from qinglan.errors import Altered, ConfigError
+from qinglan.lineage.audit import audit, refusal
+from qinglan.lineage.deploying import may_deploy
+from qinglan.lineage.evidence import RunFolder
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.tree import print_audit
+from qinglan.lineage.trust import TRUST, load_trust
+
+LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
+"""What a copy of a run for an auditor does not need."""
+
+
+def show_audit(root: Path) -> None:
+    """The run's audit, as `qinglan audit` prints it; an error where it is not intact."""
+    found = audit(str(root), load_trust(keys_folder() / TRUST))
+    print_audit(found)
+    if error := refusal(found):
+        raise error
+
+
+def show_refusal(root: Path, ancestor: str) -> None:
+    """Change one byte of an ancestor in a copy of the run; the audit must say so, and the deploy gate refuse."""
+    release = RunDir(root).files / NAMES["release"]
+    if not release.is_dir():
+        raise ConfigError(f"{release}: no release there. `make demo` makes one; where its gate held, there is none.")
+    policy = load_trust(keys_folder() / TRUST)
+    with TemporaryDirectory(prefix="qinglan-audit-") as folder:
+        copy = RunDir(Path(folder) / root.name)
+        shutil.copytree(root, copy.root, symlinks=True, ignore=LEFT_BEHIND)
+        changed = (copy.files / NAMES[ancestor]).resolve()
+        place, before, after = change_a_byte(changed)
+        print(f"In a copy of {root}: byte {place:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
+        found = audit(str(copy.root), policy)
+        print_audit(found)
+        name = str(found.name)
+        decision = may_deploy(copy.files / NAMES["release"], policy, name, [RunFolder(copy.root)])
+        if decision.allowed or found.verdict != "altered":
+            raise Altered(f"{ancestor}: a changed byte was not noticed. That is a fault of ours.")
+    print(f"May {name} be deployed? No:")
+    for reason in decision.reasons:
+        print(f"  {reason}")
+
+
+def change_a_byte(path: Path) -> tuple[int, int, int]:
+    """In the middle of a file: where, what it was, what it is."""
+    content = bytearray(path.read_bytes())
+    place = len(content) // 2
+    before = content[place]
+    content[place] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+    return place, before, content[place]

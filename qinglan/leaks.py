@@ -1,0 +1,109 @@
+"""What of a locked test was learned: counted row by row, and whether a gate may pass it.
+
+locked = Locked([("t1", "…"), …], threshold=0.8)
+section = locked.section({"sft": [("train.jsonl:1 (row r7)", "…"), …]})     # evaluation.json's `leaks`
+reasons = [*said(overlapping(Numbers(evaluation), ("sft",), 0.8))]          # none: nothing leaked
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from qinglan.duplicates import Known
+from qinglan.errors import DataError
+from qinglan.verdict import Numbers
+
+SHOWN = 5
+
+Named = tuple[str, str]
+"""A row's name, and its text as it is compared: normalised."""
+
+
+class Overlap(NamedTuple):
+    """A test, and one set of rows that a model learned from or was chosen on."""
+
+    rows: int
+    """Of that set."""
+
+    same: int
+    """Test rows that are among them, but for what normalising takes away."""
+
+    alike: int
+    """Other test rows that are nearly."""
+
+    examples: list[dict[str, str]]
+    """Some of both by name, the same ones first; a text would carry the test into a report."""
+
+
+class Locked:
+    """A locked test's texts, to hold others against."""
+
+    def __init__(self, test: Iterable[Named], threshold: float) -> None:
+        self._names: dict[str, list[str]] = defaultdict(list)
+        for name, text in test:
+            self._names[text].append(name)
+        self._known = Known(self._names, threshold)
+
+    def section(self, parts: Mapping[str, Iterable[Named]]) -> dict[str, Any]:
+        """evaluation.json's `leaks`."""
+        overlaps = {part: self.against(rows)._asdict() for part, rows in parts.items()}
+        return {"threshold": self._known.threshold, "parts": overlaps}
+
+    def against(self, rows: Iterable[Named]) -> Overlap:
+        """Each test row counts once, however many rows repeat it."""
+        count, same, alike = 0, dict[str, str](), dict[str, str]()
+        for name, text in rows:
+            count += 1
+            for found in self._known.alike(text):
+                (same if found == text else alike).setdefault(found, name)
+        nearly = {text: name for text, name in alike.items() if text not in same}
+        return Overlap(count, self._rows(same), self._rows(nearly), self._shown({**same, **nearly}))
+
+    def _rows(self, texts: Iterable[str]) -> int:
+        return sum(len(self._names[text]) for text in texts)
+
+    def _shown(self, leaked: Mapping[str, str]) -> list[dict[str, str]]:
+        named = [(self._names[text][0], name) for text, name in leaked.items()]
+        return [{"test": test, "learned": learned} for test, learned in named[:SHOWN]]
+
+
+def refuse_same(leaks: Mapping[str, Any], advice: str) -> None:
+    """A DataError that names what leaked word for word: no number is worth paying for then."""
+    for part, found in leaks["parts"].items():
+        if same := found["same"]:
+            named = "; ".join(f"test row {one['test']} is {one['learned']}" for one in found["examples"][:same])
+            more = f" and {same - SHOWN} more" if same > SHOWN else ""
+            raise DataError(
+                f"{same} rows of the locked test are among those of {part}, which were trained or selected on: "
+                f"{named}{more}. {advice}"
+            )
+
+
+def overlapping(numbers: Numbers, expected: Sequence[str], threshold: float) -> Iterator[str]:
+    """Why the test is not one that the models never saw; nothing when it is. What else was compared counts too."""
+    compared = numbers.value("leaks", "parts")
+    parts = dict.fromkeys((*expected, *compared)) if isinstance(compared, Mapping) else expected
+    if (used := numbers("leaks", "threshold")) > threshold:
+        yield f"Near-duplicates were looked for from {used:g} on only; {threshold:g} is wanted."
+    for part in parts:
+        rows, same, alike = (numbers("leaks", "parts", part, name) for name in ("rows", "same", "alike"))
+        if rows < 1:
+            yield f"The test was compared with no rows of {part}, so nobody can tell whether it leaked."
+        if same or alike:
+            yield (
+                f"The test leaked: {same:.0f} of its rows are among those of {part}, and {alike:.0f} nearly. "
+                "Prepare the data again, and train on what that writes."
+            )
+
+
+def in_words(leaks: Mapping[str, Any] | None) -> str:
+    """One line for a report."""
+    if not leaks:
+        return "Nobody compared the test with what the models learned from."
+    said = [
+        f"{part} ({one['rows']:,} rows): {one['same']:,} the same, {one['alike']:,} nearly"
+        for part, one in leaks["parts"].items()
+    ]
+    return f"Test rows among those learned from, nearly from a similarity of {leaks['threshold']:g} on: " + (
+        "; ".join(said) + "."
+    )

@@ -1,0 +1,44 @@
+"""Whether a bill of materials is the model's: CycloneDX 1.6, strictly, and its digests those of the bytes at hand."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SHA256 = "SHA-256"
+MODEL = "machine-learning-model"
+LISTED = "model/"
+"""Files of the model are components by their path in the release."""
+
+
+def invalid(text: str) -> str:
+    """Why the text is no CycloneDX 1.6; "" where it is, strictly."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
+
+
+def bom_fault(path: Path, name: str, model: str, files: Mapping[str, str]) -> str:
+    """Why it is not the bill of this model, by its name, digest and files; "" where it is."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+        if why := invalid(text):
+            return f"no CycloneDX 1.6: {why}"
+        about = found["metadata"]["component"]
+        listed = {one["name"]: _digest(one) for one in found["components"] if one["name"].startswith(LISTED)}
+        said = (about["type"], about["name"], _digest(about), about["version"], "modelCard" in about)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return f"no bill of a model ({type(error).__name__}: {str(error)[:100]})"
+    if said != (MODEL, name, model, model[:12], True):
+        return f"it is about {said[1]} {said[3]}, and this is {name} {model[:12]}"
+    wrong = sorted(one for one in {*listed, *files} if listed.get(one) != files.get(one))
+    return f"it has another digest of {wrong[0]}" if wrong else ""
+
+
+def _digest(component: Mapping[str, Any]) -> str:
+    return next((str(one["content"]) for one in component["hashes"] if one["alg"] == SHA256), "")

@@ -1,0 +1,273 @@
+"""Every way in which a release's own files can be wrong, each named. No finding but verified: it may serve.
+
+    findings = check_release(folder, load_trust(path), "fivedoctors/rewriter")
+
+What was before the release is for the audit's walk, audit.py. Nothing here raises for what it reads: a file that
+nobody can make sense of is a finding, not a failure.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.bom import bom_fault
+from qinglan.lineage.digests import tree_digest
+from qinglan.lineage.dsse import IN_TOTO
+from qinglan.lineage.findings import Finding, State
+from qinglan.lineage.model_signature import OTHER_FILES, signature_fault
+from qinglan.lineage.record import ENDING
+from qinglan.lineage.release_folder import (
+    BOM,
+    EVALUATION,
+    FOLDERS,
+    LINEAGE,
+    MODEL,
+    PROVENANCE,
+    REPORT,
+    SIGNATURE,
+    Claim,
+    Release,
+    inside,
+    read_claim,
+    read_release,
+    sorted_files,
+)  # fmt: skip
+from qinglan.lineage.statement import Part
+from qinglan.lineage.trust import TrustPolicy
+from qinglan.lineage.verdicts import VERDICT, Told, gates_about, paper_name, read_told, says_promote, strangers
+from qinglan.model_files import unfit
+from qinglan.plain_files import Listing, plain_files
+
+__all__ = ["Release", "check_release", "read_release"]
+
+RIGHT = "as the release's statement has it"
+ALWAYS = (SIGNATURE, BOM, EVALUATION, REPORT)
+
+
+class Seen(NamedTuple):
+    """A release's folder, read; its statement is there, whether or not it counts."""
+
+    folder: Path
+    listing: Listing
+    digests: Mapping[str, str]
+    """Of each plain file."""
+
+    claim: Claim
+    policy: TrustPolicy
+    releaser: str
+    """The key whose signature over the statement counts; "" where none does."""
+
+    unsigned: str
+    """Why none does."""
+
+    made: Mapping[str, Part]
+    """What the statement says of files and folders."""
+
+    told: Mapping[str, Told | str]
+    """The statements of the lineage, by their files; or why one is none."""
+
+    def said(self, name: str) -> str:
+        """The digest that the statement gives it."""
+        return self.made[name].digest if name in self.made else ""
+
+    def readable(self) -> list[Told]:
+        return [one for one in self.told.values() if isinstance(one, Told)]
+
+
+def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Finding]:
+    """Each file with its state; `name` is what was asked for, tenant and model."""
+    listing = plain_files(folder)
+    digests, unreadable = _digests(listing)
+    listing.faults.update(unreadable)
+    try:
+        claim = read_claim(folder)
+    except DataError as error:
+        return [_no_statement(folder, str(error)), *_unvouched(listing)]
+    key, why = _signed(claim, policy)
+    made = {part.name: part for part in claim.statement.made}
+    seen = Seen(folder, listing, digests, claim, policy, key, why, made, _told(listing, digests, made))
+    faults = [fault for check in CHECKS for fault in check(seen)]
+    faults += _other_name(seen, name)
+    return [*_statement(seen, {fault.what for fault in faults}), *faults, *_right(seen, faults)]
+
+
+def _told(listing: Listing, digests: Mapping[str, str], made: Mapping[str, Part]) -> dict[str, Told | str]:
+    """Those that are as the release's statement has them: of the others their bytes tell enough."""
+    found: dict[str, Told | str] = {}
+    for name, path in listing.files.items():
+        same = name in made and digests.get(name) == made[name].digest
+        if same and name.startswith(f"{LINEAGE}/") and name.endswith(ENDING):
+            try:
+                found[name] = read_told(path)
+            except DataError as error:
+                found[name] = str(error).removeprefix(f"{path}: ")
+    return found
+
+
+def _signed(claim: Claim, policy: TrustPolicy) -> tuple[str, str]:
+    if claim.envelope.payload_type != IN_TOTO:
+        return "", f"its payload is a {claim.envelope.payload_type!r}"
+    return policy.signed(claim.envelope, "releaser", claim.tenant, claim.statement.at)
+
+
+def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
+    digests, faults = {}, {}
+    for name, path in sorted_files(listing.files):
+        try:
+            digests[name] = sha256_file(path)
+        except OSError as error:
+            faults[name] = f"cannot be read ({error.strerror})"
+    return digests, faults
+
+
+def _no_statement(folder: Path, why: str) -> Finding:
+    there = os.path.lexists(folder / PROVENANCE)
+    return Finding(PROVENANCE, "altered" if there else "missing", why.removeprefix(f"{folder / PROVENANCE}: "))
+
+
+def _unvouched(listing: Listing) -> Iterator[Finding]:
+    for name, why in listing.faults.items():
+        yield Finding(name, "altered", why)
+    for name in listing.files:
+        if name != PROVENANCE and name not in listing.faults:
+            yield Finding(name, "untrusted", "no statement speaks for it")
+
+
+def _statement(seen: Seen, faulty: set[str]) -> Iterator[Finding]:
+    """What the signatures over the release's own statement are worth."""
+    if not seen.releaser:
+        yield Finding(PROVENANCE, _broken(seen), seen.unsigned)
+    elif PROVENANCE not in faulty:
+        yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
+
+
+def _broken(seen: Seen) -> State:
+    """Signed by a key that counts, but over other bytes: altered. Signed by no such key: untrusted."""
+    claim, at = seen.claim, seen.claim.statement.at
+    if claim.envelope.payload_type != IN_TOTO:
+        return "untrusted"
+    faults = [seen.policy.fault(one.key, "releaser", claim.tenant, at) for one in claim.envelope.signatures]
+    return "altered" if "" in faults else "untrusted"
+
+
+def _other_name(seen: Seen, name: str) -> list[Finding]:
+    if not name or name == seen.claim.name:
+        return []
+    return [Finding("name", "untrusted", f"this is a release of {seen.claim.name}, and {name} was asked for")]
+
+
+def _listed(seen: Seen) -> Iterator[Finding]:
+    """Links, devices, hidden names, and files that nobody has named."""
+    for name, why in seen.listing.faults.items():
+        yield Finding(name, "altered", why)
+    for name in seen.listing.files:
+        if name not in seen.made and name != PROVENANCE and name not in seen.listing.faults:
+            yield Finding(name, "altered", "the release's statement does not name it")
+
+
+def _named(seen: Seen) -> Iterator[Finding]:
+    """What the statement names is there, and its bytes are those."""
+    for name in sorted({*seen.made, *FOLDERS, *ALWAYS}):
+        part = seen.made.get(name)
+        if part is None:
+            yield Finding(name, "untrusted", "the release's statement does not speak of it")
+        elif name in FOLDERS:
+            yield from _tree(seen, name, part)
+        elif name not in seen.digests and name not in seen.listing.faults:
+            yield Finding(name, "missing", "the release's statement names it, and it is not there")
+        elif (found := seen.digests.get(name, part.digest)) != part.digest:
+            yield Finding(name, "altered", f"its digest is {found[:12]}, and the statement says {part.digest[:12]}")
+
+
+def _tree(seen: Seen, folder: str, part: Part) -> Iterator[Finding]:
+    """What the statement says of the folder is what it says of its files."""
+    said = {name: one.digest for name, one in seen.made.items()}
+    if tree_digest(inside(said, folder)) != part.digest:
+        yield Finding(f"{folder}/", "altered", f"the files that are named are not those of {part.digest[:12]}")
+
+
+def _signature(seen: Seen) -> Iterator[Finding]:
+    """The model's own signature, by the library that others verify it with."""
+    if SIGNATURE not in seen.digests or seen.digests[SIGNATURE] != seen.said(SIGNATURE):
+        return
+    if not seen.releaser:
+        yield Finding(SIGNATURE, "untrusted", "it takes the key of the release's statement, and none counts")
+        return
+    if any(name.startswith(f"{MODEL}/") or name == MODEL for name in seen.listing.faults):
+        yield Finding(f"{MODEL}/", "altered", f"{SIGNATURE} is over plain files, and something else is there")
+        return
+    if not any(name.startswith(f"{MODEL}/") for name in seen.listing.files):
+        return
+    key = seen.policy.keys[seen.releaser].key
+    if fault := signature_fault(seen.folder / MODEL, seen.folder / SIGNATURE, key):
+        yield Finding(f"{MODEL}/" if OTHER_FILES in fault[1] else SIGNATURE, *fault)
+
+
+def _weights(seen: Seen) -> Iterator[Finding]:
+    """Nothing that could run when the model is loaded, whoever has signed it."""
+    for name, path in seen.listing.files.items():
+        if name.startswith(f"{MODEL}/") and name in seen.digests and (why := unfit(name, path)):
+            yield Finding(name, "altered", why)
+
+
+def _bom(seen: Seen) -> Iterator[Finding]:
+    """It is about what the statement names; whether that is there too is said of the files."""
+    if BOM in seen.digests:
+        files = {name: one.digest for name, one in seen.made.items() if name.startswith(f"{MODEL}/")}
+        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.said(MODEL), files):
+            yield Finding(BOM, "altered", why)
+
+
+def _copied(seen: Seen) -> Iterator[Finding]:
+    """The statement says what model and evaluation are copies of: from there the audit goes on."""
+    used = {part.digest for part in seen.claim.statement.used}
+    for name in (MODEL, EVALUATION):
+        if seen.said(name) and seen.said(name) not in used:
+            yield Finding(name, "missing", "the release's statement does not say what this is a copy of")
+
+
+def _lineage(seen: Seen) -> Iterator[Finding]:
+    """Statements can be read, and papers are the bytes of something that one of them names."""
+    for name, told in seen.told.items():
+        if isinstance(told, str):
+            yield Finding(name, "altered", told)
+    papers = {name: sha for name, sha in seen.digests.items() if name.startswith(f"{LINEAGE}/")}
+    said = [one.statement for one in seen.readable()]
+    # Of its own statement what it used: what it made is every file here, whoever put it there.
+    for name in strangers([*said, seen.claim.statement._replace(made=())], papers):
+        if seen.said(name) == papers[name]:
+            yield Finding(name, "altered", "no statement says whose bytes these are")
+
+
+def _judged(seen: Seen) -> Iterator[Finding]:
+    """This evaluation has led to this verdict, and the verdict to this release."""
+    verdict = next((part.digest for part in seen.claim.statement.used if part.name == VERDICT), "")
+    gates = gates_about(seen.readable(), seen.said(EVALUATION), verdict)
+    if not gates:
+        yield Finding(VERDICT, "missing", "no gate in the lineage has said of this evaluation what the release uses")
+    for gate in gates:
+        if gate.statement.at > seen.claim.statement.at:
+            yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
+    paper = seen.listing.files.get(f"{LINEAGE}/{paper_name(verdict)}")
+    if paper and not says_promote(paper.read_bytes()):
+        yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
+
+
+CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+    _listed, _named, _signature, _weights, _bom, _copied, _lineage, _judged,
+)  # fmt: skip
+
+
+def _right(seen: Seen, faults: list[Finding]) -> Iterator[Finding]:
+    """Whatever is there and was found right; without a signature that counts, nothing is."""
+    faulty = {fault.what.rstrip("/") for fault in faults}
+    for name in seen.digests:
+        if name == PROVENANCE or name in faulty:
+            continue
+        if seen.releaser:
+            yield Finding(name, "verified", RIGHT)
+        else:
+            yield Finding(name, "untrusted", "as the statement has it, which is signed by no key that counts")

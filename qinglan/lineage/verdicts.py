@@ -1,0 +1,75 @@
+"""The gate's verdict in the lineage: the gate has made it, a release uses it.
+
+add_verdict(step, verdict)
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from qinglan.files import sha256_bytes
+from qinglan.lineage.dsse import open_envelope
+from qinglan.lineage.record import ENDING, Step
+from qinglan.lineage.statement import Part, Statement, from_payload, moment
+from qinglan.verdict import Verdict, verdict_bytes
+
+VERDICT = "verdict"
+PROMOTE = "promote"
+
+
+def add_verdict(step: Step, verdict: Verdict) -> None:
+    """Let the step's statement say that it made this verdict, and keep its words."""
+    content = verdict_bytes(verdict)
+    step.made.append(Part(VERDICT, sha256_bytes(content)))
+    step.papers[paper_name(sha256_bytes(content))] = content
+
+
+def paper_name(digest: str) -> str:
+    return f"{VERDICT}-{digest[:12]}.json"
+
+
+class Told(NamedTuple):
+    """A statement of a lineage folder; nothing of it is verified."""
+
+    file: str
+    digest: str
+    statement: Statement
+
+
+def statements_of(lineage: Path) -> list[Told]:
+    """All that the folder holds, oldest first; a DataError where one is none."""
+    found = [read_told(path) for path in sorted(lineage.glob(f"*{ENDING}"))]
+    return sorted(found, key=lambda one: (one.statement.at, one.file))
+
+
+def read_told(path: Path) -> Told:
+    """A DataError where it is no statement, or has no time."""
+    sealed = path.read_bytes()
+    statement = from_payload(open_envelope(sealed, str(path)).payload, str(path))
+    moment(statement.ended)
+    return Told(path.name, sha256_bytes(sealed), statement)
+
+
+def gates_about(told: list[Told], evaluation: str, verdict: str) -> list[Told]:
+    """The statements that say: of this evaluation I have made this verdict."""
+    return [
+        one
+        for one in told
+        if evaluation in {part.digest for part in one.statement.used}
+        and verdict in {part.digest for part in one.statement.made if part.name == VERDICT}
+    ]
+
+
+def strangers(said: Iterable[Statement], files: Mapping[str, str]) -> list[str]:
+    """Papers among a lineage's files, by name and digest, whose bytes no statement names."""
+    named = {part.digest for one in said for part in (*one.made, *one.used)}
+    return sorted(name for name, digest in files.items() if not name.endswith(ENDING) and digest not in named)
+
+
+def says_promote(paper: bytes) -> bool:
+    try:
+        return bool(orjson.loads(paper)["word"] == PROMOTE)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return False

@@ -1,0 +1,122 @@
+"""What a model's folder may hold: weights as safetensors, JSON and text. Nothing that could run when it is loaded.
+
+    refuse_unfit(folder)                # before it is signed
+    faults = unfit_files(folder)        # for an audit: every one of them
+
+The name decides what a file must be, and its bytes must be that: safetensors are parsed to their last byte, JSON is
+parsed, text must be UTF-8 and no pickle. An ONNX form is not released: its graph can name files and operators outside
+of it.
+"""
+
+import json
+import pickletools
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.plain_files import plain_files
+from qinglan.safetensors_header import read_header
+
+PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy", ".npz"})
+TEXTS = frozenset({".txt", ".jinja", ".md"})
+NAMED_TEXTS = frozenset({"LICENSE", "NOTICE"})
+ARCHIVES = {
+    b"PK": "a ZIP archive, as torch saves pickles",
+    b"\x93NUMPY": "a NumPy file, which can hold pickles",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x89HDF": "an HDF5 file",
+    b"\x7fELF": "a program",
+}
+SENTENCEPIECE = b"\n"
+"""A tokenizer.model begins with its first piece: field 1 of a protobuf."""
+
+RUNS = frozenset({"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2"})
+"""Pickle's opcodes that call something."""
+
+
+def refuse_unfit(folder: Path) -> None:
+    """A DataError that names the first file that may not be there."""
+    for name, why in sorted(unfit_files(folder).items()):
+        raise DataError(
+            f"{folder / name}: {why}. A release holds weights as .safetensors, JSON and text alone: take that file "
+            "out, or save the model again."
+        )
+
+
+def unfit_files(folder: Path) -> dict[str, str]:
+    """Every file that may not be there, and why; nothing is loaded."""
+    found = plain_files(folder)
+    faults = {name: why for name, path in found.files.items() if (why := unfit(name, path))}
+    return {**faults, **found.faults}
+
+
+def unfit(name: str, path: Path) -> str:
+    """Why a file of that name may not be there; "" where it may."""
+    ending = Path(name).suffix.lower()
+    if ending in PICKLES:
+        return f"{ending} is a pickle, or can hold one, which could run code when it is loaded"
+    kind = KINDS.get("text" if ending in TEXTS or Path(name).name in NAMED_TEXTS else ending)
+    if kind is None:
+        return f"no model needs a file ending in {ending or 'nothing'}"
+    try:
+        return kind(path)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+def _safetensors(path: Path) -> str:
+    try:
+        read_header(path)
+    except DataError as error:
+        return str(error).removeprefix(f"{path}: ").rstrip(".")
+    return ""
+
+
+def _json(path: Path) -> str:
+    try:
+        json.loads(path.read_bytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        return _disguised(path) or f"no JSON ({str(error)[:80]})"
+    return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        return _disguised(path) or f"no text: byte {error.start} is not UTF-8"
+    return _disguised(path) or ("no text: it holds a NUL" if "\0" in text else "")
+
+
+def _sentencepiece(path: Path) -> str:
+    with path.open("rb") as file:
+        begins = file.read(1)
+    return _disguised(path) or ("" if begins == SENTENCEPIECE else "no sentencepiece model")
+
+
+KINDS: dict[str, Callable[[Path], str]] = {
+    ".safetensors": _safetensors, ".json": _json, "text": _text, ".model": _sentencepiece,
+}  # fmt: skip
+
+
+def _disguised(path: Path) -> str:
+    """What the file is behind its name, where that could run code."""
+    content = path.read_bytes()
+    for magic, what in ARCHIVES.items():
+        if content.startswith(magic):
+            return what
+    return "a pickle, which could run code when it is loaded" if _is_pickle(content) else ""
+
+
+def _is_pickle(content: bytes) -> bool:
+    """By its first bytes; of protocol 0, which is text, by reading it through."""
+    if content[:1] == b"\x80" and content[1:2] <= b"\x05":
+        return True
+    seen = set()
+    try:
+        for opcode, _, _ in pickletools.genops(BytesIO(content)):
+            seen.add(opcode.name)
+    except Exception:  # of many kinds: it is no pickle
+        return False
+    return bool(seen & RUNS)

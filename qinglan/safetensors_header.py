@@ -1,0 +1,101 @@
+"""A safetensors file parsed and not loaded: its header must describe the whole file, to the byte.
+
+    tensors = read_header(path)         # a DataError says what is wrong with it
+
+A pickle with this ending has no such header; a pickle or a program hung on behind would be bytes that no tensor has.
+"""
+
+import json
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.errors import DataError
+
+LENGTH, LARGEST = 8, 100_000_000
+"""Bytes of the header's own length, and what the format allows the header."""
+
+BITS = {
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
+    "I64": 64, "U64": 64, "F64": 64, "C64": 64,
+}  # fmt: skip
+
+
+class Tensor(NamedTuple):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+    """Offsets behind the header."""
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+def read_header(path: Path) -> list[Tensor]:
+    """The file's tensors in their order; a DataError where the file is anything but these."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(LENGTH), "little")
+            if not 2 <= length <= min(LARGEST, size - LENGTH):
+                raise DataError(f"{path}: no safetensors: a header of {length:,} bytes in a file of {size:,}.")
+            tensors = sorted(_tensors(file.read(length), path), key=lambda one: (one.begin, one.end))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    _refuse_gaps(tensors, size - LENGTH - length, path)
+    return tensors
+
+
+def _tensors(header: bytes, path: Path) -> list[Tensor]:
+    try:
+        if not header.startswith(b"{"):
+            raise ValueError("it does not begin with {")
+        found = json.loads(header.decode("utf-8"), object_pairs_hook=_once)
+        _refuse_other_metadata(found.pop("__metadata__", {}))
+        return [_tensor(name, one) for name, one in found.items()]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _refuse_other_metadata(found: Any) -> None:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError("__metadata__ is more than texts by name")
+
+
+def _tensor(name: str, found: Any) -> Tensor:
+    if not isinstance(found, dict) or set(found) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"{name} has not just dtype, shape and data_offsets")
+    dtype, shape, offsets = found["dtype"], found["shape"], found["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise ValueError(f"{name} has an unknown dtype {dtype!r}")
+    if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
+        raise ValueError(f"{name} has a shape or offsets that are no counts")
+    made = Tensor(name, dtype, tuple(shape), *offsets)
+    if made.elements * BITS[dtype] != (made.end - made.begin) * 8:
+        raise ValueError(f"{name}: {dtype} of shape {shape} does not take {made.end - made.begin:,} bytes")
+    return made
+
+
+def _counts(found: Any) -> bool:
+    return isinstance(found, list) and all(type(one) is int and one >= 0 for one in found)
+
+
+def _refuse_gaps(tensors: list[Tensor], size: int, path: Path) -> None:
+    edges = [0, *(edge for one in tensors for edge in (one.begin, one.end)), size]
+    if any(end != begin for end, begin in list(pairwise(edges))[::2]):
+        raise DataError(
+            f"{path}: its tensors do not cover its {size:,} bytes one after another: some overlap, or there are "
+            "bytes that no tensor has."
+        )

@@ -1,0 +1,46 @@
+"""Artifacts by digest, and names that point at them, in a folder or in S3.
+
+    store = open_store("runs/store")                  # or "s3://bucket/prefix"
+    uri = store.push(Path("release"), digest(Path("release")))
+    store.point("fivedoctors/rewriter", digest(Path("release")), expected=None, by="gate")
+
+    current = store.name("fivedoctors/rewriter")      # None: no such name yet
+    store.pull(current.digest, Path("model"))         # every byte is checked on its way
+
+What has a digest never changes: it is whole or not there, and pushed again it is only checked. What has a name can
+move, and each move is one more entry: `point` says from where, and loses with a Conflict when that is no longer so.
+
+S3 is reached at QINGLAN_S3_ENDPOINT with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where there are any,
+AWS_SESSION_TOKEN and AWS_REGION. A folder is for the processes of one machine; for more than one, use S3.
+
+    releases/<digest>/...                     the files
+    releases/<digest>.json                    their digests and sizes, written last
+    notes/<digest>/<word>-<sha256>            what was laid beside a release later
+    names/<tenant>/<model>/000001.json        one entry a move, each with the sha256 of the one before it
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from qinglan.errors import ConfigError
+from qinglan.store.folder import FolderShelf
+from qinglan.store.names import Entry, Name, check_history
+from qinglan.store.s3 import S3Shelf, Settings
+from qinglan.store.store import Store
+
+__all__ = ["Entry", "Name", "Store", "check_history", "open_store"]
+
+
+def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Store:
+    """The store in a folder (a path or file://) or in S3 (s3://bucket/prefix); nothing is asked of it yet."""
+    scheme = address.partition("://")[0] if "://" in address else ""
+    match scheme:
+        case "":
+            return Store(FolderShelf(Path(address)))
+        case "file":
+            return Store(FolderShelf(Path(unquote(urlsplit(address).path))))
+        case "s3":
+            return Store(S3Shelf(Settings.of(address, environment)))
+    raise ConfigError(f"{address}: a store is a folder or s3://bucket/prefix, not {scheme}://.")

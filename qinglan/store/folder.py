@@ -1,0 +1,93 @@
+"""A shelf in a folder of this machine. Files are read-only once they are there, and come there whole, by rename."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.lineage.digests import files_of
+from qinglan.store.shelf import CHUNK, Content, Hashed
+
+READ_ONLY = 0o444
+PARTIAL = ".partial"
+"""Where files are written first; what a killed process left there is taken away by the next one that writes."""
+
+
+class FolderShelf:
+    def __init__(self, root: Path) -> None:
+        self._root = root.expanduser().resolve()
+
+    @property
+    def address(self) -> str:
+        return self._root.as_uri()
+
+    def read(self, key: str) -> bytes | None:
+        try:
+            return (self._root / key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        try:
+            file = (self._root / key).open("rb")
+        except OSError as error:
+            raise DataError(f"{self._root / key}: {error.strerror}. Push the artifact again.") from None
+        with file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+    def create(self, key: str, data: bytes) -> bool:
+        target = self._root / key
+        with self._partial() as partial:
+            partial.write_bytes(data)
+            _settle(partial)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(partial, target)
+            except FileExistsError:
+                return False
+        return True
+
+    def put(self, key: str, source: Path, sha256: str) -> None:
+        target = self._root / key
+        with self._partial() as partial:
+            with source.open("rb") as file, partial.open("wb") as out:
+                hashed = Hashed(file)
+                while chunk := hashed.read(CHUNK):
+                    out.write(chunk)
+            hashed.must_be(sha256, source)
+            _settle(partial)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.replace(target)
+
+    def children(self, prefix: str) -> list[str]:
+        folder = self._root / prefix
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def found(self, prefix: str) -> dict[str, Content]:
+        folder = self._root / prefix
+        return {name: Content(sha, (folder / name).stat().st_size) for name, sha in files_of(folder).items()}
+
+    @contextmanager
+    def _partial(self) -> Iterator[Path]:
+        """A file to write, gone at the end unless it was renamed."""
+        folder = self._root / PARTIAL
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():
+            if not Path(f"/proc/{left.name.partition('.')[0]}").exists():
+                left.unlink(missing_ok=True)
+        handle, path = tempfile.mkstemp(dir=folder, prefix=f"{os.getpid()}.")
+        os.close(handle)
+        try:
+            yield Path(path)
+        finally:
+            Path(path).unlink(missing_ok=True)
+
+
+def _settle(file: Path) -> None:
+    """On the disk before anybody can see it, and for reading alone."""
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+    file.chmod(READ_ONLY)

@@ -1,0 +1,107 @@
+"""The files of an artifact, with their digests: what its own digest is the digest of."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from qinglan.config import explain
+from qinglan.errors import DataError
+from qinglan.lineage.digests import files_of, tree_digest
+from qinglan.store.shelf import Content
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+LONGEST_PART = 255
+LONGEST_PATH = 800
+"""Bytes; S3 ends a key at 1,024."""
+
+
+class Stored(BaseModel):
+    """One file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: Sha256
+    size: int = Field(ge=0)
+
+
+class Manifest(BaseModel):
+    """Written last: an artifact without one was never wholly pushed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    files: dict[str, Stored] = Field(min_length=1)
+
+    @field_validator("files")
+    @classmethod
+    def _stay_inside(cls, files: dict[str, Stored]) -> dict[str, Stored]:
+        for name in files:
+            if fault := path_fault(name):
+                raise ValueError(f"{name!r} {fault}")
+            if clash := next((parent for parent in _parents(name) if parent in files), None):
+                raise ValueError(f"{clash!r} is a file, and a folder of {name!r}")
+        return files
+
+    @property
+    def digest(self) -> str:
+        return tree_digest({name: self.files[name].sha256 for name in sorted(self.files, key=str.encode)})
+
+    def dump(self) -> bytes:
+        return orjson.dumps(self.model_dump(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def parse(cls, data: bytes, where: str) -> Self:
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from None
+
+
+def path_fault(name: str) -> str | None:
+    """Why a path in an artifact is refused: what leads elsewhere, or would make two lists of files look alike."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "leads out of its folder or says the same twice"
+    if "\\" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+        return "has a backslash or a control character"
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError:
+        return "is not UTF-8"
+    if max(sizes) > LONGEST_PART or len(name.encode()) > LONGEST_PATH:
+        return f"is longer than {LONGEST_PART} bytes in a part or {LONGEST_PATH} in all"
+    return None
+
+
+def described(folder: Path) -> Manifest:
+    """The manifest of a folder of plain files; a DataError for anything that could not come back as it is."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise DataError(f"{path}: a link or a special file; a store keeps plain files. Copy what it points at.")
+        if fault := path_fault(path.relative_to(folder).as_posix()):
+            raise DataError(f"{folder}: the name {path.name!r} {fault}. Rename it.")
+    files = files_of(folder)
+    if not files:
+        raise DataError(f"{folder}: no files in it. Push the folder that a stage wrote.")
+    return Manifest(
+        files={name: Stored(sha256=sha, size=(folder / name).stat().st_size) for name, sha in files.items()}
+    )
+
+
+def differences(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
+    """What is stored otherwise than the manifest says, one line a file."""
+    expected = {name: Content(file.sha256, file.size) for name, file in manifest.files.items()}
+    lines = [f"{name} is missing" for name in expected.keys() - found.keys()]
+    lines += [f"{name} belongs to nothing" for name in found.keys() - expected.keys()]
+    lines += [f"{name} has other bytes" for name in expected.keys() & found.keys() if expected[name] != found[name]]
+    return sorted(lines)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]

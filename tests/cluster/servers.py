@@ -1,0 +1,85 @@
+"""Real servers on loopback, each on a free port with keys of its own, for as long as a block."""
+
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from qinglan.errors import OutageError
+from qinglan.services import end_with_parent
+from tests.cluster.binaries import binary
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 15.0
+
+
+class Minio(NamedTuple):
+    endpoint: str
+    key: str
+    secret: str
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What `open_store` reads."""
+        return {
+            "QINGLAN_S3_ENDPOINT": self.endpoint, "AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret,
+        }  # fmt: skip
+
+
+@contextmanager
+def minio(folder: Path) -> Iterator[Minio]:
+    """A MinIO server that keeps its objects in a folder."""
+    program, port, console = binary("minio"), free_port(), free_port()
+    key, secret = secrets.token_hex(8), secrets.token_hex(16)
+    command = [str(program), "server", "--quiet", "--address", f"127.0.0.1:{port}"]
+    command += ["--console-address", f"127.0.0.1:{console}", str(folder / "objects")]
+    settings = {"MINIO_ROOT_USER": key, "MINIO_ROOT_PASSWORD": secret, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
+    log = folder / "minio.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            command, env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "GOGC": "50", **settings},
+            stdout=said, stderr=said, start_new_session=True, preexec_fn=end_with_parent,
+        )  # fmt: skip
+    try:
+        endpoint = f"http://127.0.0.1:{port}"
+        _await(f"{endpoint}/minio/health/ready", process, log)
+        yield Minio(endpoint, key, secret, process)
+    finally:
+        stop(process)
+
+
+def free_port() -> int:
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """By its own id: first asked, then killed."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            if httpx.get(url, timeout=2).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise OutageError(f"{url}: no server there, it ended with {process.poll()}:\n{log.read_text(errors='replace')}")

@@ -1,0 +1,244 @@
+"""Only the bytes that were judged, and promoted, become a release; and what stands in it others can read."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.evaluation.style.config import GateStyleConfig
+from components.evaluation.style.gate import decide as decide_style
+from components.release.register.config import RegisterConfig
+from components.release.register.kinds import KINDS, kind_of
+from components.release.register.publish import current, publish
+from components.release.register.stage import Inputs, register
+from qinglan.errors import ConfigError, Conflict, DataError, Held
+from qinglan.lineage.digests import digest
+from qinglan.lineage.keys import VARIABLE, keys_folder
+from qinglan.lineage.record import recorded
+from qinglan.lineage.release import check_release, read_release
+from qinglan.lineage.trust import TRUST, load_trust
+from qinglan.lineage.verdicts import add_verdict, statements_of
+from qinglan.store import open_store
+from tests.components.evaluation.style.test_style_gate import good as good_style
+from tests.components.evaluation.test_gate import changed
+from tests.release_world import (
+    NAME,
+    Made,
+    Thing,
+    judged,
+    make_inputs,
+    make_release,
+    tiny_weights,
+    use_keys,
+    write_judged,
+    write_lineage,
+)
+from tests.tiny import tiny_model
+
+CONFIG = RegisterConfig(name=NAME)
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return use_keys(tmp_path / "keys", monkeypatch)
+
+
+@pytest.fixture
+def inputs(keys: Path, tmp_path: Path) -> Inputs:
+    return make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"))
+
+
+@pytest.fixture
+def made(keys: Path, tmp_path: Path) -> Made:
+    return make_release(tmp_path / "made", keys)
+
+
+def bom(made: Made) -> Any:
+    return orjson.loads((made.folder / "mlbom.cdx.json").read_bytes())
+
+
+def test_a_release_has_what_was_judged_byte_for_byte_and_each_file_is_verified(made: Made) -> None:
+    assert sorted(path.name for path in made.folder.iterdir()) == [
+        "evaluation.json", "lineage", "mlbom.cdx.json", "model", "model.sig", "provenance.dsse.json", "report.html",
+    ]  # fmt: skip
+    assert digest(made.folder / "model") == digest(made.inputs.model) == made.registered.model
+    assert {one.state for one in check_release(made.folder, made.policy, NAME)} == {"verified"}
+    release = read_release(made.folder)
+    assert (release.name, release.tenant) == (NAME, "fivedoctors")
+    assert release.digest == made.registered.release == digest(made.folder)
+
+
+@pytest.mark.slow
+def test_a_real_model_as_transformers_saves_it_is_released(keys: Path, tmp_path: Path) -> None:
+    inputs = make_inputs(tmp_path, tiny_model(tmp_path / "rl_model", stage="ppo"))
+
+    register(inputs, tmp_path / "release", CONFIG)
+
+    assert (tmp_path / "release/model/model.safetensors").exists()
+
+
+def test_the_statement_names_no_machine_and_not_where_the_store_is(made: Made, tmp_path: Path) -> None:
+    text = orjson.dumps(read_release(made.folder).statement._asdict(), default=str).decode()
+
+    assert str(tmp_path) not in text and "store" not in read_release(made.folder).statement.config
+
+
+def test_a_model_that_was_not_the_one_judged_is_refused_and_nothing_is_left(inputs: Inputs, tmp_path: Path) -> None:
+    shutil.rmtree(inputs.model)
+    tiny_weights(inputs.model, (9.0, 9.0))
+
+    with pytest.raises(DataError, match="Evaluate the model that shall be released"):
+        register(inputs, tmp_path / "release", CONFIG)
+    assert not [path for path in tmp_path.iterdir() if "release" in path.name]
+
+
+def test_a_model_that_is_held_is_no_release_whatever_its_file_calls_it(inputs: Inputs, tmp_path: Path) -> None:
+    found = changed("paired.rl_vs_teacher.low", -0.2)
+    write_judged(inputs.evaluation, {**found, "verdict": {"promote": True, "reasons": []}})
+
+    with pytest.raises(Held, match="not shown"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{}", '{"paired": 1}', '{"paired": {"rl_vs_teacher": 1}}', "{"])
+def test_what_is_no_evaluation_makes_no_release(inputs: Inputs, tmp_path: Path, text: str) -> None:
+    inputs.evaluation.write_text(text)
+
+    with pytest.raises((DataError, Held)):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+def test_an_evaluation_that_no_gate_has_seen_is_refused(inputs: Inputs, tmp_path: Path) -> None:
+    write_judged(inputs.evaluation, {**judged(inputs.model), "notes": ["others"]})
+
+    with pytest.raises(DataError, match=r"no gate has said of .* Run the gate again"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+@pytest.mark.parametrize("name", ["verdict-", "more.json"])
+def test_a_paper_that_no_statement_names_is_refused(inputs: Inputs, tmp_path: Path, name: str) -> None:
+    path = next(inputs.lineage.glob(f"{name}*"), inputs.lineage / name)
+    path.write_bytes(b'{"reasons":["Much better."],"word":"promote"}')
+
+    with pytest.raises(DataError, match="no statement names these bytes"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+def test_a_pickle_in_the_models_folder_is_refused_before_anything_is_signed(inputs: Inputs, tmp_path: Path) -> None:
+    (inputs.model / "vocab.txt").write_bytes(b"\x80\x04\x95pickle")
+
+    with pytest.raises(DataError, match=r"vocab.txt: a pickle, which could run code"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+def test_the_key_is_asked_for_first(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    inputs.evaluation.unlink()
+
+    with pytest.raises(ConfigError, match="no releaser's key"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+def test_a_licence_that_spdx_does_not_know_is_a_setting_to_mend(inputs: Inputs, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"register\.licence: 'ours' is no SPDX id"):
+        register(inputs, tmp_path / "release", RegisterConfig(name=NAME, licence="ours"))
+
+
+@pytest.mark.parametrize("name", ["rewriter", "a/b/c", "../rewriter", "A/b", "fivedoctors/"])
+def test_a_name_is_tenant_and_model(name: str) -> None:
+    with pytest.raises(ConfigError, match="name"):
+        RegisterConfig.parse({"name": name}, "register")
+
+
+def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_base(made: Made) -> None:
+    about = bom(made)["metadata"]["component"]
+    card = about["modelCard"]
+
+    metrics = {one["type"]: one for one in card["quantitativeAnalysis"]["performanceMetrics"]}
+    assert metrics["top1"] == {
+        "type": "top1", "value": "0.88", "confidenceInterval": {"lowerBound": "0.85", "upperBound": "0.91"},
+    }  # fmt: skip
+    assert metrics["top1 minus teacher's"]["confidenceInterval"] == {"lowerBound": "0.04", "upperBound": "0.08"}
+    assert "confidenceInterval" not in metrics["quality"]
+    data = {one["name"]: one["contents"]["properties"] for one in card["modelParameters"]["datasets"]}
+    assert [one["value"] for one in data["SFT rows (train and dev)"]] == ["b" * 64, "450"]
+    assert [one["value"] for one in data["locked test"]] == ["d" * 64, "1000"]
+    [base] = about["pedigree"]["ancestors"]
+    assert base["name"] == "Qwen/Qwen3-32B"
+    told = {part.name: part.digest for one in statements_of(made.inputs.lineage) for part in one.statement.made}
+    assert base["hashes"][0]["content"] == told["base_model"]
+    assert {one["name"] for one in about["properties"]} >= {"qinglan:stage:ppo", "qinglan:stage:gate", "qinglan:code"}
+
+
+def test_what_surely_got_worse_is_among_the_limits(keys: Path, tmp_path: Path) -> None:
+    model = tiny_weights(tmp_path / "rl_model")
+    found = judged(model)
+    found["paired"]["rl_vs_teacher"]["quality"] = {"difference": -0.2, "low": -0.3, "high": -0.1}
+    evaluation = write_judged(tmp_path / "evaluation.json", found)
+    (tmp_path / "report.html").write_text("report")
+    lineage = write_lineage(tmp_path / "run", model, evaluation, tmp_path / "report.html")
+    config = RegisterConfig(name=NAME, limits=("Not on Mondays.",), intended_use="Searches.")
+
+    inputs = Inputs(evaluation, model, tmp_path / "report.html", lineage)
+    done = register(inputs, tmp_path / "release", config)
+
+    made = Made(tmp_path / "release", inputs, keys, done)
+    said = bom(made)["metadata"]["component"]["modelCard"]["considerations"]
+    assert said["useCases"] == ["Searches."]
+    assert "Not on Mondays." in said["technicalLimitations"]
+    assert said["technicalLimitations"][-1].startswith("Yet quality by the examiner (1 to 5) is below the teacher's")
+
+
+def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -> None:
+    model = tiny_weights(tmp_path / "style_model")
+    found = good_style()
+    found["digests"]["model"] = digest(model)
+    evaluation = write_judged(tmp_path / "evaluation.json", found)
+    (tmp_path / "report.html").write_text("report")
+    lineage = Thing(tmp_path / "lineage")
+    with recorded("gate", {"evaluation": Thing(evaluation)}, {}, {}, lineage) as step:
+        add_verdict(step, decide_style(orjson.loads(evaluation.read_bytes()), GateStyleConfig()))
+
+    inputs = Inputs(evaluation, model, tmp_path / "report.html", Path(lineage.path))
+    done = register(inputs, tmp_path / "release", RegisterConfig(name="house/style"))
+
+    made = Made(tmp_path / "release", inputs, keys, done)
+    assert {one.state for one in check_release(made.folder, made.policy, "house/style")} == {"verified"}
+    card = bom(made)["metadata"]["component"]["modelCard"]
+    f1 = [one for one in card["quantitativeAnalysis"]["performanceMetrics"] if one.get("slice") == "售前"]
+    assert [(one["type"], one["value"]) for one in f1] == [("f1", "0.9")]
+    assert card["modelParameters"]["approach"]["type"] == "supervised"
+
+
+def test_each_kind_of_evaluation_has_its_gate() -> None:
+    assert kind_of({"paired": {"sft_vs_teacher": {}}}, "x") is KINDS["_vs_teacher"]
+    assert kind_of({"paired": {"model_vs_baseline": {}}}, "x") is KINDS["_vs_baseline"]
+    with pytest.raises(DataError, match="no evaluation of a rewriter or a style model"):
+        kind_of({"paired": {"a_vs_b": {}}}, "x")
+
+
+def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inputs, tmp_path: Path) -> None:
+    config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
+
+    done = [register(inputs, tmp_path / "release", config) for _ in range(2)]
+
+    store = open_store(config.store)
+    assert set(store.digests()) == {one.release for one in done}
+    assert [(one.digest, one.by) for one in store.history(NAME)] == [(one.release, one.signed_by) for one in done]
+    store.pull(done[0].release, tmp_path / "pulled")
+    assert {one.state for one in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST), NAME)} == {
+        "verified"
+    }
+
+
+def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tmp_path: Path) -> None:
+    config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
+    before = current(config)
+    publish(made.folder, made.registered.release, config, before, "someone else")
+
+    with pytest.raises(Conflict):
+        publish(made.folder, made.registered.release, config, before, "us")
+
+    assert [one.by for one in open_store(config.store).history(NAME)] == ["someone else"]

@@ -1,0 +1,21 @@
+"""What every test stands on."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys of the tests' own; whoever runs them keeps theirs."""
+    from qinglan.lineage.keychain import ensure_keys
+    from qinglan.lineage.keys import VARIABLE
+
+    folder = tmp_path_factory.mktemp("keys")
+    ensure_keys(folder)
+    pytest.MonkeyPatch().setenv(VARIABLE, str(folder))
+    return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="Keep a release signed by this version.")

@@ -1,0 +1,38 @@
+"""What tests of the lineage share: a server of ML Metadata, two releases to attack, keys that nobody trusts."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qinglan.lineage.keychain import ensure_keys
+from tests.mlmd import mlmd_server
+from tests.qinglan.lineage.attacks import OTHER
+from tests.qinglan.lineage.tampering import Scene
+from tests.release_world import Made, make_release, use_keys
+
+
+@pytest.fixture(scope="session")
+def mlmd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One for all: each test writes runs, URIs and digests of its own."""
+    with mlmd_server(tmp_path_factory.mktemp("mlmd")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Made, Path]]:
+    folder = tmp_path_factory.mktemp("attacks")
+    with pytest.MonkeyPatch.context() as patch:
+        keys = use_keys(folder / "keys", patch)
+        made = make_release(folder / "made", keys)
+        other = make_release(folder / "other", keys, OTHER, first=0.75, lead=0.07)
+        ensure_keys(folder / "foreign")
+        yield made, other, folder / "foreign"
+
+
+@pytest.fixture
+def scene(world: tuple[Made, Made, Path], tmp_path: Path) -> Scene:
+    made, other, foreign = world
+    shutil.copytree(made.folder, tmp_path / "release")
+    return Scene(tmp_path / "release", made, other, foreign, made.policy)

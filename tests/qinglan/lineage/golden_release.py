@@ -1,0 +1,42 @@
+"""Releases as each version has signed them, kept with their public keys: later versions must still verify them.
+
+    python -m pytest tests/qinglan/lineage/test_golden.py --write-golden
+
+writes one of this version's beside those there are, and never over one. Its private keys are thrown away.
+"""
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import qinglan
+from qinglan.errors import ConfigError
+from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+from tests.release_world import make_release, use_keys
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def signed_ones() -> list[Path]:
+    return sorted(path for path in GOLDEN.iterdir() if path.is_dir())
+
+
+def trust(folder: Path) -> TrustPolicy:
+    return load_trust(folder / TRUST)
+
+
+def write_golden(name: str = qinglan.__version__) -> Path:
+    """A release of this version; a ConfigError where there is one of that name."""
+    target = GOLDEN / name
+    if target.exists():
+        raise ConfigError(f"{target}: is there, and what was signed stays as it was. Give another name.")
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QINGLAN_RUN", "golden")
+        made = make_release(Path(folder) / "made", use_keys(Path(folder) / "keys", patch))
+        target.mkdir(parents=True)
+        shutil.copytree(made.folder, target / "release")
+        shutil.copyfile(made.keys / TRUST, target / TRUST)
+        (target / "digest.txt").write_text(made.registered.release + "\n")
+    return target

@@ -1,0 +1,182 @@
+"""What an attacker can do to a release's folder: by the files alone, with keys of their own, or with a releaser's."""
+
+import base64
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.lineage.digests import files_of
+from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.keys import Role, Signer, load_signer
+from qinglan.lineage.model_signature import sign_model
+from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, parts_of
+from qinglan.lineage.trust import TrustPolicy
+from tests.release_world import Made
+
+Json = dict[str, Any]
+Change = Callable[[Json], None]
+
+
+class Scene(NamedTuple):
+    """One release to be attacked, another to take from, and the keys that an attacker may hold."""
+
+    folder: Path
+    """The copy that is changed."""
+
+    made: Made
+    other: Made
+    """Of another name, by the same releaser."""
+
+    foreign: Path
+    """A folder of keys that nobody trusts."""
+
+    policy: TrustPolicy
+
+    def path(self, name: str) -> Path:
+        """A file by its path; of those in lineage/ the beginning is enough."""
+        return found(self.folder, name)
+
+    def others(self, name: str) -> Path:
+        return found(self.other.folder, name)
+
+    def signer(self, role: Role = "releaser", foreign: bool = False) -> Signer:
+        return load_signer(role, self.foreign if foreign else self.made.keys)
+
+
+def found(folder: Path, name: str) -> Path:
+    if not name.startswith("lineage/"):
+        return folder / name
+    [path] = folder.glob(f"{name}*")
+    return path
+
+
+# The files alone.
+
+
+def flip(path: Path) -> None:
+    """One bit of the last byte but one."""
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def append(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def swap(one: Path, other: Path) -> None:
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+
+
+# The envelope.
+
+
+def envelope(path: Path) -> Json:
+    body: Json = orjson.loads(path.read_bytes())
+    return body
+
+
+def rewrite(path: Path, change: Change) -> None:
+    """Change the envelope; its signatures stay what they were."""
+    body = envelope(path)
+    change(body)
+    path.write_bytes(orjson.dumps(body))
+
+
+def payload(path: Path) -> Json:
+    body: Json = orjson.loads(base64.b64decode(envelope(path)["payload"]))
+    return body
+
+
+def unsealed(path: Path, change: Change) -> None:
+    """Change what the statement says; the signatures stay what they were."""
+    said = payload(path)
+    change(said)
+    rewrite(path, lambda body: body.update(payload=base64.b64encode(orjson.dumps(said)).decode()))
+
+
+def reseal(path: Path, signer: Signer, change: Change = lambda said: None, kind: str = IN_TOTO) -> None:
+    """Change what the statement says, and sign it."""
+    said = payload(path)
+    change(said)
+    path.write_bytes(seal(orjson.dumps(said), kind, [signer]))
+
+
+def named(name: str) -> Change:
+    return lambda said: said["predicate"]["buildDefinition"]["externalParameters"]["config"].update(name=name)
+
+
+def unnamed(said: Json) -> None:
+    said["predicate"]["buildDefinition"]["externalParameters"]["config"] = {}
+
+
+def dated(at: datetime) -> Change:
+    return lambda said: said["predicate"]["runDetails"]["metadata"].update(
+        startedOn=at.isoformat(), finishedOn=at.isoformat()
+    )
+
+
+def ended(path: Path) -> datetime:
+    return datetime.fromisoformat(payload(path)["predicate"]["runDetails"]["metadata"]["finishedOn"])
+
+
+def before(at: datetime) -> datetime:
+    return at - timedelta(milliseconds=1)
+
+
+# With a key: everything made to fit together again.
+
+
+def refit(scene: Scene, signer: Signer, sign: bool = True, bom: bool = True) -> None:
+    """A statement that says what is in the folder now, signed; the signature and the bill of materials too."""
+    model = scene.folder / MODEL
+    if sign:
+        sign_model(model, scene.folder / SIGNATURE, signer)
+    if bom:
+        refit_bom(scene)
+    files = {name: sha for name, sha in files_of(scene.folder).items() if name != PROVENANCE}
+    parts = parts_of(files)
+
+    def change(said: Json) -> None:
+        trees = {part.name: part.digest for part in parts}
+        old = {one["name"]: one["digest"]["sha256"] for one in said["subject"]}
+        said["subject"] = [{"name": part.name, "digest": {"sha256": part.digest}} for part in parts]
+        for one in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
+            for name in (MODEL, "evaluation.json"):
+                if one["digest"].get("sha256") == old.get(name):
+                    one["digest"]["sha256"] = trees[name]
+
+    reseal(scene.folder / PROVENANCE, signer, change)
+
+
+def refit_bom(scene: Scene) -> None:
+    """The bill's digests are those of the model that is there now."""
+    files = {name: sha for name, sha in files_of(scene.folder).items() if name.startswith(f"{MODEL}/")}
+    whole = next(part.digest for part in parts_of(files) if part.name == MODEL)
+    bill = orjson.loads((scene.folder / BOM).read_bytes())
+    about = bill["metadata"]["component"]
+    about["version"], about["hashes"] = whole[:12], [{"alg": "SHA-256", "content": whole}]
+    rest = [one for one in bill["components"] if not one["name"].startswith(f"{MODEL}/")]
+    hashes = {name: [{"alg": "SHA-256", "content": sha}] for name, sha in files.items()}
+    bill["components"] = rest + [{"type": "file", "name": name, "hashes": one} for name, one in hashes.items()]
+    bill["dependencies"] = []
+    (scene.folder / BOM).write_bytes(orjson.dumps(bill))
+
+
+def replace_folder(target: Path, source: Path) -> None:
+    shutil.rmtree(target)
+    shutil.copytree(source, target)

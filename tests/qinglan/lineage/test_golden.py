@@ -1,0 +1,23 @@
+"""A golden release is written beside those there are, on request, and never over one."""
+
+from pathlib import Path
+
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.lineage.release import check_release
+from tests.qinglan.lineage import golden_release
+
+
+def test_a_golden_release_is_written_on_request_and_never_over_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("--write-golden"):
+        monkeypatch.setattr(golden_release, "GOLDEN", tmp_path)
+
+    made = golden_release.write_golden()
+
+    assert {one.state for one in check_release(made / "release", golden_release.trust(made))} == {"verified"}
+    assert not list(made.rglob("*.pem"))
+    with pytest.raises(ConfigError, match="what was signed stays as it was"):
+        golden_release.write_golden()

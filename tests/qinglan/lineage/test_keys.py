@@ -1,0 +1,173 @@
+"""Keys: made, rotated, revoked; whose signature counts, for whom, and when."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from qinglan.errors import ConfigError
+from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, seal
+from qinglan.lineage.keychain import ensure_keys, new_key, revoke_key, rotate_key
+from qinglan.lineage.keys import load_signer
+from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+
+PAYLOAD = b'{"seed": 1}'
+SECOND = timedelta(seconds=1)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def sealed(folder: Path, role: str = "builder") -> Envelope:
+    return open_envelope(seal(PAYLOAD, IN_TOTO, [load_signer(role, folder)]))  # type: ignore[arg-type]
+
+
+def policy(folder: Path) -> TrustPolicy:
+    return load_trust(folder / TRUST)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    ensure_keys(tmp_path / "keys")
+    return tmp_path / "keys"
+
+
+def test_what_a_trusted_key_signed_counts(keys: Path) -> None:
+    key, fault = policy(keys).signed(sealed(keys), "builder", "fivedoctors", now())
+
+    assert (key, fault) == (load_signer("builder", keys).id, "")
+
+
+def test_a_private_key_is_for_its_owner_alone_and_nothing_private_is_in_the_policy(keys: Path) -> None:
+    assert (keys / "builder.pem").stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE" not in (keys / TRUST).read_text()
+
+
+def test_keys_that_are_there_are_never_made_anew(keys: Path) -> None:
+    before = {path.name: path.read_bytes() for path in keys.iterdir()}
+
+    assert not ensure_keys(keys)
+    with pytest.raises(ConfigError, match="there is a key"):
+        new_key(keys, "builder")
+    (keys / "releaser.pem").unlink()
+    assert not ensure_keys(keys), "one that is missing is missing for a reason"
+    assert {path.name: path.read_bytes() for path in keys.iterdir()} == {
+        name: content for name, content in before.items() if name != "releaser.pem"
+    }
+
+
+@pytest.mark.parametrize("change", [b'{"seed": 1.0}', b'{"seed":1}', PAYLOAD + b" ", b""])
+def test_another_payload_is_not_what_was_signed(keys: Path, change: bytes) -> None:
+    envelope = sealed(keys)._replace(payload=change)
+
+    assert "not key" in policy(keys).signed(envelope, "builder", "fivedoctors", now())[1]
+
+
+def test_a_signature_is_of_the_payloads_type_too(keys: Path) -> None:
+    envelope = sealed(keys)._replace(payload_type="application/json")
+
+    assert "not key" in policy(keys).signed(envelope, "builder", "fivedoctors", now())[1]
+
+
+def test_a_builder_may_not_release_and_a_releaser_may_not_build(keys: Path) -> None:
+    assert "is a builder's" in policy(keys).signed(sealed(keys), "releaser", "fivedoctors", now())[1]
+    assert "is a releaser's" in policy(keys).signed(sealed(keys, "releaser"), "builder", "fivedoctors", now())[1]
+
+
+def test_a_key_signs_for_its_tenants_alone(tmp_path: Path) -> None:
+    new_key(tmp_path, "builder", ("chengla",))
+
+    assert policy(tmp_path).signed(sealed(tmp_path), "builder", "chengla", now())[1] == ""
+    assert (
+        "may not sign for fivedoctors"
+        in policy(tmp_path).signed(sealed(tmp_path), "builder", "fivedoctors", now())[1]
+    )
+
+
+def test_a_stranger_and_nobody_do_not_count(keys: Path, tmp_path: Path) -> None:
+    ensure_keys(tmp_path / "other")
+    unsigned = sealed(keys)._replace(signatures=())
+
+    assert "not in the trust policy" in policy(keys).signed(sealed(tmp_path / "other"), "builder", "x", now())[1]
+    assert policy(keys).signed(unsigned, "builder", "x", now()) == ("", "it is not signed")
+
+
+def test_a_key_id_proves_nothing(keys: Path, tmp_path: Path) -> None:
+    ensure_keys(tmp_path / "other")
+    [forged] = sealed(tmp_path / "other").signatures
+    envelope = sealed(keys)._replace(signatures=(forged._replace(key=load_signer("builder", keys).id),))
+
+    assert "not key" in policy(keys).signed(envelope, "builder", "x", now())[1]
+
+
+def test_one_signature_that_counts_is_enough(keys: Path, tmp_path: Path) -> None:
+    ensure_keys(tmp_path / "other")
+    strange, good = sealed(tmp_path / "other"), sealed(keys)
+    both = good._replace(signatures=(*strange.signatures, *good.signatures))
+
+    assert policy(keys).signed(both, "builder", "x", now())[1] == ""
+
+
+def test_a_rotated_keys_signatures_count_as_of_their_time(keys: Path) -> None:
+    before, signed_at = sealed(keys), policy(keys).keys[load_signer("builder", keys).id].since
+
+    old, new = rotate_key(keys, "builder")
+
+    assert load_signer("builder", keys).id == new != old
+    trust = policy(keys)
+    assert trust.signed(before, "builder", "x", signed_at) == (old, "")
+    assert "rotated out" in trust.fault(old, "builder", "x", now() + SECOND)
+    assert "did not exist" in trust.fault(new, "builder", "x", trust.keys[new].since - SECOND)
+    assert trust.signed(sealed(keys), "builder", "x", now())[1] == ""
+
+
+def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> None:
+    key = load_signer("builder", keys).id
+    since = policy(keys).keys[key].since
+    at = since + 10 * SECOND
+
+    revoke_key(keys, key[:8], "laptop lost", f"{at:%FT%TZ}")
+
+    trust = policy(keys)
+    assert trust.fault(key, "builder", "x", since) == ""
+    assert "laptop lost" in trust.fault(key, "builder", "x", at + SECOND)
+
+
+def test_a_policy_that_names_a_key_wrong_is_an_error(keys: Path) -> None:
+    key = load_signer("builder", keys).id
+    text = (keys / TRUST).read_text()
+    (keys / TRUST).write_text(text.replace(key, "f" * 64))
+
+    with pytest.raises(ConfigError, match=f"this key's id is {key}"):
+        policy(keys)
+
+
+def test_times_have_a_zone(keys: Path) -> None:
+    with pytest.raises(ConfigError, match="without a zone"):
+        revoke_key(keys, load_signer("builder", keys).id, "lost", "2026-11-22T08:00:00")
+
+
+def test_a_missing_or_strange_key_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="qinglan keys new"):
+        load_signer("builder", tmp_path)
+    (tmp_path / "builder.pem").write_text("no key")
+    with pytest.raises(ConfigError, match="no private key in PEM"):
+        load_signer("builder", tmp_path)
+
+
+def test_the_command_makes_rotates_revokes_and_lists(tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(app, ["keys", *words, "--folder", str(tmp_path)], env={"COLUMNS": "200"})
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert said("new").count("named in") == 2
+    old = load_signer("releaser", tmp_path).id
+    assert "signs from now on" in said("rotate", "releaser")
+    said("revoke", old[:10], "--reason", "lost")
+    listed = said("list")
+    assert listed.count("private key here") == 2
+    assert "revoked" in listed and "lost" in listed

@@ -1,0 +1,69 @@
+"""A store in a folder of this machine."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.lineage.digests import digest
+from qinglan.store import open_store
+from tests.store_table import *  # noqa: F403
+from tests.store_table import NAME, Kept, release
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    root = tmp_path / "the store"
+
+    def overwrite(key: str, data: bytes) -> None:
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        (root / key).unlink(missing_ok=True)
+        (root / key).write_bytes(data)
+
+    return Kept(open_store(str(root)), overwrite, lambda key: (root / key).unlink())
+
+
+def test_files_are_for_reading_alone_and_nothing_else_is_left(kept: Kept, tmp_path: Path) -> None:
+    folder, own = release(tmp_path / "release")
+    kept.store.push(folder, own)
+    kept.store.point(NAME, own, expected=None, by="gate")
+
+    files = [path for path in (tmp_path / "the store").rglob("*") if path.is_file()]
+
+    assert len(files) == 4 + 2
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o444}
+
+
+def test_what_a_killed_process_left_is_taken_away(kept: Kept, tmp_path: Path) -> None:
+    left = tmp_path / "the store" / ".partial" / "999999999.abc"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+
+    kept.store.push(*release(tmp_path / "release"))
+
+    assert not left.exists()
+
+
+def test_anyone_can_check_a_history_with_sha256sum(kept: Kept, tmp_path: Path) -> None:
+    folder, own = release(tmp_path / "release")
+    kept.store.push(folder, own)
+    kept.store.point(NAME, own, expected=None, by="gate")
+    second = kept.store.point(NAME, own, expected=own, by="gate").current
+
+    first = subprocess.check_output(["sha256sum", tmp_path / "the store" / "names" / NAME / "000001.json"], text=True)
+
+    assert first.split()[0] == second.previous
+
+
+def test_a_folders_address_opens_it_again(kept: Kept, tmp_path: Path) -> None:
+    folder, own = release(tmp_path / "release")
+    uri = kept.store.push(folder, own)
+
+    assert uri.startswith("file:///")
+    assert digest(open_store(kept.store.address).pull(own, tmp_path / "back")) == own
+
+
+def test_an_address_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not gs://"):
+        open_store("gs://bucket/prefix")

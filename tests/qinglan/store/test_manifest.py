@@ -1,0 +1,86 @@
+"""The files of an artifact: what may be named, and what a folder must be to come back as it is."""
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.errors import DataError
+from qinglan.lineage.digests import digest
+from qinglan.store.manifest import Manifest, Stored, described, differences, path_fault
+from qinglan.store.shelf import Content
+
+FILE = Stored(sha256="0" * 64, size=1)
+PIECES = st.sampled_from(["..", ".", "", "a", "分词", "~", "a\x00b", "\\", "..\\", "C:", "\n", "\ud800", " ", "..."])
+PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), min_size=1).map("/".join))
+
+
+@given(PATHS)
+def test_a_path_that_passes_stays_in_its_folder_and_on_its_line(path: str) -> None:
+    if path_fault(path):
+        return
+    root = PurePosixPath("/store/releases/digest")
+
+    assert (root / path).is_relative_to(root)
+    assert ".." not in (root / path).parts
+    assert str(PurePosixPath(path)) == path
+    assert "\n" not in path
+
+
+@given(PATHS)
+def test_a_manifest_takes_a_path_only_if_it_passes(path: str) -> None:
+    data = Manifest.model_construct(files={path: FILE})
+    try:
+        text = data.dump()
+    except TypeError:  # not UTF-8
+        return
+
+    if path_fault(path):
+        with pytest.raises(DataError, match="Nothing it names can be trusted"):
+            Manifest.parse(text, "manifest")
+    else:
+        assert Manifest.parse(text, "manifest").files == {path: FILE}
+
+
+def test_no_file_is_also_a_folder() -> None:
+    forged = Manifest.model_construct(files={"a": FILE, "a/b/c": FILE})
+
+    with pytest.raises(DataError, match="'a' is a file, and a folder of 'a/b/c'"):
+        Manifest.parse(forged.dump(), "manifest")
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"files": {}}', '{"files": {"a": {"sha256": "b", "size": 1}}}', "[]"])
+def test_what_is_no_manifest_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match="manifest: "):
+        Manifest.parse(text.encode(), "manifest")
+
+
+def test_a_manifest_has_its_folders_digest(tmp_path: Path) -> None:
+    for name in ("b", "a/z", "a.b", "é", "B"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+
+    manifest = described(tmp_path)
+
+    assert manifest.digest == digest(tmp_path)
+    assert Manifest.parse(manifest.dump(), "manifest") == manifest
+    assert manifest.files["é"].size == 2
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"a\\b", b"\xff"])
+def test_a_folder_with_a_name_that_cannot_come_back_is_refused(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / name.decode(errors="surrogateescape")).write_text("x")
+
+    with pytest.raises(DataError, match="Rename it"):
+        described(tmp_path)
+
+
+def test_differences_are_named_a_file_a_line() -> None:
+    manifest = Manifest(files={"gone": FILE, "kept": FILE, "changed": FILE})
+    same = Content(FILE.sha256, FILE.size)
+
+    found = {"kept": same, "changed": Content(FILE.sha256, 2), "new": same}
+
+    assert differences(manifest, found) == ["changed has other bytes", "gone is missing", "new belongs to nothing"]
+    assert differences(manifest, dict.fromkeys(manifest.files, same)) == []
