@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import Altered, DataError, Incomplete, QinglanError
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.graph import Graph, Verdict, findings_of, verdict_of
+from qinglan.lineage.graph import Graph, Step, Verdict, findings_of, verdict_of
 from qinglan.lineage.journaled import check_journals
 from qinglan.lineage.override import Override, read_override
 from qinglan.lineage.subjects import Kind, Subject, check_files, subject
@@ -122,11 +122,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "overrides": [one._asdict() for one in found.overrides],
         "starts": list(graph.starts),
         "things": [{**one._asdict(), "about": dict(one.about)} for one in graph.things.values()],
-        "steps": [
-            {**one._asdict(), "statement": {**one.statement._asdict(), "made": _parts(one.statement.made),
-                                            "used": _parts(one.statement.used)}}
-            for one in graph.steps.values()
-        ],
+        "steps": [_step(one) for one in graph.steps.values()],
     }  # fmt: skip
 
 
@@ -136,6 +132,13 @@ def counts(graph: Graph) -> dict[str, int]:
     for one in graph.things.values():
         found[one.state] += 1
     return found
+
+
+def _step(one: Step) -> dict[str, Any]:
+    statement = one.statement._asdict()
+    parts = {name: _parts(statement[name]) for name in ("made", "used")}
+    own = {name: getattr(one, name) for name in ("id", "state", "why", "signer", "where")}
+    return {**own, "statement": {**statement, **parts}}
 
 
 def _parts(parts: Iterable[Any]) -> list[dict[str, Any]]:

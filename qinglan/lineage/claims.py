@@ -89,7 +89,7 @@ def read_step(
         state, why, signer = judged(envelope, policy, role, tenant, ended)
     if state == "attested" and (why := time_fault(started, ended, now)):
         state = "altered"
-    return Step(name, statement, state, why, signer, where)
+    return Step(name, statement, state, why, signer, where, started, ended)
 
 
 def judged(envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
@@ -121,12 +121,12 @@ def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
 
 def shape_fault(statement: Statement) -> str:
     """What is no mapping or no text where one belongs: whoever wrote the file may have meant harm."""
-    for name in ("config", "facts", "versions"):
-        if not isinstance(getattr(statement, name), dict):
-            return f"{name} is no mapping"
-    for part in (*statement.made, *statement.used):
-        if not (isinstance(part.about, dict) and isinstance(part.uri, str)):
-            return f"{part.name} is described by no mapping"
+    if not all(isinstance(one, dict) for one in (statement.config, statement.facts, statement.versions)):
+        return "config, facts or versions is no mapping"
+    for parts in (statement.made, statement.used):
+        for part in parts:
+            if not (isinstance(part.about, dict) and isinstance(part.uri, str)):
+                return f"{part.name} is described by no mapping"
     return ""
 
 
@@ -145,8 +145,12 @@ def _claims(steps: dict[str, Step], faults: list[Finding]) -> Claims:
         for part in step.statement.made:
             if part.digest not in used:
                 makers.setdefault(part.digest, []).append(name)
-        named |= used if step.counts else set()
-        (given if step.counts else doubtful).update(part.digest for part in step.statement.used if part.given)
+        if step.counts:
+            named |= used
+        roots = given if step.counts else doubtful
+        for part in step.statement.used:
+            if part.about and part.given:
+                roots.add(part.digest)
     return Claims(steps, makers, frozenset(given), frozenset(named), frozenset(doubtful), tuple(faults))
 
 
@@ -162,12 +166,5 @@ def maker_of(digest: str, claims: Claims) -> str:
     return found if digest not in claims.given or claims.steps[found].counts else ""
 
 
-def _rank(step: Step) -> tuple[bool, str, str]:
-    return not step.counts, _sortable(step.statement), step.id
-
-
-def _sortable(statement: Statement) -> str:
-    try:
-        return statement.at.isoformat()
-    except DataError:
-        return ""
+def _rank(step: Step) -> tuple[bool, datetime, str]:
+    return not step.counts, step.done, step.id

@@ -1,6 +1,7 @@
 """What an audit saw: things by digest, the steps that made them, and what each is worth."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from qinglan.lineage.findings import Finding, State
@@ -8,6 +9,7 @@ from qinglan.lineage.statement import Part, Statement
 
 Verdict = Literal["intact", "incomplete", "altered"]
 WORST_FIRST: tuple[State, ...] = ("altered", "untrusted", "missing", "attested", "verified")
+NEVER = datetime.min.replace(tzinfo=UTC)
 RELEASER = "register"
 """The one stage whose statement a releaser signs."""
 
@@ -44,6 +46,10 @@ class Step(NamedTuple):
     """The key that counts; else the one that it claims."""
 
     where: str
+
+    began: datetime = NEVER
+    done: datetime = NEVER
+    """When it started and ended, as it says."""
 
     @property
     def counts(self) -> bool:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from qinglan.errors import DataError
 from qinglan.lineage.claims import Claims, maker_of, read_claims
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.graph import Graph, Step, Thing, worst
 from qinglan.lineage.looking import Evidence, many_objects
 from qinglan.lineage.sightings import Sighting, look
-from qinglan.lineage.statement import Part, moment
+from qinglan.lineage.statement import Part
 from qinglan.lineage.trust import TrustPolicy
 
 CLOCKS = timedelta(seconds=5)
@@ -108,7 +107,7 @@ def thing(
             state = sighting.state
     return Thing(
         digest, made.name, state, why, maker.id if maker else "", digest in claims.given or part.given, where, size,
-        part.algorithm, {**part.about, **made.about},
+        part.algorithm, {**part.about, **made.about} if part.about else made.about,
     )  # fmt: skip
 
 
@@ -155,24 +154,15 @@ def _in_order(step: Step, reached: Reached, steps: Mapping[str, Step], until: da
     """The step, found out where its times or its place in the chain are impossible."""
     if step.state in BLAMED:
         return step
-    why = ""
     if step.id in reached.loops:
-        why = "it uses what was made of its own work"
-    elif until is not None and step.statement.at > until:
-        why = f"it ended {step.statement.at:%F %T}Z, after the release of {until:%F %T}Z"
-    else:
-        started = moment(step.statement.started)
-        makers = {reached.makers.get(part.digest, ""): part for part in step.statement.used}
-        for maker, part in makers.items():
-            if maker and _ended(steps[maker]) > started + CLOCKS:
-                ended = _ended(steps[maker])
-                why = f"it started {started:%F %T}Z, before {part.name} was made {ended:%F %T}Z"
-    return step._replace(state="altered", why=why) if why else step
-
-
-def _ended(step: Step) -> datetime:
-    """When its work was done; the beginning of time where its statement does not say so that one could tell."""
-    try:
-        return step.statement.at
-    except DataError:
-        return datetime.min.replace(tzinfo=UTC)
+        return step._replace(state="altered", why="it uses what was made of its own work")
+    if until is not None and step.done > until:
+        why = f"it ended {step.done:%F %T}Z, after the release of {until:%F %T}Z"
+        return step._replace(state="altered", why=why)
+    latest = step.began + CLOCKS
+    for part in step.statement.used:
+        maker = reached.makers.get(part.digest, "")
+        if maker and steps[maker].done > latest:
+            why = f"it started {step.began:%F %T}Z, before {part.name} was made {steps[maker].done:%F %T}Z"
+            return step._replace(state="altered", why=why)
+    return step
