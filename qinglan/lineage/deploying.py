@@ -8,7 +8,6 @@ if not decision.allowed:
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,6 +138,7 @@ def break_glass(
 ) -> str:
     """Sign an override and lay it beside the release, where every later audit shows it; the answer is for people."""
     from qinglan.lineage.keys import load_signer
+    from qinglan.store import open_store
 
     with subject(target, store, files, name) as one:
         if one.release is None:
@@ -150,7 +150,7 @@ def break_glass(
         sealed = make_override(
             load_signer("releaser"), one.digest, one.name, by, reason, decision.reasons, datetime.now(UTC)
         )
-        import_module("qinglan.store").open_store(store).attach(one.digest, "break-glass", sealed)
+        open_store(store).attach(one.digest, "break-glass", sealed)
     missing = "".join(f"\n  {line}" for line in decision.reasons) or "\n  nothing"
     return f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}\nWhat stood against it:{missing}"
 

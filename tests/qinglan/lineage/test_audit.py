@@ -1,19 +1,19 @@
 """A run's folder and a release's, whole, copied, changed: what an audit says of each."""
 
-import importlib
 import shutil
 import sqlite3
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from qinglan.errors import Altered, ConfigError, Incomplete
+from qinglan.errors import Altered, ConfigError, DataError, Incomplete
 from qinglan.lineage import subjects
 from qinglan.lineage.audit import Audit, audit, refusal
+from qinglan.lineage.digests import digest
 from qinglan.lineage.journaled import compare_answers
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.llm.journal import APPLICATION, SCHEMA, VERSION
+from qinglan.store import open_store
 from tests.lineage_release import write_release
 from tests.lineage_world import NOW, Keys, make_keys, no_findings, paid_paper, write_run
 
@@ -192,28 +192,23 @@ def test_a_release_whose_own_statement_is_broken_is_altered(keys: Keys, tmp_path
     assert of(release, keys).verdict == "altered"
 
 
-def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(
-    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from qinglan.lineage.digests import digest
+def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys, tmp_path: Path) -> None:
+    release, address = write_release(tmp_path / "release", keys), str(tmp_path / "store")
+    name, store = digest(release), open_store(address)
+    store.push(release, name)
+    store.point("fivedoctors/rewriter", name, None, "a test")
 
-    release = write_release(tmp_path / "release", keys)
-    name = digest(release)
-    shelf = SimpleNamespace(
-        address="here", names=lambda: ["fivedoctors/rewriter"], digests=lambda: [name],
-        name=lambda one: SimpleNamespace(digest=name) if one == "fivedoctors/rewriter" else None,
-        pull=lambda one, into: shutil.copytree(release, into), has=lambda one: True,
-    )  # fmt: skip
-    store = SimpleNamespace(open_store=lambda address: shelf)
-    whole = importlib.import_module
-    monkeypatch.setattr(subjects, "import_module", lambda one: store if one == "qinglan.store" else whole(one))
+    for target in ("fivedoctors/rewriter", name, name[:10], f"{address}/{name}"):
+        found = audit(target, keys.policy, store=address, now=NOW)
+        assert (found.verdict, found.digest) == ("intact", name)
+    with pytest.raises(DataError, match="no such name"):
+        audit("fivedoctors/other", keys.policy, store=address)
 
-    for target in ("fivedoctors/rewriter", name, name[:10], f"s3://bucket/prefix/{name}"):
-        assert of(Path(target), keys).verdict == "intact" if "://" not in target else audit(
-            target, keys.policy, now=NOW
-        ).digest == name  # fmt: skip
-    with pytest.raises(Exception, match="no such name"):
-        of(Path("fivedoctors/other"), keys)
+    kept = next((tmp_path / "store").rglob("report.html"))
+    kept.chmod(0o644)
+    kept.write_text("changed")
+    with pytest.raises(Altered, match="not the bytes that were pushed"):
+        audit(name, keys.policy, store=address)
 
 
 def test_a_policy_without_keys_trusts_nobody(run: Path) -> None:
