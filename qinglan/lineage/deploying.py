@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qinglan.errors import Altered, ConfigError
-from qinglan.files import sha256_file
 from qinglan.lineage.asks import read_evaluation
 from qinglan.lineage.audit import audit_subject
-from qinglan.lineage.digests import digest as digest_of
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.graph import Graph, Step, in_time
 from qinglan.lineage.looking import Combined, Evidence
@@ -80,7 +78,7 @@ def decide(
     found = audit_subject(one, policy, name, now=now)
     grave = [said(finding) for finding in found.findings if finding.state in GRAVE]
     lacking = [said(finding) for finding in found.findings if finding.state not in GRAVE]
-    lacking += faults(found.graph, one.release, name, policy)
+    lacking += faults(found.graph, read_evaluation(one.release), name, policy)
     covered = override is not None and (override.digest, override.name) == (one.digest, name)
     if override is not None and not covered:
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
@@ -89,7 +87,7 @@ def decide(
     return Decision(allowed, reasons, override if covered else None)
 
 
-def faults(graph: Graph, release: Path, name: str, policy: TrustPolicy) -> list[str]:
+def faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
     """What a chain lacks that may be sound otherwise: a pure function of it and of the release's evaluation."""
     line = name.rpartition("/")[2]
     steps = {one.statement.stage: one for one in in_time(graph)}
@@ -100,7 +98,7 @@ def faults(graph: Graph, release: Path, name: str, policy: TrustPolicy) -> list[
     found = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
     found += [f"no statement of {stage} is in its chain" for stage in LINES[line] if stage not in steps]
     found += required_faults(steps, REQUIRED[line])
-    found += gate_faults(steps, release)
+    found += gate_faults(steps, evaluation)
     if policy.clean_code:
         found += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
     return found
@@ -114,22 +112,23 @@ def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[s
                 yield f"{stage} does not say which {wanted.replace('*', ' ').strip()} it used"
 
 
-def gate_faults(steps: Mapping[str, Step], release: Path) -> Iterator[str]:
-    """The gate promoted, by this very evaluation, and the evaluation was of this very model."""
-    gate, evaluate = steps.get("gate"), steps.get("evaluate")
-    evaluation = release / "evaluation.json"
-    digest = sha256_file(evaluation) if evaluation.is_file() else ""
-    model = digest_of(release / "model") if (release / "model").is_dir() else ""
+def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Iterator[str]:
+    """The gate promoted, by this very evaluation, and the evaluation was of this very model.
+
+    The release's digests are its statement's: the audit has compared them with the bytes.
+    """
+    gate, evaluate, register = steps.get("gate"), steps.get("evaluate"), steps.get("register")
+    own = {part.name: part.digest for part in register.statement.made} if register else {}
     if gate:
         if (word := gate.statement.facts.get("verdict")) != "promote":
             yield f"the gate says {word or 'nothing'}"
-        if digest not in _digests(gate.statement.used):
+        if own.get("evaluation.json") not in _digests(gate.statement.used):
             yield "the gate judged another evaluation than the release's"
-    if evaluate and (model not in _digests(evaluate.statement.used) or not digest):
+    if evaluate and own.get("model") not in _digests(evaluate.statement.used):
         yield "the evaluation was of another model than the release's"
-    judged = read_evaluation(release)
-    models = judged.get("digests", {}).get("models", {}) if isinstance(judged.get("digests"), dict) else {}
-    if isinstance(models, dict) and models and models.get(judged.get("candidate")) != model:
+    digests = evaluation.get("digests")
+    models = digests.get("models") if isinstance(digests, dict) else None
+    if isinstance(models, dict) and models.get(str(evaluation.get("candidate"))) not in (None, own.get("model")):
         yield "evaluation.json is about another model than the release's"
 
 
