@@ -82,9 +82,11 @@ def write_release(
         (folder / "lineage" / f"{stage}.dsse.json").write_bytes(statement)
     (folder / "model.sig").write_text("signature")
     (folder / "mlbom.cdx.json").write_text("{}")
-    files = ("model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage")
+    (folder / "lineage" / "prompt-judge.txt").write_text("prompt judge")  # what given() takes for its bytes
+    files = ["model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage"]
+    files.append("lineage/prompt-judge.txt")
     own = sealed(
-        keys.releaser, "register", [Part(one, digest(folder / one)) for one in files],
+        keys.releaser, "release", [Part(one, digest(folder / one)) for one in files],
         [model, evaluation, verdict, code()], (100, 101), {"name": name},
     )  # fmt: skip
     (folder / "provenance.dsse.json").write_bytes(own)

@@ -143,7 +143,7 @@ def _claims(steps: dict[str, Step], faults: list[Finding]) -> Claims:
     for name, step in steps.items():
         used = {part.digest for part in step.statement.used}
         for part in step.statement.made:
-            if part.digest not in used:
+            if part.digest not in used and not _carried(step, part.name):
                 makers.setdefault(part.digest, []).append(name)
         if step.counts:
             named |= used
@@ -152,6 +152,11 @@ def _claims(steps: dict[str, Step], faults: list[Finding]) -> Claims:
             if part.about and part.given:
                 roots.add(part.digest)
     return Claims(steps, makers, frozenset(given), frozenset(named), frozenset(doubtful), tuple(faults))
+
+
+def _carried(step: Step, name: str) -> bool:
+    """A release's lineage is a copy of what steps before it have written and used."""
+    return step.statement.stage == RELEASER and name.startswith("lineage/")
 
 
 def maker_of(digest: str, claims: Claims) -> str:

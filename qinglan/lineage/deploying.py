@@ -8,17 +8,14 @@ if not decision.allowed:
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qinglan.errors import Altered, ConfigError
-from qinglan.files import sha256_file
 from qinglan.lineage.asks import read_evaluation
 from qinglan.lineage.audit import audit_subject
-from qinglan.lineage.digests import digest as digest_of
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.graph import Graph, Step, in_time
+from qinglan.lineage.graph import RELEASER, Graph, Step, in_time
 from qinglan.lineage.looking import Combined, Evidence
 from qinglan.lineage.override import Override, make_override
 from qinglan.lineage.statement import Part
@@ -81,7 +78,7 @@ def decide(
     found = audit_subject(one, policy, name, now=now)
     grave = [said(finding) for finding in found.findings if finding.state in GRAVE]
     lacking = [said(finding) for finding in found.findings if finding.state not in GRAVE]
-    lacking += faults(found.graph, one.release, name, policy)
+    lacking += faults(found.graph, read_evaluation(one.release), name, policy)
     covered = override is not None and (override.digest, override.name) == (one.digest, name)
     if override is not None and not covered:
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
@@ -90,18 +87,18 @@ def decide(
     return Decision(allowed, reasons, override if covered else None)
 
 
-def faults(graph: Graph, release: Path, name: str, policy: TrustPolicy) -> list[str]:
+def faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
     """What a chain lacks that may be sound otherwise: a pure function of it and of the release's evaluation."""
     line = name.rpartition("/")[2]
     steps = {one.statement.stage: one for one in in_time(graph)}
     if line not in LINES:
         return [f"{name}: no line makes a {line!r}. There are: {', '.join(LINES)}"]
-    register = steps.get("register")
+    register = steps.get(RELEASER)
     bound = register.statement.config.get("name") if register else None
     found = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
     found += [f"no statement of {stage} is in its chain" for stage in LINES[line] if stage not in steps]
     found += required_faults(steps, REQUIRED[line])
-    found += gate_faults(steps, release)
+    found += gate_faults(steps, evaluation)
     if policy.clean_code:
         found += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
     return found
@@ -115,22 +112,23 @@ def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[s
                 yield f"{stage} does not say which {wanted.replace('*', ' ').strip()} it used"
 
 
-def gate_faults(steps: Mapping[str, Step], release: Path) -> Iterator[str]:
-    """The gate promoted, by this very evaluation, and the evaluation was of this very model."""
-    gate, evaluate = steps.get("gate"), steps.get("evaluate")
-    evaluation = release / "evaluation.json"
-    digest = sha256_file(evaluation) if evaluation.is_file() else ""
-    model = digest_of(release / "model") if (release / "model").is_dir() else ""
+def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Iterator[str]:
+    """The gate promoted, by this very evaluation, and the evaluation was of this very model.
+
+    The release's digests are its statement's: the audit has compared them with the bytes.
+    """
+    gate, evaluate, register = steps.get("gate"), steps.get("evaluate"), steps.get(RELEASER)
+    own = {part.name: part.digest for part in register.statement.made} if register else {}
     if gate:
         if (word := gate.statement.facts.get("verdict")) != "promote":
             yield f"the gate says {word or 'nothing'}"
-        if digest not in _digests(gate.statement.used):
+        if own.get("evaluation.json") not in _digests(gate.statement.used):
             yield "the gate judged another evaluation than the release's"
-    if evaluate and (model not in _digests(evaluate.statement.used) or not digest):
+    if evaluate and own.get("model") not in _digests(evaluate.statement.used):
         yield "the evaluation was of another model than the release's"
-    judged = read_evaluation(release)
-    models = judged.get("digests", {}).get("models", {}) if isinstance(judged.get("digests"), dict) else {}
-    if isinstance(models, dict) and models and models.get(judged.get("candidate")) != model:
+    digests = evaluation.get("digests")
+    models = digests.get("models") if isinstance(digests, dict) else None
+    if isinstance(models, dict) and models.get(str(evaluation.get("candidate"))) not in (None, own.get("model")):
         yield "evaluation.json is about another model than the release's"
 
 
@@ -139,6 +137,7 @@ def break_glass(
 ) -> str:
     """Sign an override and lay it beside the release, where every later audit shows it; the answer is for people."""
     from qinglan.lineage.keys import load_signer
+    from qinglan.store import open_store
 
     with subject(target, store, files, name) as one:
         if one.release is None:
@@ -150,7 +149,7 @@ def break_glass(
         sealed = make_override(
             load_signer("releaser"), one.digest, one.name, by, reason, decision.reasons, datetime.now(UTC)
         )
-        import_module("qinglan.store").open_store(store).attach(one.digest, "break-glass", sealed)
+        open_store(store).attach(one.digest, "break-glass", sealed)
     missing = "".join(f"\n  {line}" for line in decision.reasons) or "\n  nothing"
     return f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}\nWhat stood against it:{missing}"
 

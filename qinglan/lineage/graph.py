@@ -10,7 +10,7 @@ from qinglan.lineage.statement import Part, Statement
 Verdict = Literal["intact", "incomplete", "altered"]
 WORST_FIRST: tuple[State, ...] = ("altered", "untrusted", "missing", "attested", "verified")
 NEVER = datetime.min.replace(tzinfo=UTC)
-RELEASER = "register"
+RELEASER = "release"
 """The one stage whose statement a releaser signs."""
 
 

@@ -12,7 +12,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,9 +215,11 @@ def _outermost(roots: Sequence[str]) -> list[str]:
 
 def _pointers(store: str) -> dict[str, list[str]]:
     """Where a store's names point; nothing where there is no store that could be asked."""
+    from qinglan.store import open_store
+
     if not store or ("://" not in store and not Path(store).is_dir()):
         return {}
-    shelf: Any = import_module("qinglan.store").open_store(store)
+    shelf = open_store(store)
     found: dict[str, list[str]] = {}
     for name in shelf.names():
         try:

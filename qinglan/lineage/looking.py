@@ -116,9 +116,9 @@ class Files(Nothing):
 
 
 def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Every envelope below a folder, in the order of names."""
-    if folder.is_file():
-        folder = folder.parent
+    """Every envelope below a folder, in the order of names; or the one that a path names."""
+    if folder.is_file() and folder.name.endswith(ENDING):
+        yield str(folder), folder.read_bytes()
     for path in sorted(folder.rglob(f"*{ENDING}")):
         if path.is_file():
             yield str(path), path.read_bytes()

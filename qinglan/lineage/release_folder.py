@@ -16,6 +16,7 @@ from typing import NamedTuple
 from qinglan.errors import DataError
 from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.dsse import Envelope, open_envelope
+from qinglan.lineage.graph import RELEASER
 from qinglan.lineage.statement import Part, Statement, from_payload, moment
 from qinglan.plain_files import plain_files
 
@@ -23,7 +24,6 @@ MODEL, LINEAGE = "model", "lineage"
 FOLDERS = (MODEL, LINEAGE)
 SIGNATURE, PROVENANCE, BOM = "model.sig", "provenance.dsse.json", "mlbom.cdx.json"
 EVALUATION, REPORT = "evaluation.json", "report.html"
-STAGE = "register"
 
 
 class Release(NamedTuple):
@@ -64,7 +64,7 @@ def read_claim(folder: Path) -> Claim:
     envelope = open_envelope(path.read_bytes(), str(path))
     statement = from_payload(envelope.payload, str(path))
     name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
-    if statement.stage != STAGE or not isinstance(name, str) or name.count("/") != 1:
+    if statement.stage != RELEASER or not isinstance(name, str) or name.count("/") != 1:
         raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
     moment(statement.ended)
     return Claim(name, name.partition("/")[0], statement, envelope)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
@@ -48,6 +47,8 @@ class Subject(NamedTuple):
 @contextmanager
 def subject(target: str, store: str = "", files: Sequence[Path] = (), name: str = "") -> Iterator[Subject]:
     """What the target is; what only a store has is there while the block lasts."""
+    from qinglan.store import open_store
+
     more = [Files(path) for path in files]
     path = Path(target)
     if path.exists():
@@ -60,7 +61,7 @@ def subject(target: str, store: str = "", files: Sequence[Path] = (), name: str 
             f"{target}: no such file or folder, and neither a digest nor a name as tenant/model. Give a release's "
             "folder, a run's, an artifact in a run, or what a store holds."
         )
-    shelf = import_module("qinglan.store").open_store(store)
+    shelf = open_store(store)
     digest, name = stored(shelf, target, name)
     with TemporaryDirectory(prefix="qinglan-audit-") as folder:
         place = Path(folder) / digest[:12]
@@ -98,7 +99,11 @@ def _pointed(shelf: Any, name: str) -> str:
 
 
 def notes_of(shelf: Any, digest: str) -> list[bytes]:
-    return [bytes(one) for one in shelf.notes(digest)]
+    """What lies beside a release; a note that somebody changed is no reason to believe the others."""
+    try:
+        return [bytes(one) for one in shelf.notes(digest)]
+    except DataError as error:
+        raise Altered(str(error)) from None
 
 
 def release_subject(
@@ -125,10 +130,11 @@ def release_subject(
 
 def check_files(one: Subject, policy: TrustPolicy, name: str = "") -> list[Finding]:
     """What the release's own files are worth."""
+    from qinglan.lineage.release import check_release
+
     if one.release is None:
         return []
-    findings: list[Finding] = import_module("qinglan.lineage.release").check_release(one.release, policy, name)
-    return findings
+    return check_release(one.release, policy, name)
 
 
 def read_statement(path: Path) -> Statement:
@@ -157,7 +163,7 @@ def _on_disk(path: Path, more: list[Files], name: str) -> Subject:
 
 
 def _run_subject(root: Path, more: list[Files]) -> Subject:
-    """A run: what its last step made, and its release."""
+    """A run: its release, or what its last step made where there is none."""
     run, tenant = RunFolder(root), _tenant(root)
     last, faults = _last_step(root / "records")
     if last is None:
@@ -165,7 +171,7 @@ def _run_subject(root: Path, more: list[Files]) -> Subject:
         return Subject(str(root), "run", (), Combined([run, *more]), tenant, findings=tuple(faults))
     starts = tuple(part.digest for part in last.made or last.used)
     subject = Subject(str(root), "run", starts, Combined([run, *more]), tenant, findings=tuple(faults))
-    if last.stage != "register" or not run.releases:
+    if not run.releases or not (root / "records" / f"register{ENDING}").is_file():
         return subject
     folder = max(run.releases, key=lambda one: one.path.stat().st_mtime).path
     own = release_subject(folder, more)

@@ -112,9 +112,9 @@ def thing(
 
 
 def strangers(evidence: Evidence, claims: Claims) -> Iterator[Finding]:
-    """Papers that no statement names: somebody changed them, or put them there."""
+    """Papers that no statement that counts names: somebody changed them, or put them there."""
     papers = {digest: path for path, digest in evidence.papers()}
-    for step in claims.steps.values() if papers else ():
+    for step in (one for one in claims.steps.values() if papers and one.counts):
         for part in (*step.statement.made, *step.statement.used):
             papers.pop(part.digest, None)
     for path in papers.values():

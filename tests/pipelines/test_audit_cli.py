@@ -1,18 +1,16 @@
 """`qinglan audit` as people run it: what it prints, and the code that it ends with."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from pipelines import cli
-from qinglan.lineage import deploying, subjects
 from qinglan.lineage.digests import digest
 from qinglan.lineage.keys import VARIABLE
 from qinglan.lineage.trust import save_trust
+from qinglan.store import open_store
 from tests.lineage_release import write_release
 from tests.lineage_world import Keys, make_keys, write_run
 
@@ -109,18 +107,9 @@ def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     release = write_release(tmp_path / "release", keys)
-    notes: list[bytes] = []
-    name = digest(release)
-    shelf = SimpleNamespace(
-        address="here", digests=lambda: [name], pull=lambda one, into: shutil.copytree(release, into),
-        attach=lambda digest, name, content: notes.append(content), notes=lambda digest: notes, has=lambda one: True,
-    )  # fmt: skip
-    modules = {
-        "qinglan.store": SimpleNamespace(open_store=lambda address: shelf),
-        "qinglan.lineage.release": SimpleNamespace(check_release=lambda *given: []),
-    }
-    for module in (subjects, deploying):
-        monkeypatch.setattr(module, "import_module", modules.__getitem__)
+    name, store = digest(release), open_store("runs/store")
+    store.push(release, name)
+    monkeypatch.setattr("qinglan.lineage.release.check_release", lambda *given: [])
 
     assert qinglan(monkeypatch, "audit", name, "--break-glass", "short", "--by", "Mei") == 2
     assert qinglan(monkeypatch, "audit", name, "--break-glass", "the shop is down", "--by", "Mei") == 0
@@ -130,4 +119,4 @@ def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
 
     (release / "report.html").write_text("changed")
     assert qinglan(monkeypatch, "audit", release, "--break-glass", "the shop is down", "--by", "Mei") == ALTERED
-    assert len(notes) == 1
+    assert len(store.notes(name)) == 1

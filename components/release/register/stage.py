@@ -21,6 +21,7 @@ from qinglan.files import replaced_folder, sha256_bytes, sha256_file
 from qinglan.lineage.code import code_version, versions
 from qinglan.lineage.digests import digest, files_of, tree_digest
 from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.graph import RELEASER
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.record import RUN_VARIABLE, surroundings
@@ -32,7 +33,6 @@ from qinglan.lineage.release_folder import (
     PROVENANCE,
     REPORT,
     SIGNATURE,
-    STAGE,
     inside,
     parts_of,
 )  # fmt: skip
@@ -154,7 +154,7 @@ def _statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config:
     ]  # fmt: skip
     facts = {"verdict": judged.verdict.word, "reasons": judged.verdict.reasons}
     return Statement(
-        STAGE, tuple(parts_of(files)), (*used, *surroundings(code_version())), settings(config), facts,
+        RELEASER, tuple(parts_of(files)), (*used, *surroundings(code_version())), settings(config), facts,
         os.environ.get(RUN_VARIABLE, ""), judged.started, _now(), versions(),
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ def test_why_tells_data_answers_judges_gate_and_signers(keys: Keys, tmp_path: Pa
     assert "examiner: large" in said
     assert "verdict: promote" in said
     assert "RL minus teacher +7.8 points" in said
-    assert f"register: key {keys.releaser.id[:12]}" in said
+    assert f"release: key {keys.releaser.id[:12]}" in said
 
 
 def test_a_release_has_not_changed_since_itself(keys: Keys, tmp_path: Path) -> None:

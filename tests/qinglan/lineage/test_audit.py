@@ -196,13 +196,19 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
     release, address = write_release(tmp_path / "release", keys), str(tmp_path / "store")
     name, store = digest(release), open_store(address)
     store.push(release, name)
-    store.point("fivedoctors/rewriter", name, None, "gate")
+    store.point("fivedoctors/rewriter", name, None, "a test")
 
-    for target in ("fivedoctors/rewriter", name, name[:10]):
-        assert audit(target, keys.policy, store=address, now=NOW).verdict == "intact"
-    assert audit(f"{address}/{name}", keys.policy, now=NOW).digest == name
+    for target in ("fivedoctors/rewriter", name, name[:10], f"{address}/{name}"):
+        found = audit(target, keys.policy, store=address, now=NOW)
+        assert (found.verdict, found.digest) == ("intact", name)
     with pytest.raises(DataError, match="no such name"):
-        audit("fivedoctors/other", keys.policy, store=address, now=NOW)
+        audit("fivedoctors/other", keys.policy, store=address)
+
+    kept = next((tmp_path / "store").rglob("report.html"))
+    kept.chmod(0o644)
+    kept.write_text("changed")
+    with pytest.raises(Altered, match="not the bytes that were pushed"):
+        audit(name, keys.policy, store=address)
 
 
 def test_a_policy_without_keys_trusts_nobody(run: Path) -> None:

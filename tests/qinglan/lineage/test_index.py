@@ -22,7 +22,7 @@ def test_what_descends_from_a_digest_is_told_releases_first(keys: Keys, tmp_path
     with open_index([tmp_path / "store"], folder=tmp_path / "cache") as index:
         hits = which_models(sha("questions"), index, keys.policy)
 
-    assert (hits[0].stage, hits[0].names, hits[0].counts) == ("register", (f"{TENANT}/rewriter",), "")
+    assert (hits[0].stage, hits[0].names, hits[0].counts) == ("release", (f"{TENANT}/rewriter",), "")
     named = [one.what for one in hits]
     assert {"rl_model", "sft_model", "rewrites", "evaluation"} <= set(named)
     assert named.index("rl_model") < named.index("rewrites")

@@ -120,8 +120,8 @@ def test_an_unsigned_statement_is_untrusted(keys: Keys) -> None:
 
 
 def test_a_builder_signs_no_release(keys: Keys) -> None:
-    by_builder = sealed(keys.builder, "register", [made("model.sig")], [])
-    by_releaser = sealed(keys.releaser, "register", [made("model.sig")], [])
+    by_builder = sealed(keys.builder, "release", [made("model.sig")], [])
+    by_releaser = sealed(keys.releaser, "release", [made("model.sig")], [])
 
     assert states(walked(by_builder, start="model.sig", policy=keys.policy)) == {"model.sig": "untrusted"}
     assert states(walked(by_releaser, start="model.sig", policy=keys.policy)) == {"model.sig": "attested"}
@@ -193,7 +193,7 @@ def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> No
 
 
 def test_what_a_step_only_carries_on_it_has_not_made(keys: Keys) -> None:
-    released = sealed(keys.releaser, "register", [made("model"), made("model.sig")], [made("model")], (5, 6))
+    released = sealed(keys.releaser, "release", [made("model"), made("model.sig")], [made("model")], (5, 6))
 
     graph = walked(*line(keys), released, start="model.sig", policy=keys.policy)
 
