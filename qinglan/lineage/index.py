@@ -9,6 +9,7 @@ its statement's signature counts.
 
 import hashlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -45,12 +46,15 @@ SELECT things.digest, hits.name, stage, ended, model,
 FROM (
   SELECT statements.id statement, made.thing, made.name, stage, ended, statements.name model, count(*) OVER () total
   FROM steps JOIN statements ON statements.id = steps.id JOIN made ON made.statement = steps.id
-  ORDER BY (stage = 'register' AND made.name = 'model') DESC, made.name LIKE '%model%' DESC, stage = 'register',
+  WHERE NOT (stage = 'release' AND made.name LIKE '%/%')
+  ORDER BY (stage = 'release' AND made.name = 'model') DESC, made.name LIKE '%model%' DESC, stage = 'release',
     ended DESC, made.name, made.thing LIMIT ?
 ) hits JOIN things ON things.id = hits.thing
-ORDER BY (stage = 'register' AND hits.name = 'model') DESC, hits.name LIKE '%model%' DESC, stage = 'register',
+ORDER BY (stage = 'release' AND hits.name = 'model') DESC, hits.name LIKE '%model%' DESC, stage = 'release',
   ended DESC, hits.name, hits.thing
 """
+BEGINS = "SELECT digest FROM things WHERE digest GLOB ? LIMIT 2"
+SHORT = re.compile(r"[0-9a-f]{8,63}")
 SHOWN = 200
 
 
@@ -124,15 +128,25 @@ def statement_files(roots: Iterable[str]) -> Iterator[tuple[str, tuple[int, int]
 
 def which_models(digest: str, index: Index, policy: TrustPolicy, most: int = SHOWN) -> list[Hit]:
     """What descends from it: releases first, then models, then the rest, the newest first."""
-    rows = index.database.execute(DESCENT, (digest, most))
+    rows = index.database.execute(DESCENT, (_whole(digest, index), most))
     return [_hit(index, policy, row) for row in rows]
+
+
+def _whole(digest: str, index: Index) -> str:
+    """A digest of which the first characters are given."""
+    if len(digest) >= 64 or not SHORT.fullmatch(digest):
+        return digest
+    found = [row[0] for row in index.database.execute(BEGINS, (f"{digest}*",))]
+    if len(found) > 1:
+        raise DataError(f"{digest}: more than one digest begins so. Give more of it.")
+    return str(found[0]) if found else digest
 
 
 def _hit(index: Index, policy: TrustPolicy, row: Sequence[Any]) -> Hit:
     digest, name, stage, ended, model, path, total = row
-    release = Path(path).parent.name if stage == RELEASER else ""
+    release = Path(path).parent.name if stage == RELEASER else ""  # a store keeps it under its digest
     names = [f"{one} (now)" for one in index.pointers.get(release, ())] or ([model] if model else [])
-    what = f"release {release[:12]}, {name}" if stage == RELEASER else name
+    what = f"release, {name}" if stage == RELEASER else name
     return Hit(what, digest, stage, ended, tuple(names), path, _fault(path, policy), total)
 
 

@@ -29,6 +29,15 @@ def test_what_descends_from_a_digest_is_told_releases_first(keys: Keys, tmp_path
     assert hits[0].total == len(hits)
 
 
+def test_the_first_characters_of_a_digest_are_enough(keys: Keys, tmp_path: Path) -> None:
+    write_release(tmp_path / "store" / "release", keys)
+
+    with open_index([tmp_path / "store"], folder=tmp_path / "cache") as index:
+        whole, short = (which_models(sha("questions")[:length], index, keys.policy) for length in (64, 12))
+
+    assert whole == short != []
+
+
 def test_what_nothing_descends_from_has_no_hits(keys: Keys, tmp_path: Path) -> None:
     write_release(tmp_path / "release", keys)
 
