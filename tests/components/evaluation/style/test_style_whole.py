@@ -39,14 +39,17 @@ def as_a_step(rows: Path, model: Path, folder: Path) -> tuple[stage.Outputs, dic
     metrics, classification = (
         kind(name="m", uri=str(folder / "m")) for kind in (dsl.Metrics, dsl.ClassificationMetrics)
     )
+    (folder / "before").mkdir()
     evaluate_style.python_func(
-        dsl.Dataset(name="style_rows", uri=str(rows)), dsl.Model(name="style_model", uri=str(model)),
+        dsl.Artifact(name="before", uri=str(folder / "before")), dsl.Dataset(name="style_rows", uri=str(rows)), dsl.Model(name="style_model", uri=str(model)),
         CONFIG.model_dump(mode="json"), dsl.Artifact(name="evaluation", uri=str(out.evaluation)),
         dsl.Dataset(name="predictions", uri=str(out.predictions)),
         dsl.Dataset(name="blind_sample", uri=str(out.blind_sample)),
         dsl.Artifact(name="blind_key", uri=str(out.blind_key)), dsl.HTML(name="report", uri=str(out.report)),
         dsl.Markdown(name="summary", uri=str(folder / "summary.md")), metrics, classification,
+        dsl.Artifact(name="lineage", uri=str(folder / "lineage")),
     )  # fmt: skip
+    assert [path.name for path in (folder / "lineage").glob("evaluate-*.dsse.json")], "the step has signed"
     assert "**Hold" in (folder / "summary.md").read_text(encoding="utf-8")
     return out, metrics.metadata, classification.metadata
 
