@@ -41,7 +41,8 @@ def as_a_step(rows: Path, model: Path, folder: Path) -> tuple[stage.Outputs, dic
     )
     (folder / "before").mkdir()
     evaluate_style.python_func(
-        dsl.Artifact(name="before", uri=str(folder / "before")), dsl.Dataset(name="style_rows", uri=str(rows)), dsl.Model(name="style_model", uri=str(model)),
+        dsl.Artifact(name="before", uri=str(folder / "before")),
+        dsl.Dataset(name="style_rows", uri=str(rows)), dsl.Model(name="style_model", uri=str(model)),
         CONFIG.model_dump(mode="json"), dsl.Artifact(name="evaluation", uri=str(out.evaluation)),
         dsl.Dataset(name="predictions", uri=str(out.predictions)),
         dsl.Dataset(name="blind_sample", uri=str(out.blind_sample)),
