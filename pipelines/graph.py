@@ -23,7 +23,9 @@ STORE_KEYS = {
 }
 """The way to an S3 store. Not needed where a store is a mounted folder."""
 
-KINDS = {f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact)}
+KINDS = {
+    f"{kind.schema_title}@{kind.schema_version}": kind for kind in (dsl.Dataset, dsl.Model, dsl.Artifact, dsl.HTML)
+}
 
 
 class Wiring(NamedTuple):

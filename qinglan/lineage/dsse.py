@@ -47,13 +47,18 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
     """Its parts, nothing verified; a DataError where it is none."""
     try:
         body = orjson.loads(sealed)
-        signatures = tuple(
-            Signature(str(one.get("keyid", "")), base64.b64decode(one["sig"], validate=True))
-            for one in body["signatures"]
-        )
-        return Envelope(base64.b64decode(body["payload"], validate=True), str(body["payloadType"]), signatures)
+        signatures = tuple(Signature(str(one.get("keyid", "")), _decoded(one["sig"])) for one in body["signatures"])
+        return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from None
+
+
+def _decoded(text: str) -> bytes:
+    """Bytes have one writing in base64 here; the library takes others too, such as one with more padding."""
+    content = base64.b64decode(text, validate=True)
+    if base64.b64encode(content).decode() != text:
+        raise ValueError("not base64 as it is written")
+    return content
 
 
 def verifies(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:

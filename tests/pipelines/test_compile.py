@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipelines.compiling import COMPILED
+from pipelines.graph import alone
 from pipelines.lines import BEFORE, LINES, Line
 
 
@@ -146,3 +147,13 @@ def test_paid_steps_are_never_answered_from_kfps_cache() -> None:
         assert "enableCache" not in tasks[stage]["cachingOptions"]
     for stage in ("convert", "sft"):
         assert tasks[stage]["cachingOptions"]["enableCache"] is True
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=lambda line: line.name)
+def test_every_stage_can_run_alone(line: Line) -> None:
+    wiring = import_module(f"pipelines.{line.name}").WIRING
+    for stage, artifacts in line.thread.items():
+        inputs = {name: f"/tmp/{name}" for name in artifacts}
+        parameters = {"config": {}, "gateway_url": "http://127.0.0.1:1"}
+        before = {BEFORE: "/tmp/lineage"} if stage != line.stages[0] else {}
+        assert alone(wiring, stage, {**inputs, **before}, parameters).pipeline_spec.deployment_spec
