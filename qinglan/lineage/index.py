@@ -26,33 +26,37 @@ from qinglan.lineage.looking import ENDING, many_objects
 from qinglan.lineage.statement import Statement, from_payload
 from qinglan.lineage.trust import TrustPolicy
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, size INTEGER, time INTEGER, statement INTEGER);
 CREATE INDEX IF NOT EXISTS of_statement ON files (statement);
 CREATE TABLE IF NOT EXISTS statements (id INTEGER PRIMARY KEY, sha TEXT UNIQUE, stage TEXT, ended TEXT, name TEXT);
 CREATE TABLE IF NOT EXISTS things (id INTEGER PRIMARY KEY, digest TEXT UNIQUE);
-CREATE TABLE IF NOT EXISTS made (statement INTEGER, thing INTEGER, name TEXT, PRIMARY KEY (statement, thing, name))
-  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS made (
+  statement INTEGER, thing INTEGER, name TEXT, place INTEGER, PRIMARY KEY (statement, thing, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS first_made ON made (place) WHERE place < 2;
 CREATE TABLE IF NOT EXISTS used (thing INTEGER, statement INTEGER, PRIMARY KEY (thing, statement)) WITHOUT ROWID;
+CREATE TEMP TABLE descent (statement INTEGER PRIMARY KEY);
 """
 DESCENT = """
-WITH RECURSIVE down(thing) AS (
-  SELECT id FROM things WHERE digest = ?
-  UNION SELECT made.thing FROM down JOIN used ON used.thing = down.thing JOIN made ON made.statement = used.statement
-), steps AS (SELECT DISTINCT used.statement id FROM down JOIN used ON used.thing = down.thing)
-SELECT things.digest, hits.name, stage, ended, model,
-  (SELECT min(path) FROM files WHERE files.statement = hits.statement) path, total
-FROM (
-  SELECT statements.id statement, made.thing, made.name, stage, ended, statements.name model, count(*) OVER () total
-  FROM steps JOIN statements ON statements.id = steps.id JOIN made ON made.statement = steps.id
-  WHERE NOT (stage = 'release' AND made.name LIKE '%/%')
-  ORDER BY (stage = 'release' AND made.name = 'model') DESC, made.name LIKE '%model%' DESC, stage = 'release',
-    ended DESC, made.name, made.thing LIMIT ?
-) hits JOIN things ON things.id = hits.thing
-ORDER BY (stage = 'release' AND hits.name = 'model') DESC, hits.name LIKE '%model%' DESC, stage = 'release',
-  ended DESC, hits.name, hits.thing
+INSERT INTO descent WITH RECURSIVE down(statement) AS (
+  SELECT used.statement FROM things JOIN used ON used.thing = things.id WHERE digest = ?
+  UNION SELECT used.statement FROM down JOIN made ON made.statement = down.statement JOIN used ON used.thing = made.thing
+) SELECT statement FROM down
 """
+HITS = """
+SELECT things.digest, made.name, stage, ended, statements.name,
+  (SELECT min(path) FROM files WHERE files.statement = statements.id)
+FROM made JOIN statements ON statements.id = made.statement JOIN things ON things.id = made.thing
+"""
+FIRST = (
+    f"{HITS} WHERE place < 2 AND made.statement IN descent ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"
+)
+OTHERS = f"""{HITS} WHERE place >= 2 AND made.statement IN (
+  SELECT id FROM descent JOIN statements ON id = descent.statement ORDER BY ended DESC, id LIMIT ?
+) ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"""
+TOTAL = "SELECT count(*) FROM descent JOIN made ON made.statement = descent.statement"
 BEGINS = "SELECT digest FROM things WHERE digest GLOB ? LIMIT 2"
 SHORT = re.compile(r"[0-9a-f]{8,63}")
 SHOWN = 200
@@ -128,13 +132,19 @@ def statement_files(roots: Iterable[str]) -> Iterator[tuple[str, tuple[int, int]
 
 def which_models(digest: str, index: Index, policy: TrustPolicy, most: int = SHOWN) -> list[Hit]:
     """What descends from it: releases first, then models, then the rest, the newest first."""
-    rows = index.database.execute(DESCENT, (_whole(digest, index), most))
-    return [_hit(index, policy, row) for row in rows]
+    database = index.database
+    with database:
+        database.execute("DELETE FROM descent")
+        database.execute(DESCENT, (_whole(digest, index),))
+    [(total,)] = database.execute(TOTAL)
+    rows = database.execute(FIRST, (most,)).fetchall()
+    rows += database.execute(OTHERS, (most, most - len(rows))).fetchall()
+    return [_hit(index, policy, row, total) for row in rows]
 
 
 def _whole(digest: str, index: Index) -> str:
     """A digest of which the first characters are given."""
-    if len(digest) >= 64 or not SHORT.fullmatch(digest):
+    if not SHORT.fullmatch(digest):
         return digest
     found = [row[0] for row in index.database.execute(BEGINS, (f"{digest}*",))]
     if len(found) > 1:
@@ -142,12 +152,19 @@ def _whole(digest: str, index: Index) -> str:
     return str(found[0]) if found else digest
 
 
-def _hit(index: Index, policy: TrustPolicy, row: Sequence[Any]) -> Hit:
-    digest, name, stage, ended, model, path, total = row
+def _hit(index: Index, policy: TrustPolicy, row: Sequence[Any], total: int) -> Hit:
+    digest, name, stage, ended, model, path = row
     release = Path(path).parent.name if stage == RELEASER else ""  # a store keeps it under its digest
     names = [f"{one} (now)" for one in index.pointers.get(release, ())] or ([model] if model else [])
     what = f"release, {name}" if stage == RELEASER else name
     return Hit(what, digest, stage, ended, tuple(names), path, _fault(path, policy), total)
+
+
+def _place(stage: str, name: str) -> int:
+    """What people look for first: a release's model, a model, anything else, a release's other files."""
+    if stage == RELEASER:
+        return 0 if name == "model" else 3
+    return 1 if "model" in name else 2
 
 
 def _fault(path: str, policy: TrustPolicy) -> str:
@@ -192,8 +209,12 @@ def _statement(database: sqlite3.Connection, sealed: bytes, path: str, things: d
     used = {part.digest for part in one.used}
     carried = [part for part in one.made if one.stage == RELEASER or part.digest not in used]
     database.executemany(
-        "INSERT OR IGNORE INTO made VALUES (?, ?, ?)",
-        [(number, _thing(database, part.digest, things), part.name) for part in carried if "/" not in part.name],
+        "INSERT OR IGNORE INTO made VALUES (?, ?, ?, ?)",
+        [
+            (number, _thing(database, part.digest, things), part.name, _place(one.stage, part.name))
+            for part in carried
+            if "/" not in part.name
+        ],
     )
     database.executemany(
         "INSERT OR IGNORE INTO used VALUES (?, ?)", [(_thing(database, one, things), number) for one in sorted(used)]
