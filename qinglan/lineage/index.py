@@ -42,7 +42,8 @@ CREATE TEMP TABLE descent (statement INTEGER PRIMARY KEY);
 DESCENT = """
 INSERT INTO descent WITH RECURSIVE down(statement) AS (
   SELECT used.statement FROM things JOIN used ON used.thing = things.id WHERE digest = ?
-  UNION SELECT used.statement FROM down JOIN made ON made.statement = down.statement JOIN used ON used.thing = made.thing
+  UNION SELECT used.statement FROM down
+    JOIN made ON made.statement = down.statement JOIN used ON used.thing = made.thing
 ) SELECT statement FROM down
 """
 HITS = """
