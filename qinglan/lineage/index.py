@@ -41,7 +41,8 @@ CREATE TEMP TABLE descent (statement INTEGER PRIMARY KEY);
 DESCENT = """
 INSERT INTO descent WITH RECURSIVE down(statement) AS (
   SELECT used.statement FROM things JOIN used ON used.thing = things.id WHERE digest = ?
-  UNION SELECT used.statement FROM down JOIN made ON made.statement = down.statement JOIN used ON used.thing = made.thing
+  UNION SELECT used.statement FROM down JOIN made ON made.statement = down.statement
+    JOIN used ON used.thing = made.thing
 ) SELECT statement FROM down
 """
 HITS = """
@@ -49,12 +50,11 @@ SELECT things.digest, made.name, stage, ended, statements.name,
   (SELECT min(path) FROM files WHERE files.statement = statements.id)
 FROM made JOIN statements ON statements.id = made.statement JOIN things ON things.id = made.thing
 """
-FIRST = (
-    f"{HITS} WHERE place < 2 AND made.statement IN descent ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"
-)
+ORDER = "ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"
+FIRST = f"{HITS} WHERE place < 2 AND made.statement IN descent {ORDER}"
 OTHERS = f"""{HITS} WHERE place >= 2 AND made.statement IN (
   SELECT id FROM descent JOIN statements ON id = descent.statement ORDER BY ended DESC, id LIMIT ?
-) ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"""
+) {ORDER}"""
 TOTAL = "SELECT count(*) FROM descent JOIN made ON made.statement = descent.statement"
 SHOWN = 200
 
