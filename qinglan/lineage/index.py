@@ -51,12 +51,11 @@ SELECT things.digest, made.name, stage, ended, statements.name,
   (SELECT min(path) FROM files WHERE files.statement = statements.id)
 FROM made JOIN statements ON statements.id = made.statement JOIN things ON things.id = made.thing
 """
-FIRST = (
-    f"{HITS} WHERE place < 2 AND made.statement IN descent ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"
-)
+ORDER = "ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"
+FIRST = f"{HITS} WHERE place < 2 AND made.statement IN descent {ORDER}"
 OTHERS = f"""{HITS} WHERE place >= 2 AND made.statement IN (
   SELECT id FROM descent JOIN statements ON id = descent.statement ORDER BY ended DESC, id LIMIT ?
-) ORDER BY place, ended DESC, made.name, made.thing LIMIT ?"""
+) {ORDER}"""
 TOTAL = "SELECT count(*) FROM descent JOIN made ON made.statement = descent.statement"
 BEGINS = "SELECT digest FROM things WHERE digest GLOB ? LIMIT 2"
 SHORT = re.compile(r"[0-9a-f]{8,63}")
