@@ -89,16 +89,21 @@ def _audit(
 
 def _ask(target: str, other: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
     from qinglan.lineage.asks import diff, said_of_diff, why
+    from qinglan.lineage.audit import audit_subject, refusal
     from qinglan.lineage.subjects import subject
 
     with subject(target, store, files) as one:
+        error = refusal(audit_subject(one, policy))
         if not other:
             lines = why(one, policy)
             _print_json(lines) if as_json else print("\n".join(lines))
-            return
-        with subject(other, store, files) as before:
-            changes = diff(before, one, policy)
-    _print_json([one._asdict() for one in changes]) if as_json else print("\n".join(said_of_diff(changes)))
+        else:
+            with subject(other, store, files) as before:
+                changes = diff(before, one, policy)
+                error = error or refusal(audit_subject(before, policy))
+            _print_json([one._asdict() for one in changes]) if as_json else print("\n".join(said_of_diff(changes)))
+    if error:
+        raise error
 
 
 def _which_models(target: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:

@@ -46,6 +46,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, an
 
 def main() -> None:
     """Run the command; an error we can explain is a message and its exit code, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # a file's name may be no text; to say so must not be an error
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     try:
         app()

@@ -52,6 +52,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file. See pipelines/configs for the profiles there are.") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not readable as YAML: nested too deep.") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
     if values is None:

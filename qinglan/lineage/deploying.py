@@ -47,6 +47,7 @@ REQUIRED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """What each stage must name, by digest; * stands for anything."""
 
 GRAVE = ("altered", "untrusted")
+OWN = ("model", "model.sig", "provenance.dsse.json", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage")
 
 
 class Decision(NamedTuple):
@@ -76,8 +77,8 @@ def decide(
     if one.release is None:
         raise ConfigError(f"{one.label}: no release, and only a release can be deployed.")
     found = audit_subject(one, policy, name, now=now)
-    grave = [said(finding) for finding in found.findings if finding.state in GRAVE]
-    lacking = [said(finding) for finding in found.findings if finding.state not in GRAVE]
+    grave = [said(finding) for finding in found.findings if is_grave(finding)]
+    lacking = [said(finding) for finding in found.findings if not is_grave(finding)]
     lacking += faults(found.graph, read_evaluation(one.release), name, policy)
     covered = override is not None and (override.digest, override.name) == (one.digest, name)
     if override is not None and not covered:
@@ -144,7 +145,9 @@ def break_glass(
             raise ConfigError(f"{target}: no release. The glass is broken for a release, by name, digest or folder.")
         decision = decide(one, policy, one.name)
         found = audit_subject(one, policy, one.name)
-        if grave := [said(finding) for finding in found.findings if finding.state in GRAVE]:
+        if not decision.reasons:
+            raise ConfigError(f"{target}: nothing stands against it, so there is nothing to override.")
+        if grave := [said(finding) for finding in found.findings if is_grave(finding)]:
             raise Altered(f"{target}: {'; '.join(grave[:3])}. No override covers what is altered: make it anew.")
         sealed = make_override(
             load_signer("releaser"), one.digest, one.name, by, reason, decision.reasons, datetime.now(UTC)
@@ -152,6 +155,11 @@ def break_glass(
         open_store(store).attach(one.digest, "break-glass", sealed)
     missing = "".join(f"\n  {line}" for line in decision.reasons) or "\n  nothing"
     return f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}\nWhat stood against it:{missing}"
+
+
+def is_grave(finding: Finding) -> bool:
+    """What no override covers: anything altered or untrusted, and a release that lacks files of its own."""
+    return finding.state in GRAVE or finding.what.partition("/")[0] in OWN
 
 
 def said(finding: Finding) -> str:

@@ -85,7 +85,11 @@ class RunFolder(Nothing):
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
         """Each step's, by stage; nobody signed them: they only say where to look."""
-        return {path.stem: found for path in sorted((self.root / "records").glob("*.json")) if (found := _json(path))}
+        return {
+            path.stem: found
+            for path in sorted((self.root / "records").glob("*.json"))
+            if path.is_file() and (found := _json(path))
+        }
 
     @cached_property
     def releases(self) -> list[ReleaseFolder]:

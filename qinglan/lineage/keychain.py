@@ -60,6 +60,11 @@ def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, 
     if len(found) != 1:
         raise ConfigError(f"{folder / TRUST}: {len(found)} keys begin with {key!r}. `qinglan keys list` shows them.")
     revoked = Revoked.parse({"at": at or _now(), "reason": reason}, "--at, --reason")
+    if (before := policy.keys[found[0]].revoked) and before.at <= revoked.at:
+        raise ConfigError(
+            f"key {found[0][:12]} is revoked from {before.at:%FT%TZ} on already ({before.reason}). A later "
+            "time would make signatures count again; an earlier one can be given by --at."
+        )
     changed = policy.keys[found[0]].model_copy(update={"revoked": revoked})
     save_trust(folder / TRUST, policy.model_copy(update={"keys": {**policy.keys, found[0]: changed}}))
     return found[0], f"{revoked.at:%FT%TZ}"

@@ -39,6 +39,8 @@ def make_override(
     signer: Signer, digest: str, name: str, by: str, reason: str, missing: Sequence[str], at: datetime | None = None
 ) -> bytes:
     """The signed statement; a ConfigError without a person and a reason that tells something."""
+    if not (by + reason).isprintable():
+        raise ConfigError("--by and --break-glass: a line of plain text each, as every later audit shows them.")
     if not by.strip() or len(reason.strip()) < LEAST_REASON:
         raise ConfigError(f"Who breaks the glass says who it is (--by) and why, in {LEAST_REASON} letters or more.")
     if signer.role != "releaser":

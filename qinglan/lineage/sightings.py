@@ -48,10 +48,18 @@ def seen(digest: str, place: Place, digests: Mapping[Path, str], sizes: Mapping[
     found = digests.get(place.path)
     if found is None:
         return Sighting("missing", where, None, f"a record says that it is at {where}, and it is not")
+    if odd := _odd(place.path):
+        return Sighting("altered", where, sizes[place.path], f"{odd}: a link or a device, where files belong")
     if found != digest:
         why = f"the bytes at {where} have digest {found[:12]}, not {digest[:12]}"
         return Sighting("altered", where, sizes[place.path], why)
     return Sighting("verified", where, sizes[place.path])
+
+
+def _odd(path: Path) -> Path | None:
+    """What lies in a folder, and is neither a file nor a folder: its digest says nothing of it."""
+    inside = path.rglob("*") if path.is_dir() else ()
+    return next((one for one in inside if one.is_symlink() or not (one.is_file() or one.is_dir())), None)
 
 
 def _worst(digest: str, found: Iterable[Sighting | None]) -> Sighting | None:
@@ -77,7 +85,7 @@ def _files(path: Path) -> Iterator[tuple[str, Path]]:
     if path.is_file():
         return iter([("", path)])
     inside = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
-    return iter(sorted(inside.items(), key=lambda item: item[0].encode()))
+    return iter(sorted(inside.items(), key=lambda item: os.fsencode(item[0])))
 
 
 def _hashes(sizes: Mapping[Path, int]) -> Iterator[tuple[Path, str]]:

@@ -66,7 +66,10 @@ def moment(text: str) -> datetime:
         raise DataError(f"{str(text)[:40]!r} is no time") from None
     if found.tzinfo is None:
         raise DataError(f"{text!r} has no time zone")
-    return found.astimezone(UTC)
+    try:
+        return found.astimezone(UTC)
+    except OverflowError:
+        raise DataError(f"{text!r} is no time that was") from None
 
 
 def to_payload(statement: Statement) -> bytes:

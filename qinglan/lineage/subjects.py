@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from qinglan.config import load_yaml
 from qinglan.errors import Altered, ConfigError, DataError, QinglanError
 from qinglan.lineage.digests import digest as digest_of
@@ -120,7 +122,7 @@ def release_subject(
     except (DataError, OSError) as error:
         faults.append(Finding(PROVENANCE, "altered", str(error)))
         return Subject(str(folder), "release", (), evidence, "", name, found, folder, None, tuple(faults), notes)
-    name = name or str(own.config.get("name", ""))
+    name = name or (str(own.config.get("name", "")) if isinstance(own.config, dict) else "")
     starts = tuple(part.digest for part in own.made if "/" not in part.name)
     return Subject(
         str(folder), "release", starts, evidence, name.partition("/")[0], name, found, folder, until, tuple(faults),
@@ -163,35 +165,67 @@ def _on_disk(path: Path, more: list[Files], name: str) -> Subject:
 
 
 def _run_subject(root: Path, more: list[Files]) -> Subject:
-    """A run: its release, or what its last step made where there is none."""
+    """A run: all that its steps made, the last first, and its release where there is one."""
     run, tenant = RunFolder(root), _tenant(root)
-    last, faults = _last_step(root / "records")
-    if last is None:
+    told, faults = _told(root / "records")
+    if not told:
         faults.append(Finding("records", "missing", f"{root / 'records'}: no step has left a statement"))
-        return Subject(str(root), "run", (), Combined([run, *more]), tenant, findings=tuple(faults))
-    starts = tuple(part.digest for part in last.made or last.used)
+    faults += unrecorded(told, run)
+    parts = [part for one in reversed(told) for part in one.made or one.used]
+    starts = tuple(dict.fromkeys(part.digest for part in parts))
     subject = Subject(str(root), "run", starts, Combined([run, *more]), tenant, findings=tuple(faults))
-    if not run.releases or not (root / "records" / f"register{ENDING}").is_file():
+    released = {part.digest for one in told if one.stage == "register" for part in one.made}
+    folder = next((one.path for one in run.releases if run.digest_of(one.path) in released), None)
+    if folder is None:
         return subject
-    folder = max(run.releases, key=lambda one: one.path.stat().st_mtime).path
     own = release_subject(folder, more)
-    return own._replace(label=str(root), kind="run", evidence=subject.evidence, findings=(*faults, *own.findings))
+    starts = tuple(dict.fromkeys((*own.starts, *starts)))
+    return own._replace(
+        label=str(root), kind="run", starts=starts, evidence=subject.evidence, until=None,
+        findings=(*faults, *own.findings),
+    )  # fmt: skip
 
 
-def _last_step(records: Path) -> tuple[Statement | None, list[Finding]]:
+def unrecorded(told: Iterable[Statement], run: RunFolder) -> list[Finding]:
+    """What a step of this run signed for, and no record says where it is: the record is gone, or was changed."""
+    return [
+        Finding(f"{one.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
+        for one in told
+        for part in one.made
+        if part.algorithm == "sha256" and not run.places(part.digest, part.name)
+    ]
+
+
+def _told(records: Path) -> tuple[list[Statement], list[Finding]]:
+    """The statements of a run's steps, in the order of time."""
     found, faults = [], []
-    for path in sorted(records.glob(f"*{ENDING}")):
+    for path in sorted(one for one in records.glob(f"*{ENDING}") if one.is_file()):
         try:
             one = read_statement(path)
             found.append((one.at, one.stage, one))
         except DataError as error:
             faults.append(Finding(f"statement {path.name}", "altered", str(error)))
-    return max(found)[2] if found else None, faults
+    faults.extend(
+        Finding(f"statement of {record.stem}", "missing", f"{record}: done, and nobody signed for it")
+        for record in records.glob("*.json")
+        if not record.name.endswith(ENDING) and record.is_file() and _done_unsigned(record)
+    )
+    return [one for *_, one in sorted(found, key=lambda item: item[:2])], faults
+
+
+def _done_unsigned(record: Path) -> bool:
+    try:
+        return orjson.loads(record.read_bytes())["status"] == "done" and not record.with_suffix(ENDING).is_file()
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return False
 
 
 def _tenant(root: Path) -> str:
     """For whom a run was made, by its configuration."""
     try:
-        return str(load_yaml(root / "config.yaml").get("tenant_id", ""))
+        values = load_yaml(root / "config.yaml")
     except QinglanError:
         return ""
+    release = values.get("register")
+    named = str(release.get("name", "")) if isinstance(release, dict) else ""
+    return str(values.get("tenant_id") or named.partition("/")[0])

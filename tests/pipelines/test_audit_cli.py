@@ -12,7 +12,7 @@ from qinglan.lineage.keys import VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.store import open_store
 from tests.lineage_release import write_release
-from tests.lineage_world import Keys, make_keys, write_run
+from tests.lineage_world import Keys, given, make_keys, write_run
 
 INTACT, ALTERED, INCOMPLETE = 0, 8, 9
 
@@ -95,22 +95,34 @@ def test_why_and_diff_answer_in_words(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = write_release(tmp_path / "one", keys), write_release(tmp_path / "other", keys, weights="others")
+    monkeypatch.setattr("qinglan.lineage.release.check_release", lambda *given: [])
 
     assert qinglan(monkeypatch, "audit", one, "--why") == 0
     assert "verdict: promote" in capsys.readouterr().out
     assert qinglan(monkeypatch, "audit", one, "--diff", other) == 0
     assert "ppo made rl_model" in capsys.readouterr().out
     assert qinglan(monkeypatch, "audit", one, "--why", "--diff", other) == 2
+    (other / "report.html").write_text("changed")
+    assert qinglan(monkeypatch, "audit", other, "--why") == ALTERED
+    assert qinglan(monkeypatch, "audit", one, "--diff", other) == ALTERED
 
 
 def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    release = write_release(tmp_path / "release", keys)
-    name, store = digest(release), open_store("runs/store")
-    store.push(release, name)
     monkeypatch.setattr("qinglan.lineage.release.check_release", lambda *given: [])
+    store = open_store("runs/store")
+    sound = write_release(tmp_path / "sound", keys)
+    store.push(sound, digest(sound))
+    assert qinglan(monkeypatch, "audit", digest(sound), "--break-glass", "the shop is down", "--by", "Mei") == 2
+    assert "nothing to override" in capsys.readouterr().err
 
+    release = write_release(
+        tmp_path / "release", keys, change=lambda line: line["ppo"]["used"].remove(given("reward"))
+    )
+    name = digest(release)
+    store.push(release, name)
+    assert qinglan(monkeypatch, "audit", name, "--break-glass", "the shop is down", "--by", "Mei\x1b[2J") == 2
     assert qinglan(monkeypatch, "audit", name, "--break-glass", "short", "--by", "Mei") == 2
     assert qinglan(monkeypatch, "audit", name, "--break-glass", "the shop is down", "--by", "Mei") == 0
     assert "may be deployed, by Mei" in capsys.readouterr().out

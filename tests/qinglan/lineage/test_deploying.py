@@ -125,8 +125,10 @@ def test_no_override_covers_what_a_release_was_found_to_be(
 ) -> None:
     release = write_release(tmp_path / "release", keys)
     signed = read_override(override(keys, release), keys.policy, TENANT, NOW)
-    for state, allowed in (("untrusted", False), ("altered", False), ("missing", True)):
-        faults = [Finding("model.sig", state, "x")]  # type: ignore[arg-type]
+    cases = [("sft_model", "untrusted", False), ("sft_model", "altered", False), ("sft_model", "missing", True)]
+    cases += [(own, "missing", False) for own in ("model/model.safetensors", "model", "model.sig", "lineage")]
+    for what, state, allowed in cases:
+        faults = [Finding(what, state, "x")]  # type: ignore[arg-type]
         monkeypatch.setattr("qinglan.lineage.audit.check_files", lambda *given, faults=faults: faults)
 
         assert decided(release, keys.policy, override=signed).allowed is allowed
