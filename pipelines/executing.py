@@ -17,9 +17,9 @@ from pipelines.lines import LINEAGE, Line
 from pipelines.live import Live
 from pipelines.rundir import RunDir, write_json
 from qinglan.errors import ConfigError, Held, QinglanError
+from qinglan.lineage.dsse import ENDING
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import keys_folder, load_signer
-from qinglan.lineage.record import ENDING
 from qinglan.services import end_with_parent
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.lineage.graph import Graph, Step, in_time
+from qinglan.lineage.looking import mapping
+from qinglan.lineage.release_folder import EVALUATION
 from qinglan.lineage.statement import Part
 from qinglan.lineage.subjects import Subject
 from qinglan.lineage.trust import TrustPolicy
@@ -88,7 +90,7 @@ def paid_lines(graph: Graph) -> list[str]:
 
 
 def judge_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    agreed = _mapping(evaluation.get("agreement"))
+    agreed = mapping(evaluation.get("agreement"))
     return [f"{role}: {agreed[role]}" for role in ("judge", "examiner") if role in agreed]
 
 
@@ -166,9 +168,9 @@ def parameters(told: Told) -> dict[str, str]:
 
 def metrics(told: Told) -> dict[str, str]:
     """The candidate's own figures, and its differences to others, with their intervals."""
-    systems, paired = _mapping(told.evaluation.get("systems")), _mapping(told.evaluation.get("paired"))
+    systems, paired = mapping(told.evaluation.get("systems")), mapping(told.evaluation.get("paired"))
     candidate = str(told.evaluation.get("candidate", ""))
-    own = _mapping(systems.get(candidate) or next(iter(systems.values()), None))
+    own = mapping(systems.get(candidate) or next(iter(systems.values()), None))
     found = {name: _figure(one, "value") for name, one in own.items()}
     found |= {pair: _figure(one, "difference") for pair, one in paired.items() if pair.startswith(candidate)}
     return {name: said for name, said in found.items() if said}
@@ -198,7 +200,7 @@ def flat(config: Any, path: str = "") -> dict[str, Any]:
 def read_evaluation(release: Path | None) -> dict[str, Any]:
     """The release's figures; nothing where there are none to be read."""
     try:
-        return _mapping(orjson.loads((release / "evaluation.json").read_bytes())) if release else {}
+        return mapping(orjson.loads((release / EVALUATION).read_bytes())) if release else {}
     except (OSError, orjson.JSONDecodeError):
         return {}
 
@@ -218,16 +220,12 @@ def _described(part: Part) -> str:
 
 
 def _figure(one: Any, what: str) -> str:
-    one = _mapping(one)
+    one = mapping(one)
     if not isinstance(one.get(what), int | float):
         return ""
     interval = [one.get("low"), one.get("high")]
     low, high = (f"{end:.4g}" if isinstance(end, int | float) else "" for end in interval)
     return f"{one[what]:.4g}" + (f" [{low}, {high}]" if low and high else "")
-
-
-def _mapping(found: Any) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}
 
 
 def _number(found: Any) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, verifies
+from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.graph import RELEASER, Step
 from qinglan.lineage.keys import Role
@@ -93,21 +93,12 @@ def read_step(
 
 
 def judged(envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
-    """What the signatures are worth, why, and whose they are; a signature of a key that counts over other bytes
-    means that somebody changed them.
-    """
-    state: State = "untrusted"
-    faults = [] if envelope.payload_type == IN_TOTO else [f"its payload is a {envelope.payload_type!r}"]
-    for signature in envelope.signatures if not faults else ():
-        if fault := policy.fault(signature.key, role, tenant, at):
-            faults.append(fault)
-        elif verifies(envelope, signature, policy.keys[signature.key].key):
-            return "attested", "", signature.key
-        else:
-            state = "altered"
-            faults.append(f"the signature is not key {signature.key[:12]}'s over these bytes")
+    """What the signatures over a statement are worth, why, and whose they are, or claim to be."""
     claimed = next((one.key for one in envelope.signatures), "")
-    return state, "; ".join(faults) or "it is not signed", claimed
+    if envelope.payload_type != IN_TOTO:
+        return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed
+    state, why, key = policy.worth(envelope, role, tenant, at)
+    return state, why, key or claimed
 
 
 def time_fault(started: datetime, ended: datetime, now: datetime) -> str:

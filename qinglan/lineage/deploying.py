@@ -18,6 +18,7 @@ from qinglan.lineage.findings import Finding
 from qinglan.lineage.graph import RELEASER, Graph, Step, in_time
 from qinglan.lineage.looking import Combined, Evidence
 from qinglan.lineage.override import Override, make_override
+from qinglan.lineage.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE
 from qinglan.lineage.statement import Part
 from qinglan.lineage.subjects import Subject, release_subject, subject
 from qinglan.lineage.trust import TrustPolicy
@@ -47,7 +48,8 @@ REQUIRED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """What each stage must name, by digest; * stands for anything."""
 
 GRAVE = ("altered", "untrusted")
-OWN = ("model", "model.sig", "provenance.dsse.json", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage")
+OWN = (*FOLDERS, SIGNATURE, PROVENANCE, BOM, EVALUATION, REPORT)
+"""A release's files and folders."""
 
 
 class Decision(NamedTuple):
@@ -123,7 +125,7 @@ def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Ite
     if gate:
         if (word := gate.statement.facts.get("verdict")) != "promote":
             yield f"the gate says {word or 'nothing'}"
-        if own.get("evaluation.json") not in _digests(gate.statement.used):
+        if own.get(EVALUATION) not in _digests(gate.statement.used):
             yield "the gate judged another evaluation than the release's"
     if evaluate and own.get("model") not in _digests(evaluate.statement.used):
         yield "the evaluation was of another model than the release's"

@@ -13,6 +13,9 @@ import orjson
 from qinglan.errors import DataError
 from qinglan.lineage.keys import PublicKey, Signer
 
+ENDING = ".dsse.json"
+"""Of an envelope's file."""
+
 IN_TOTO = "application/vnd.in-toto+json"
 
 

@@ -9,13 +9,21 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.lineage.dsse import open_envelope
-from qinglan.lineage.looking import Combined, Evidence, Files, Nothing, Place, local_path, papers_in, read_statements
+from qinglan.lineage.looking import (
+    Combined,
+    Evidence,
+    Files,
+    Nothing,
+    Place,
+    local_path,
+    mapping,
+    papers_in,
+    read_statements,
+)
+from qinglan.lineage.release_folder import LINEAGE, PROVENANCE
 from qinglan.lineage.statement import from_payload
 
 __all__ = ["Combined", "Evidence", "Files", "Nothing", "Place", "ReleaseFolder", "RunFolder"]
-
-PROVENANCE = "provenance.dsse.json"
-LINEAGE = "lineage"
 
 
 class ReleaseFolder(Nothing):
@@ -106,8 +114,8 @@ class RunFolder(Nothing):
         claims: dict[str, dict[Path, Place]] = {}
         for record in self.records.values():
             for kind in ("inputs", "outputs"):
-                for part in _mapping(record.get(kind)).values():
-                    digest, uri = str(_mapping(part).get("sha256", "")), str(_mapping(part).get("uri", ""))
+                for part in mapping(record.get(kind)).values():
+                    digest, uri = str(mapping(part).get("sha256", "")), str(mapping(part).get("uri", ""))
                     if place := self._place(uri, made=kind == "outputs"):
                         claims.setdefault(digest, {}).setdefault(place.path, place)
         return {digest: tuple(places.values()) for digest, places in claims.items()}
@@ -145,10 +153,6 @@ def _same(place: Place, wanted: Path) -> bool:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return _mapping(orjson.loads(path.read_bytes()))
+        return mapping(orjson.loads(path.read_bytes()))
     except orjson.JSONDecodeError:
         return {}
-
-
-def _mapping(found: Any) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}

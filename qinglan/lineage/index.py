@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from qinglan.errors import DataError, QinglanError
 from qinglan.files import cache_folder
 from qinglan.lineage.claims import judged
-from qinglan.lineage.dsse import Envelope, open_envelope
+from qinglan.lineage.dsse import ENDING, Envelope, open_envelope
 from qinglan.lineage.graph import RELEASER
 from qinglan.lineage.keys import Role
-from qinglan.lineage.looking import ENDING, many_objects
+from qinglan.lineage.looking import many_objects
 from qinglan.lineage.statement import Statement, from_payload
 from qinglan.lineage.trust import TrustPolicy
 

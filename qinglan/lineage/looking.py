@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.digests import files_of, tree_digest
-
-ENDING = ".dsse.json"
+from qinglan.lineage.dsse import ENDING
 
 
 class Place(NamedTuple):
@@ -122,6 +121,16 @@ def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob(f"*{ENDING}")):
         if path.is_file():
             yield str(path), path.read_bytes()
+
+
+def records_in(folder: Path) -> list[Path]:
+    """The steps' records in a run's folder of them; the statements beside them are others' matter."""
+    return [path for path in sorted(folder.glob("*.json")) if path.is_file() and not path.name.endswith(ENDING)]
+
+
+def mapping(found: Any) -> dict[str, Any]:
+    """What somebody else may have written: where no mapping stands, an empty one."""
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

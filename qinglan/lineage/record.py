@@ -24,7 +24,7 @@ from qinglan.errors import QinglanError
 from qinglan.files import count_lines, replaced, replaced_folder, sha256_file
 from qinglan.lineage.code import code_version, versions
 from qinglan.lineage.digests import digest
-from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.dsse import ENDING, IN_TOTO, seal
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import GIVEN, Part, Statement, to_payload
 from qinglan.tables import is_spreadsheet
@@ -39,8 +39,6 @@ IMAGE_VARIABLE = "QINGLAN_IMAGE"
 DATASET = "system.Dataset"
 FROM_OUTSIDE = frozenset({"questions", "knowledge_base", "labelled"})
 """Inputs that nothing of ours makes."""
-
-ENDING = ".dsse.json"
 
 
 class Artifact(Protocol):

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.bom import bom_fault
+from qinglan.lineage.claims import judged
 from qinglan.lineage.digests import tree_digest
-from qinglan.lineage.dsse import IN_TOTO
+from qinglan.lineage.dsse import ENDING
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.model_signature import OTHER_FILES, signature_fault
-from qinglan.lineage.record import ENDING
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -60,6 +60,9 @@ class Seen(NamedTuple):
     releaser: str
     """The key whose signature over the statement counts; "" where none does."""
 
+    worth: State
+    """What the signatures over it are worth."""
+
     unsigned: str
     """Why none does."""
 
@@ -86,9 +89,10 @@ def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Fin
         claim = read_claim(folder)
     except DataError as error:
         return [_no_statement(folder, str(error)), *_unvouched(listing)]
-    key, why = _signed(claim, policy)
+    worth, why, key = judged(claim.envelope, policy, "releaser", claim.tenant, claim.statement.at)
+    key = key if worth == "attested" else ""
     made = {part.name: part for part in claim.statement.made}
-    seen = Seen(folder, listing, digests, claim, policy, key, why, made, _told(listing, digests, made))
+    seen = Seen(folder, listing, digests, claim, policy, key, worth, why, made, _told(listing, digests, made))
     faults = [fault for check in CHECKS for fault in check(seen)]
     faults += _other_name(seen, name)
     return [*_statement(seen, {fault.what for fault in faults}), *faults, *_right(seen, faults)]
@@ -105,12 +109,6 @@ def _told(listing: Listing, digests: Mapping[str, str], made: Mapping[str, Part]
             except DataError as error:
                 found[name] = str(error).removeprefix(f"{path}: ")
     return found
-
-
-def _signed(claim: Claim, policy: TrustPolicy) -> tuple[str, str]:
-    if claim.envelope.payload_type != IN_TOTO:
-        return "", f"its payload is a {claim.envelope.payload_type!r}"
-    return policy.signed(claim.envelope, "releaser", claim.tenant, claim.statement.at)
 
 
 def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
@@ -139,18 +137,9 @@ def _unvouched(listing: Listing) -> Iterator[Finding]:
 def _statement(seen: Seen, faulty: set[str]) -> Iterator[Finding]:
     """What the signatures over the release's own statement are worth."""
     if not seen.releaser:
-        yield Finding(PROVENANCE, _broken(seen), seen.unsigned)
+        yield Finding(PROVENANCE, seen.worth, seen.unsigned)
     elif PROVENANCE not in faulty:
         yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
-
-
-def _broken(seen: Seen) -> State:
-    """Signed by a key that counts, but over other bytes: altered. Signed by no such key: untrusted."""
-    claim, at = seen.claim, seen.claim.statement.at
-    if claim.envelope.payload_type != IN_TOTO:
-        return "untrusted"
-    faults = [seen.policy.fault(one.key, "releaser", claim.tenant, at) for one in claim.envelope.signatures]
-    return "altered" if "" in faults else "untrusted"
 
 
 def _other_name(seen: Seen, name: str) -> list[Finding]:

@@ -16,10 +16,11 @@ import orjson
 from qinglan.config import load_yaml
 from qinglan.errors import Altered, ConfigError, DataError, QinglanError
 from qinglan.lineage.digests import digest as digest_of
-from qinglan.lineage.dsse import open_envelope
-from qinglan.lineage.evidence import PROVENANCE, Combined, Evidence, Files, ReleaseFolder, RunFolder
+from qinglan.lineage.dsse import ENDING, open_envelope
+from qinglan.lineage.evidence import Combined, Evidence, Files, ReleaseFolder, RunFolder
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.looking import ENDING
+from qinglan.lineage.looking import records_in
+from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.statement import Statement, from_payload
 from qinglan.lineage.trust import TrustPolicy
 
@@ -207,8 +208,8 @@ def _told(records: Path) -> tuple[list[Statement], list[Finding]]:
             faults.append(Finding(f"statement {path.name}", "altered", str(error)))
     faults.extend(
         Finding(f"statement of {record.stem}", "missing", f"{record}: done, and nobody signed for it")
-        for record in records.glob("*.json")
-        if not record.name.endswith(ENDING) and record.is_file() and _done_unsigned(record)
+        for record in records_in(records)
+        if _done_unsigned(record)
     )
     return [one for *_, one in sorted(found, key=lambda item: item[:2])], faults
 

@@ -23,6 +23,7 @@ from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files import replaced
 from qinglan.lineage.dsse import Envelope, verifies
+from qinglan.lineage.findings import State
 from qinglan.lineage.keys import PublicKey, Role, read_public
 
 TRUST = "trust.yaml"
@@ -109,15 +110,24 @@ class TrustPolicy(Config):
 
     def signed(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[str, str]:
         """The key whose signature counts, and "" ; or "" and why none of them does."""
+        _, why, key = self.worth(envelope, role, tenant, at)
+        return key, why
+
+    def worth(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
+        """What the signatures are worth, why, and whose counts; a signature of a key that counts over other bytes
+        means that somebody changed them.
+        """
+        state: State = "untrusted"
         faults = []
         for signature in envelope.signatures:
             if fault := self.fault(signature.key, role, tenant, at):
                 faults.append(fault)
-            elif not verifies(envelope, signature, self.keys[signature.key].key):
-                faults.append(f"the signature is not key {signature.key[:12]}'s over these bytes")
+            elif verifies(envelope, signature, self.keys[signature.key].key):
+                return "attested", "", signature.key
             else:
-                return signature.key, ""
-        return "", "; ".join(faults) or "it is not signed"
+                state = "altered"
+                faults.append(f"the signature is not key {signature.key[:12]}'s over these bytes")
+        return state, "; ".join(faults) or "it is not signed", ""
 
 
 def load_trust(path: Path) -> TrustPolicy:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import orjson
 
 from qinglan.files import sha256_bytes
-from qinglan.lineage.dsse import open_envelope
-from qinglan.lineage.record import ENDING, Step
+from qinglan.lineage.dsse import ENDING, open_envelope
+from qinglan.lineage.record import Step
 from qinglan.lineage.statement import Part, Statement, from_payload, moment
 from qinglan.verdict import Verdict, verdict_bytes
 

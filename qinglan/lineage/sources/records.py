@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from qinglan.errors import DataError
+from qinglan.lineage.looking import records_in
 from qinglan.lineage.sources import IMPORTER, Source, Step, Thing, differ, wanted
 
 DEPTH = 4
@@ -85,7 +86,7 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
 
 def _run(folder: Path, root: Path) -> Run:
     name = folder.resolve().name if folder == root else folder.relative_to(root).as_posix()
-    records = {path.stem: _read(path, path.stat().st_mtime_ns) for path in (folder / "records").glob("*.json")}
+    records = {path.stem: _read(path, path.stat().st_mtime_ns) for path in records_in(folder / "records")}
     steps = sorted((_step(name, stage, record) for stage, record in records.items()), key=lambda one: one.started)
     bare = Run(folder, name, tuple(steps), ())
     return bare._replace(given=tuple(_given(bare)))
