@@ -147,12 +147,16 @@ def test_after_an_outage_nobody_is_asked_until_it_is_cleared(house: House, servi
 
 
 def test_a_judge_that_is_away_is_an_outage_once_that_is_sure(house: House, services: Services) -> None:
+    """How many rollouts come before it depends on which of two equal calls lands first."""
     services.judge_status = 500
+    texts = [f"{GOOD} {number}" for number in range(8)]
 
     with pytest.raises(OutageError):
-        house.run(ALL, rewarded(GOOD, NEED), limits={"outage_after": 1})
+        house.run(ALL, rewarded(*texts), limits={"outage_after": 3})
 
-    assert [line["judge_failed"] for line in read_rollouts(house.folder)] == [1.0]
+    written = [line["judge_failed"] for line in read_rollouts(house.folder)]
+    assert 1 <= len(written) < len(texts)
+    assert set(written) == {1.0}
 
 
 def test_a_spent_budget_stops_the_training_with_its_own_error(house: House) -> None:
