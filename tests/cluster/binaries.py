@@ -23,7 +23,7 @@ from tests.cluster.programs import MODULES as TABLE
 from tests.cluster.programs import Copied, Module, Source, module_of
 
 AT_ONCE = 2
-FLAGS = ("-trimpath", "-buildvcs=false")
+FLAGS = ("-buildvcs=false",)
 
 
 def binary(name: str) -> Path:

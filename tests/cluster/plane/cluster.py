@@ -93,7 +93,7 @@ def foreign(kubeconfig: Path) -> Cluster:
 def fresh_namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace with a label of ours and a name that nobody has.
 
-    At the end it is going, with all that is in it; Kubernetes waits 5 s before it looks at any, so we do not wait here.
+    At the end it is going, with all that is in it. Kubernetes waits 5 s before it looks at one: we do not wait here.
     """
     from kubernetes import client
 
