@@ -16,6 +16,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.keys_cli import keys
 from pipelines.style_cli import style
+from pipelines.submit_cli import cancel, follow, submit
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
@@ -36,6 +37,9 @@ app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
 app.command()(audit)
+app.command()(submit)
+app.command()(follow)
+app.command()(cancel)
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]

@@ -1,0 +1,238 @@
+"""What stands between a graph and its end on this cluster: a pure decision over what the cluster was seen to have.
+
+KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pipelines.submit_needs import Machines, Need, Needs
+
+JOBS = "pytorchjobs.kubeflow.org"
+TRAINING_OPERATOR = "github.com/kubeflow/training-operator/manifests/overlays/standalone?ref=v1.8.1"
+SELECTOR_LABEL = "nvidia.com/gpu.product"
+CLAIM = (
+    '{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"%s"},'
+    '"spec":{"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"500Gi"}}}}'
+)
+
+
+class Node(NamedTuple):
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    allocatable: Mapping[str, int]
+    """Accelerators by resource."""
+
+    ready: bool = True
+    """Takes new pods: neither cordoned nor away."""
+
+
+class Quota(NamedTuple):
+    name: str
+    resource: str
+    hard: int
+    used: int
+
+
+class Seen(NamedTuple):
+    """What the cluster was seen to have; None where it could not be read."""
+
+    namespace: str
+    objects: Mapping[tuple[str, str], frozenset[str] | None]
+    """By kind and name the keys that it holds; None where there is no such object. Unread ones are left out."""
+
+    nodes: tuple[Node, ...] | None = ()
+    quotas: tuple[Quota, ...] | None = ()
+    job_kinds: frozenset[str] | None = frozenset()
+    """What the API server knows of kubeflow.org, such as pytorchjobs."""
+
+    may_launch: bool | None = True
+    """Whether the run's service account may create PyTorchJobs."""
+
+    unread: tuple[str, ...] = ()
+    """What could not be looked at, and why."""
+
+
+class Finding(NamedTuple):
+    weight: Literal["missing", "warning", "unchecked"]
+    what: str
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.next_step}".strip()
+
+
+def judge(needs: Needs, seen: Seen) -> list[Finding]:
+    """Everything that would keep a step waiting for ever, then what is worth knowing."""
+    found = [finding for need in needs.objects for finding in _object(need, seen)]
+    found += [finding for asked in needs.machines for finding in _nodes(asked, seen)]
+    found += [finding for asked in needs.machines for finding in _quotas(asked, seen)]
+    found += _jobs(needs, seen)
+    found += _images(needs)
+    found += [Finding("unchecked", one) for one in seen.unread]
+    order = ("missing", "warning", "unchecked")
+    return sorted(dict.fromkeys(found), key=lambda one: order.index(one.weight))
+
+
+def _object(need: Need, seen: Seen) -> Iterator[Finding]:
+    if (need.kind, need.name) not in seen.objects:
+        return  # among the unread
+    held = seen.objects[need.kind, need.name]
+    steps = _listed(need.steps)
+    if held is None:
+        yield Finding(
+            "missing",
+            f"{need.kind} {need.name} is not in namespace {seen.namespace}; {steps} cannot start without it.",
+            f"Make it: {_made(need, seen.namespace)}",
+        )
+    elif missing := sorted(need.keys - held):
+        yield Finding(
+            "missing",
+            f"{need.kind} {need.name} in namespace {seen.namespace} has no key {', '.join(missing)}; "
+            f"{steps} cannot start without it.",
+            f"Make it anew, whole: kubectl -n {seen.namespace} delete {need.kind.lower()} {need.name}, then "
+            f"{_made(need, seen.namespace)}",
+        )
+
+
+def _made(need: Need, namespace: str) -> str:
+    """The command that makes an object of which we know the keys."""
+    if need.kind == "ServiceAccount":
+        return f"kubectl -n {namespace} create serviceaccount {need.name}"
+    if need.kind == "PersistentVolumeClaim":
+        return f"kubectl -n {namespace} apply -f - <<< '{CLAIM % need.name}'"
+    kind = "secret generic" if need.kind == "Secret" else "configmap"
+    sources = [
+        f"--from-file={key}=FILE" if key.endswith(".pem") else f"--from-literal={key}=..." for key in need.keys
+    ]
+    return f"kubectl -n {namespace} create {kind} {need.name} {' '.join(sorted(sources))}".rstrip()
+
+
+def _nodes(asked: Machines, seen: Seen) -> Iterator[Finding]:
+    if seen.nodes is None:
+        return
+    fit = [node for node in seen.nodes if _takes(node, asked)]
+    roomy = [node for node in fit if node.allocatable.get(asked.resource, 0) >= asked.per_node]
+    if len(roomy) >= asked.nodes:
+        return
+    yield Finding("missing", f"{_wanted(asked)}, and {_why_none(asked, seen.nodes, fit)}.", _other_nodes(asked))
+
+
+def _wanted(asked: Machines) -> str:
+    machines = "a node" if asked.nodes == 1 else f"{asked.nodes} nodes"
+    each = "" if asked.nodes == 1 else " each"
+    labels = f" with {_labels(asked.labels)}" if asked.labels else ""
+    return f"{asked.step} wants {machines}{labels} and {asked.per_node} {asked.resource}{each}"
+
+
+def _why_none(asked: Machines, nodes: tuple[Node, ...], fit: list[Node]) -> str:
+    labelled = [node for node in nodes if _labelled(node, asked)]
+    if not nodes:
+        return "the cluster has no node"
+    if not labelled:
+        return f"none of {len(nodes)} nodes has that label{_others(asked, nodes)}"
+    if not fit:
+        return f"{_listed([node.name for node in labelled])} cannot take it: cordoned, not ready, or tainted"
+    most = max(node.allocatable.get(asked.resource, 0) for node in fit)
+    enough = sum(node.allocatable.get(asked.resource, 0) >= asked.per_node for node in fit)
+    if enough:
+        return f"only {enough} of them have as many"
+    return f"the largest that would take it has {most}"
+
+
+def _others(asked: Machines, nodes: tuple[Node, ...]) -> str:
+    """What kinds there are in its place."""
+    there = sorted({node.labels[name] for name in asked.labels for node in nodes if name in node.labels})
+    return f" (there are: {', '.join(there)})" if there else ""
+
+
+def _other_nodes(asked: Machines) -> str:
+    return (
+        f"See what there is: kubectl get nodes -L {next(iter(asked.labels), SELECTOR_LABEL)}; "
+        "add such nodes, or submit a profile for the ones you have."
+    )
+
+
+def _takes(node: Node, asked: Machines) -> bool:
+    return node.ready and _labelled(node, asked) and all(_tolerated(taint, asked) for taint in node.taints)
+
+
+def _labelled(node: Node, asked: Machines) -> bool:
+    return all(node.labels.get(name) == value for name, value in asked.labels.items())
+
+
+def _tolerated(taint: Mapping[str, str], asked: Machines) -> bool:
+    return taint.get("effect") == "PreferNoSchedule" or any(_matches(one, taint) for one in asked.tolerations)
+
+
+def _matches(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    if toleration["key"] != taint.get("key"):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+def _quotas(asked: Machines, seen: Seen) -> Iterator[Finding]:
+    for quota in seen.quotas or ():
+        if quota.resource not in (f"requests.{asked.resource}", f"limits.{asked.resource}"):
+            continue
+        left = quota.hard - quota.used
+        said = (
+            f"{asked.step} wants {asked.total} {asked.resource}, and quota {quota.name} in namespace {seen.namespace}"
+        )
+        if quota.hard < asked.total:
+            yield Finding(
+                "missing",
+                f"{said} allows {quota.hard}.",
+                f"Submit a smaller profile, or have it raised: kubectl -n {seen.namespace} edit quota {quota.name}",
+            )
+        elif left < asked.total:
+            yield Finding(
+                "warning",
+                f"{said} has {left} of {quota.hard} left now: it waits until others are done.",
+                f"See who has them: kubectl -n {seen.namespace} describe resourcequota {quota.name}",
+            )
+
+
+def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
+    launching = [asked.step for asked in needs.machines if asked.job]
+    if not launching:
+        return
+    if seen.job_kinds is not None and "pytorchjobs" not in seen.job_kinds:
+        yield Finding(
+            "missing",
+            f"{_listed(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
+            f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
+        )
+    elif seen.may_launch is False:
+        account, namespace = needs.service_account, seen.namespace
+        yield Finding(
+            "missing",
+            f"ServiceAccount {account} may not create PyTorchJobs in namespace {namespace}; "
+            f"{_listed(launching)} would fail.",
+            f"Give it the right: kubectl -n {namespace} create role {account}-jobs "
+            f"--verb=get,list,watch,create,delete --resource={JOBS} && kubectl -n {namespace} create rolebinding "
+            f"{account}-jobs --role={account}-jobs --serviceaccount={namespace}:{account}",
+        )
+
+
+def _images(needs: Needs) -> Iterator[Finding]:
+    if loose := [image for image in needs.images if "@sha256:" not in image]:
+        yield Finding(
+            "warning",
+            f"{_listed(loose)}: by tag, which may be another image tomorrow, and KFP's cache would not know. "
+            "A release names images by digest.",
+        )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _listed(names: Any) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else str(last)
