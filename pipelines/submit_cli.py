@@ -111,7 +111,7 @@ def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> Non
 def _follow(
     kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, known: dict[str, Any]
 ) -> None:
-    """To the end, unless somebody interrupts: then the run goes on without us, or is canceled where that was asked."""
+    """To the end. Whoever interrupts leaves it running, or cancels it where that was asked."""
     from pipelines.submit_follow import Follower, canceled, refuse
     from pipelines.submit_pods import pods_of
 

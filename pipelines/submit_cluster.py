@@ -1,6 +1,8 @@
 """What a cluster has of what a graph needs, read with the rights of whoever submits."""
 
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from pipelines.submit_checks import Node, Quota, Seen
@@ -11,19 +13,24 @@ SECONDS = (5, 30)
 """To connect, and to answer."""
 
 GONE, FORBIDDEN, UNKNOWN = 404, 403, 401
+MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 def connect() -> Any:
     """A client for the cluster that KUBECONFIG names, or for the one that this pod is in."""
     from kubernetes import client, config
+    from yaml import YAMLError
 
-    configuration = client.Configuration()
+    named, configuration = os.environ.get("KUBECONFIG"), client.Configuration()
     try:
-        config.load_config(client_configuration=configuration)
-    except (config.ConfigException, FileNotFoundError, OSError) as error:
+        if not named and MOUNTED_TOKEN.is_file():
+            config.load_incluster_config(client_configuration=configuration)
+        else:  # not config.load_config: it prints, and takes a wrong KUBECONFIG for none
+            config.load_kube_config(config_file=named or None, client_configuration=configuration)
+    except (config.ConfigException, OSError, YAMLError) as error:
         raise ConfigError(
-            f"What the run needs cannot be checked: no cluster is named ({error}). Set KUBECONFIG to the file of the "
-            "cluster that KFP runs on, or add --skip-checks."
+            f"KUBECONFIG {named or 'is not set'}: {' '.join(str(error).split())} What the run needs cannot be "
+            "checked: set KUBECONFIG to the file of the cluster that KFP runs on, or add --skip-checks."
         ) from None
     configuration.retries = 1
     return client.ApiClient(configuration)

@@ -5,7 +5,7 @@ The run is KFP's: whoever follows it may go, and come back with `qinglan follow`
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from pipelines.submit_kfp import Run
 from qinglan.errors import Held, OutageError, TrainingError
@@ -13,6 +13,9 @@ from qinglan.errors import Held, OutageError, TrainingError
 MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
 WORDS = {"SUCCEEDED": "done", "CANCELED": "canceled", "CANCELING": "is being canceled"}
 STILL = frozenset({"PENDING", "RUNNING", "CANCELING"})
+
+
+Answer = TypeVar("Answer")
 
 
 class Pace(NamedTuple):
@@ -101,7 +104,7 @@ class Follower:
         if run.over:
             return run
         if run.state != "CANCELING":
-            self._kfp.cancel(self._id)
+            self._patiently(lambda: self._kfp.cancel(self._id))
             self._say(f"{run.name}: cancel asked for")
         until = time.monotonic() + self._pace.cancel
         while not run.over and time.monotonic() < until:
@@ -111,11 +114,14 @@ class Follower:
         return run
 
     def _look(self) -> Run:
-        """The run now; an outage is waited out, and said."""
+        return self._patiently(lambda: self._kfp.run(self._id))
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """An answer of KFP; an outage is said, and waited out."""
         until, delay, said = time.monotonic() + self._pace.patience, self._pace.first, False
         while True:
             try:
-                run = self._kfp.run(self._id)
+                answer = ask()
             except OutageError as error:
                 if time.monotonic() + delay > until:
                     raise OutageError(f"{error} The run goes on without you: `qinglan follow {self._id}`.") from None
@@ -125,7 +131,7 @@ class Follower:
             else:
                 if said:
                     self._say("KFP answers again.")
-                return run
+                return answer
             time.sleep(delay)
             delay = min(delay * 2, self._pace.longest)
 
@@ -140,7 +146,7 @@ class Follower:
 
     def _steps(self, run: Run) -> frozenset[str]:
         if self._names is None:
-            self._names = step_names(self._kfp.spec(run))
+            self._names = step_names(self._patiently(lambda: self._kfp.spec(run)))
         return self._names
 
     def _tell_waiting(self) -> None:
@@ -213,6 +219,10 @@ def step_names(spec: Mapping[str, Any]) -> frozenset[str]:
 WORST_LAST = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "CANCELING", "CANCELED", "FAILED")
 
 
+AROUND = frozenset({"root", "executor"})
+"""What KFP lists beside the steps; told apart by this alone where a run's graph is gone."""
+
+
 def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     """Each step's state, without what KFP puts around it: drivers, executors, branches, what has no name.
 
@@ -221,6 +231,7 @@ def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     states: dict[str, str] = {}
     for task in run.tasks:
         name = task.name.removesuffix("-driver") if task.state == "FAILED" else task.name
-        if name in names and task.state in WORST_LAST:
+        known = name in names if names else name not in AROUND and not name.startswith("condition-")
+        if known and task.state in WORST_LAST and not name.endswith("-driver"):
             states[name] = max(states.get(name, WORST_LAST[0]), task.state, key=WORST_LAST.index)
     return states

@@ -6,6 +6,7 @@ none, waits half a minute for an answer that does not come, and takes a login pa
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,13 +141,20 @@ class Kfp:
         if found := self._version(pipeline, called):
             return pipeline, found, False
         try:
-            made = self._ask(
-                f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(graph.path),
-                pipelineid=pipeline, name=called, display_name=called,
-            )  # fmt: skip
+            return pipeline, self._upload(pipeline, called, graph), True
         except Exists:
             return pipeline, self._version(pipeline, called), False
-        return pipeline, str(made.pipeline_version_id), True
+
+    def _upload(self, pipeline: str, called: str, graph: Graph) -> str:
+        """The bytes that were checked, whatever the file holds by now."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "pipeline.yaml")
+            file.write_bytes(graph.text)
+            made = self._ask(
+                f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(file),
+                pipelineid=pipeline, name=called, display_name=called,
+            )  # fmt: skip
+        return str(made.pipeline_version_id)
 
     def _pipeline(self, name: str, graph: Graph, namespace: str) -> str:
         """A pipeline's id; made where there is none of this name."""
@@ -235,11 +243,14 @@ class Kfp:
         )  # fmt: skip
 
     def spec(self, run: Run) -> dict[str, Any]:
-        """The graph of a run, as KFP keeps it; nothing where it keeps none."""
+        """The graph of a run, as KFP keeps it; nothing where it is gone."""
         if not run.version_id:
             return {}
         get = self._pipelines.pipeline_service_get_pipeline_version_with_http_info
-        found = self._ask("look at the run's graph", get, run.pipeline_id, run.version_id).pipeline_spec or {}
+        try:
+            found = self._ask("look at the run's graph", get, run.pipeline_id, run.version_id).pipeline_spec or {}
+        except NotThere:
+            return {}
         return dict(found.get("pipeline_spec", found))
 
     def cancel(self, run_id: str) -> None:
@@ -307,7 +318,7 @@ class Kfp:
 
 def _equals(field: str, value: str) -> str:
     """A filter, quoted once more than HTTP does: the API server unquotes it twice."""
-    return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "stringValue": value}]}))
+    return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "string_value": value}]}))
 
 
 def _error(found: Any) -> str:
