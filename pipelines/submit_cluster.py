@@ -12,6 +12,7 @@ from qinglan.errors import ConfigError
 SECONDS = (5, 30)
 """To connect, and to answer."""
 
+JOBS_API = "/apis/kubeflow.org/v1"
 GONE, FORBIDDEN, UNKNOWN = 404, 403, 401
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -119,7 +120,7 @@ class _Look:
     def _job_kinds(self) -> frozenset[str] | None:
         """From the API server's own table of contents, which everyone may read."""
         before = len(self._unread)
-        found = self._read("kinds of kubeflow.org", lambda: self._get("/apis/kubeflow.org/v1"))
+        found = self._read("kinds of kubeflow.org", lambda: self._get(JOBS_API))
         if len(self._unread) > before:
             return None
         return frozenset(one["name"] for one in (found or {}).get("resources", ()))

@@ -11,12 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.checking import check_compiled
 from qinglan.errors import ConfigError
 
 COMPILE = "Compile it anew with `qinglan compile`."
 PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
-ARGUMENT_BYTES = 100_000
-"""Linux takes no longer argument than 128 KiB, and the launcher puts the parameters into one."""
 
 
 class Graph(NamedTuple):
@@ -53,8 +52,8 @@ def read_graph(path: Path) -> Graph:
     platform = _of_form(path, documents[1], "PlatformSpec") if len(documents) == 2 else {}
     pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
     graph = Graph(path, text, spec, pods)
-    if wrong := next(_faults(graph), None):
-        raise ConfigError(f"{path}: {wrong}. {COMPILE}")
+    if faults := [f"{fault}." for fault in _faults(graph)] or check_compiled(text.decode("utf-8")):
+        raise ConfigError(f"{path}: {' '.join(faults)} {COMPILE}")
     return graph
 
 
@@ -94,8 +93,6 @@ def _faults(graph: Graph) -> Iterator[str]:
     components, executors = spec.get("components", {}), spec.get("deploymentSpec", {}).get("executors", {})
     for where, component in (("root", spec.get("root", {})), *components.items()):
         yield from _faults_of(where, component, components, executors)
-    for label, executor in executors.items():
-        yield from _faults_of_executor(label, executor)
     for label in graph.platform:
         if label not in executors:
             yield f"Kubernetes is told of {label!r}, which no task runs"
@@ -116,21 +113,6 @@ def _faults_of(where: str, component: Mapping[str, Any], components: Any, execut
             wanted = value.get("componentInputParameter")
             if wanted is not None and wanted not in given:
                 yield f"task {name!r} takes {wanted!r}, which {where!r} is not given: it could never start"
-
-
-def _faults_of_executor(label: str, executor: Mapping[str, Any]) -> Iterator[str]:
-    container = executor.get("container")
-    if container is None:  # an importer
-        return
-    if not container.get("image"):
-        yield f"{label!r} has no image, and would be pending for ever"
-    asked = container.get("resources", {}).get("accelerator", {})
-    if bool(accelerator_type(asked)) != bool(accelerator_count(asked)):
-        yield f"{label!r} asks for a kind of accelerator or for a count, and the back end takes only both"
-    words = (*container.get("command", ()), *container.get("args", ()))
-    longest = max((len(str(one).encode()) for one in words), default=0)
-    if longest > ARGUMENT_BYTES:
-        yield f"{label!r} has an argument of {longest:,} bytes; a process takes none over {ARGUMENT_BYTES:,}"
 
 
 def accelerator_type(asked: Mapping[str, Any]) -> str:

@@ -35,6 +35,14 @@ def compile_graph(path: Path, nodes: int = 2, gpus: int = 8) -> Path:
 
     @dsl.pipeline(name="qinglan-small")
     def graph(questions: str, threshold: float = 0.5, rounds: int = 1, release_name: str = "acme/rewriter") -> None:
+        """Small.
+
+        Args:
+            questions: The sheet.
+            threshold: Of the gate.
+            rounds: Of the training.
+            release_name: Of what passes.
+        """
         trained: Any = train(questions=questions, config={"nodes": nodes, "gpus": gpus})
         trained.set_accelerator_type(GPU).set_accelerator_limit(gpus)
         kubernetes.add_node_selector(trained, LABEL, A100)
@@ -47,6 +55,17 @@ def compile_graph(path: Path, nodes: int = 2, gpus: int = 8) -> Path:
             kubernetes.use_secret_as_volume(released, "qinglan-release-keys", "/etc/qinglan/keys")
             kubernetes.use_secret_as_env(released, "qinglan-store", {"AWS_ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID"})
             kubernetes.use_secret_as_env(released, "qinglan-more", {"TOKEN": "TOKEN"}, optional=True)
+            on_a_pod(released)
+        on_a_pod(trained)
+        on_a_pod(judged)
 
     compiler.Compiler().compile(graph, str(path))
     return path
+
+
+def on_a_pod(task: Any) -> None:
+    """What every graph's steps have, or it is not sent."""
+    task.set_cpu_request("1").set_cpu_limit("1").set_memory_request("1Gi").set_memory_limit("1Gi")
+    task.set_caching_options(False)
+    kubernetes.set_security_context(task, run_as_user=1000, run_as_group=1000, run_as_non_root=True)
+    kubernetes.set_timeout(task, 3600)
