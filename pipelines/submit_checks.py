@@ -10,6 +10,7 @@ from pipelines.submit_needs import Machines, Need, Needs
 
 JOBS = "pytorchjobs.kubeflow.org"
 TRAINING_OPERATOR = "github.com/kubeflow/training-operator/manifests/overlays/standalone?ref=v1.8.1"
+GIB = 1024**3
 SELECTOR_LABEL = "nvidia.com/gpu.product"
 CLAIM = (
     '{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"%s"},'
@@ -21,8 +22,8 @@ class Node(NamedTuple):
     name: str
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
-    allocatable: Mapping[str, int]
-    """Accelerators by resource."""
+    allocatable: Mapping[str, float]
+    """By resource: cores, bytes, accelerators."""
 
     ready: bool = True
     """Takes new pods: neither cordoned nor away."""
@@ -31,8 +32,8 @@ class Node(NamedTuple):
 class Quota(NamedTuple):
     name: str
     resource: str
-    hard: int
-    used: int
+    hard: float
+    used: float
 
 
 class Seen(NamedTuple):
@@ -113,17 +114,24 @@ def _nodes(asked: Machines, seen: Seen) -> Iterator[Finding]:
     if seen.nodes is None:
         return
     fit = [node for node in seen.nodes if _takes(node, asked)]
-    roomy = [node for node in fit if node.allocatable.get(asked.resource, 0) >= asked.per_node]
-    if len(roomy) >= asked.nodes:
-        return
-    yield Finding("missing", f"{_wanted(asked)}, and {_why_none(asked, seen.nodes, fit)}.", _other_nodes(asked))
+    if sum(_has(node, asked.asks) for node in fit) < asked.nodes:
+        yield Finding("missing", f"{_wanted(asked)}, and {_why_none(asked, seen.nodes, fit)}.", _other_nodes(asked))
+
+
+def _has(node: Node, asks: Mapping[str, float]) -> bool:
+    return all(node.allocatable.get(name, 0) >= count for name, count in asks.items())
 
 
 def _wanted(asked: Machines) -> str:
-    machines = "a node" if asked.nodes == 1 else f"{asked.nodes} nodes"
-    each = "" if asked.nodes == 1 else " each"
-    labels = f" with {_labels(asked.labels)}" if asked.labels else ""
-    return f"{asked.step} wants {machines}{labels} and {asked.per_node} {asked.resource}{each}"
+    wants = "wants" if len(asked.steps) == 1 else "want"
+    machines, each = ("a node", "") if asked.nodes == 1 else (f"{asked.nodes} nodes", " each")
+    labels = f"{_labels(asked.labels)} and " if asked.labels else ""
+    amounts = ", ".join(_amount(name, count) for name, count in asked.asks.items())
+    return f"{_listed(asked.steps)} {wants} {machines} with {labels}{amounts}{each}"
+
+
+def _amount(resource: str, count: float) -> str:
+    return f"{count / GIB:g} GiB memory" if resource == "memory" else f"{count:g} {resource}"
 
 
 def _why_none(asked: Machines, nodes: tuple[Node, ...], fit: list[Node]) -> str:
@@ -134,11 +142,13 @@ def _why_none(asked: Machines, nodes: tuple[Node, ...], fit: list[Node]) -> str:
         return f"none of {len(nodes)} nodes has that label{_others(asked, nodes)}"
     if not fit:
         return f"{_listed([node.name for node in labelled])} cannot take it: cordoned, not ready, or tainted"
-    most = max(node.allocatable.get(asked.resource, 0) for node in fit)
-    enough = sum(node.allocatable.get(asked.resource, 0) >= asked.per_node for node in fit)
-    if enough:
-        return f"only {enough} of them have as many"
-    return f"the largest that would take it has {most}"
+    if enough := sum(_has(node, asked.asks) for node in fit):
+        return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
+    for resource, count in asked.asks.items():
+        most = max(node.allocatable.get(resource, 0) for node in fit)
+        if most < count:
+            return f"the largest that would take it has {_amount(resource, most)}"
+    return "none that would take it has all of that"
 
 
 def _others(asked: Machines, nodes: tuple[Node, ...]) -> str:
@@ -178,28 +188,33 @@ def _matches(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
 
 def _quotas(asked: Machines, seen: Seen) -> Iterator[Finding]:
     for quota in seen.quotas or ():
-        if quota.resource not in (f"requests.{asked.resource}", f"limits.{asked.resource}"):
-            continue
-        left = quota.hard - quota.used
-        said = (
-            f"{asked.step} wants {asked.total} {asked.resource}, and quota {quota.name} in namespace {seen.namespace}"
+        resource = quota.resource.removeprefix("requests.").removeprefix("limits.")
+        if total := asked.asks.get(resource, 0) * asked.nodes:
+            yield from _quota(asked, resource, total, quota, seen.namespace)
+
+
+def _quota(asked: Machines, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
+    """One that is too small; or one that is in use, which a step waits for."""
+    each = "wants" if len(asked.steps) == 1 else "each want"
+    place = f"quota {quota.name} in namespace {namespace}"
+    said = f"{_listed(asked.steps)} {each} {_amount(resource, total)}, and {place}"
+    left = quota.hard - quota.used
+    if quota.hard < total:
+        yield Finding(
+            "missing",
+            f"{said} allows {_amount(resource, quota.hard)}.",
+            f"Submit a smaller profile, or have it raised: kubectl -n {namespace} edit quota {quota.name}",
         )
-        if quota.hard < asked.total:
-            yield Finding(
-                "missing",
-                f"{said} allows {quota.hard}.",
-                f"Submit a smaller profile, or have it raised: kubectl -n {seen.namespace} edit quota {quota.name}",
-            )
-        elif left < asked.total:
-            yield Finding(
-                "warning",
-                f"{said} has {left} of {quota.hard} left now: it waits until others are done.",
-                f"See who has them: kubectl -n {seen.namespace} describe resourcequota {quota.name}",
-            )
+    elif left < total:
+        yield Finding(
+            "warning",
+            f"{said} has {_amount(resource, left)} left now: it waits until others are done.",
+            f"See who has them: kubectl -n {namespace} describe quota {quota.name}",
+        )
 
 
 def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
-    launching = [asked.step for asked in needs.machines if asked.job]
+    launching = [step for asked in needs.machines if asked.job for step in asked.steps]
     if not launching:
         return
     if seen.job_kinds is not None and "pytorchjobs" not in seen.job_kinds:

@@ -184,7 +184,7 @@ def _reason(error: Exception) -> str:
 def _node(one: Any) -> Node:
     conditions = {condition.type: condition.status for condition in one.status.conditions or ()}
     taints = tuple({"key": t.key, "value": t.value or "", "effect": t.effect} for t in one.spec.taints or ())
-    counts = {name: _count(value) for name, value in (one.status.allocatable or {}).items() if "/" in name}
+    counts = {name: _count(value) for name, value in (one.status.allocatable or {}).items()}
     ready = conditions.get("Ready", "True") == "True" and not one.spec.unschedulable
     return Node(one.metadata.name, one.metadata.labels or {}, taints, counts, ready)
 
@@ -192,11 +192,10 @@ def _node(one: Any) -> Node:
 def _quotas_of(one: Any) -> Iterable[Quota]:
     hard, used = one.status.hard or one.spec.hard or {}, one.status.used or {}
     for resource, value in hard.items():
-        if "/" in resource:
-            yield Quota(one.metadata.name, resource, _count(value), _count(used.get(resource, "0")))
+        yield Quota(one.metadata.name, resource, _count(value), _count(used.get(resource, "0")))
 
 
-def _count(quantity: str) -> int:
+def _count(quantity: str) -> float:
     from kubernetes.utils.quantity import parse_quantity
 
-    return int(parse_quantity(quantity))
+    return float(parse_quantity(quantity))

@@ -1,7 +1,7 @@
 """What a graph's steps want of the cluster that runs them: read off the compiled graph, with the run's parameters."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from pipelines.submit_graph import Graph, accelerator_count, accelerator_type, parameters_of
@@ -23,20 +23,17 @@ class Need(NamedTuple):
 
 
 class Machines(NamedTuple):
-    """The accelerators that a step wants, or the job that it launches."""
+    """What the pods of these steps ask of a node, or those of the job that each launches."""
 
-    step: str
-    resource: str
-    per_node: int
+    steps: tuple[str, ...]
+    asks: Mapping[str, float]
+    """Of one node, by resource: cores, bytes, accelerators."""
+
     nodes: int
     labels: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
     job: bool
-    """Whether they are a PyTorchJob's, and the step itself holds none."""
-
-    @property
-    def total(self) -> int:
-        return self.per_node * self.nodes
+    """Whether it is a PyTorchJob that asks, and the step itself for nothing."""
 
 
 class Needs(NamedTuple):
@@ -71,7 +68,7 @@ def needs(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> 
         Need(kind, name, frozenset(keys), tuple(dict.fromkeys(users)))
         for (kind, name), (keys, users) in wanted.items()
     ]
-    machines = [asked for step in found if (asked := _machines(step))]
+    machines = _machines(found)
     images = dict.fromkeys(str(step.container["image"]) for step in found)
     return Needs(tuple(objects), tuple(machines), tuple(images), service_account)
 
@@ -146,19 +143,43 @@ def _signing_keys(secret: str) -> frozenset[str]:
     return frozenset({"builder.pem", "releaser.pem"} if "release" in secret else {"builder.pem"})
 
 
-def _machines(step: Step) -> Machines | None:
-    asked = step.container.get("resources", {}).get("accelerator", {})
-    resource = _filled(accelerator_type(asked), step.scope)
-    count = _filled(accelerator_count(asked), step.scope)
-    if not resource or not count or not int(float(count)):
+def _machines(found: Iterable[Step]) -> list[Machines]:
+    """Steps that ask for the same, together."""
+    groups: list[Machines] = []
+    for step in found:
+        if not (asked := _asked(step)):
+            continue
+        same = [one for one in groups if one._replace(steps=()) == asked._replace(steps=())]
+        if same:
+            groups[groups.index(same[0])] = same[0]._replace(steps=(*same[0].steps, step.name))
+        else:
+            groups.append(asked)
+    return groups
+
+
+def _asked(step: Step) -> Machines | None:
+    asks = _asks(step.container.get("resources", {}), step.scope)
+    if not asks:
         return None
     launches = any(
         one.get("field") == "RESOURCES" and not one.get("applyToTask")
         for one in step.component.get("taskConfigPassthroughs", ())
     )
     nodes = _nodes(step.scope.get("config")) if launches else 1
-    tolerations = tuple(step.pod.get("tolerations", ()))
-    return Machines(step.name, str(resource), int(float(count)), nodes, _labels(step), tolerations, launches)
+    return Machines((step.name,), asks, nodes, _labels(step), tuple(step.pod.get("tolerations", ())), launches)
+
+
+def _asks(resources: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, float]:
+    from kubernetes.utils.quantity import parse_quantity
+
+    accelerator = resources.get("accelerator", {})
+    wanted = {
+        _filled(accelerator_type(accelerator), scope): _filled(accelerator_count(accelerator), scope),
+        "cpu": _filled(resources.get("resourceCpuRequest"), scope),
+        "memory": _filled(resources.get("resourceMemoryRequest"), scope),
+    }
+    counts = {str(name): float(parse_quantity(count)) for name, count in wanted.items() if name and count}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _nodes(config: Any) -> int:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,26 +107,46 @@ def test_a_secret_that_lacks_a_key_is_named_with_the_key(api: Any, core: Any, wa
     assert "Secret qinglan-release-keys" in said and "has no key releaser.pem; release cannot start" in said
 
 
-def test_nodes_that_the_cluster_has_not_are_named(api: Any, furnished: str, graph: Graph) -> None:
-    asked = needs(graph, GIVEN, RUNNER)
-    other = asked._replace(machines=tuple(one._replace(labels={LABEL: "NVIDIA-Z9"}) for one in asked.machines))
-    large = asked._replace(machines=tuple(one._replace(per_node=64) for one in asked.machines))
-    many = asked._replace(machines=tuple(one._replace(nodes=500) for one in asked.machines))
+def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Needs, furnished: str) -> None:
+    *_, train = wanted.machines
+    other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
+    memory, many = train._replace(asks={"memory": 1024.0**5}), train._replace(nodes=500)
 
-    assert "nodes has that label" in missing(api, other, furnished)[0]
-    assert "the largest that would take it has" in missing(api, large, furnished)[0]
-    assert "of them have as many" in missing(api, many, furnished)[0]
+    said = [missing(api, wanted._replace(machines=(one,)), furnished) for one in (other, large, memory, many)]
+
+    assert [len(one) for one in said] == [1, 1, 1, 1]
+    assert "nodes has that label" in said[0][0] and "there are: NVIDIA-" in said[0][0]
+    assert "the largest that would take it has" in said[1][0] and GPU in said[1][0]
+    assert "GiB memory" in said[2][0]
+    assert "have as much" in said[3][0]
 
 
-def test_a_cordoned_node_takes_nothing(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
-    before = core.list_node().items
-    [asked] = wanted.machines
-    all_of_them = wanted._replace(machines=(asked._replace(nodes=len(before)),))
+def test_a_cordoned_node_takes_nothing(
+    simulated: Cluster, api: Any, core: Any, wanted: Needs, furnished: str
+) -> None:
+    *_, train = wanted.machines
+    here = wanted._replace(machines=(train._replace(labels={LABEL: furnished}, nodes=1),))
+    with node(core, furnished):
+        cordoned = missing(api, here, furnished)
+        core.patch_node(furnished, {"spec": {"unschedulable": None}})
+        until(lambda: missing(api, here, furnished) == [])
 
-    assert missing(api, all_of_them, furnished) == []
-    cordoned = [one._replace(ready=False) for one in look(api, wanted, furnished).nodes or ()]
-    seen = look(api, wanted, furnished)._replace(nodes=tuple(cordoned))
-    assert "cordoned, not ready, or tainted" in str(judge(wanted, seen)[0])
+    assert f"{furnished} cannot take it: cordoned, not ready, or tainted" in cordoned[0]
+
+
+@contextmanager
+def node(core: Any, name: str) -> Iterator[None]:
+    """A cordoned node of the test's own, played by KWOK, with a label like its name."""
+    notes = {"kwok.x-k8s.io/node": "fake"}
+    core.create_node(
+        {"metadata": {"name": name, "labels": {LABEL: name}, "annotations": notes}, "spec": {"unschedulable": True}}
+    )
+    try:
+        room = {GPU: "8", "cpu": "96", "memory": "1Ti", "pods": "10"}
+        core.patch_node_status(name, {"status": {"allocatable": room, "capacity": room}})
+        yield
+    finally:
+        core.delete_node(name)
 
 
 def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
@@ -134,7 +155,7 @@ def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Nee
 
     [said] = missing(api, wanted, furnished)
 
-    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8" in said
+    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in said
 
 
 def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
@@ -146,7 +167,7 @@ def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Needs, furn
     until(lambda: core.read_namespaced_resource_quota("gpus", furnished).status.used[f"requests.{GPU}"] == "8")
 
     assert missing(api, wanted, furnished) == []
-    assert "has 8 of 16 left now" in "".join(str(one) for one in found(api, wanted, furnished))
+    assert f"has 8 {GPU} left now" in "".join(str(one) for one in found(api, wanted, furnished))
 
 
 def test_a_kind_that_the_api_server_does_not_know_is_named(

@@ -11,7 +11,8 @@ GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4
 TOLERATED = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 KEY = Need("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("sft",))
 CLAIM = Need("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("sft", "ppo"))
-SFT = Machines("sft", GPU, 4, 2, {LABEL: A100}, (TOLERATED,), job=True)
+GIB = 1024**3
+SFT = Machines(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, (TOLERATED,), job=True)
 RELEASED = "registry.example/qinglan/cpu@sha256:" + "0" * 64
 
 
@@ -21,7 +22,8 @@ def needs(*objects: Need, machines: tuple[Machines, ...] = (), images: tuple[str
 
 def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
     taint = {"key": GPU, "value": "", "effect": "NoSchedule"}
-    return Node(name, {LABEL: product}, (taint,), {GPU: gpus})._replace(**changes)
+    room = {GPU: gpus, "cpu": 96, "memory": 1024 * GIB}
+    return Node(name, {LABEL: product}, (taint,), room)._replace(**changes)
 
 
 def seen(*objects: Need, **changes: Any) -> Seen:
@@ -80,8 +82,19 @@ def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
         ((), "the cluster has no node"),
         ((node("a", product="H100"),), "none of 1 nodes has that label (there are: H100)"),
         ((node("a", labels={}),), "none of 1 nodes has that label."),
-        ((node("a"), node("b", gpus=2)), "only 1 of them have as many"),
-        ((node("a", gpus=2), node("b", gpus=2)), "the largest that would take it has 2"),
+        ((node("a"), node("b", gpus=2)), "only 1 of them has as much"),
+        ((node("a", gpus=2), node("b", gpus=2)), "the largest that would take it has 2 nvidia.com/gpu"),
+        (
+            (node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),),
+            "the largest that would take it has 32 GiB",
+        ),
+        (
+            (
+                node("a", allocatable={GPU: 8, "cpu": 4, "memory": 64 * GIB}),
+                node("b", allocatable={GPU: 0, "cpu": 96, "memory": 64 * GIB}),
+            ),
+            "none that would take it has all of that",
+        ),
         ((node("a", ready=False), node("b", ready=False)), "a and b cannot take it: cordoned, not ready, or tainted"),
         (
             (node("a", taints=({"key": "team", "value": "x", "effect": "NoExecute"},)),),
@@ -92,7 +105,7 @@ def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
 def test_nodes_that_will_never_take_a_step_are_explained(nodes: tuple[Node, ...], why: str) -> None:
     [found] = missing(judge(needs(machines=(SFT,)), seen(nodes=nodes)))
 
-    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU} each, and {why}" in found
+    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in found
     assert f"kubectl get nodes -L {LABEL}" in found
 
 
@@ -116,14 +129,14 @@ def test_taints_are_tolerated_as_the_scheduler_does(toleration: dict[str, str], 
 def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
     small, used, other = (
         Quota("small", f"requests.{GPU}", 4, 0), Quota("used", f"requests.{GPU}", 8, 6),
-        Quota("x", "requests.cpu", 1, 1),
+        Quota("x", "pods", 1, 1),
     )  # fmt: skip
 
     found = judge(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
 
     assert [one.weight for one in found] == ["missing", "warning"]
-    assert "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4." in found[0].what
-    assert "has 2 of 8 left now" in found[1].what
+    assert "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in found[0].what
+    assert "has 2 nvidia.com/gpu left now" in found[1].what
 
 
 def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:

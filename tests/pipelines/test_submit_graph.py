@@ -121,13 +121,19 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
 
 
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
-    [asked] = needs(small, GIVEN, "pipeline-runner").machines
+    _, asked = needs(small, GIVEN, "pipeline-runner").machines
 
-    assert (asked.step, asked.resource, asked.per_node, asked.nodes, asked.total, asked.job) == (
-        "train", GPU, 8, 2, 16, True,
-    )  # fmt: skip
+    assert (asked.steps, asked.nodes, asked.job) == (("train",), 2, True)
+    assert asked.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
     assert asked.labels == {LABEL: A100}
     assert asked.tolerations[0]["key"] == GPU
+
+
+def test_steps_that_ask_for_the_same_are_named_together(small: Graph) -> None:
+    together, _ = needs(small, GIVEN, "pipeline-runner").machines
+
+    assert (together.steps, together.nodes, together.job) == (("release", "gate"), 1, False)
+    assert together.asks == {"cpu": 1, "memory": 1024**3}
 
 
 def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path: Path) -> None:
@@ -147,5 +153,5 @@ def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path
     graph = read_graph(changed(small, told, tmp_path))
     found = needs(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
 
-    assert found.machines[0].per_node == 3
+    assert found.machines[1].asks[GPU] == 3
     assert "claim" in {one.name for one in found.objects}
