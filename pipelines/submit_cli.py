@@ -116,7 +116,7 @@ def _follow(
     from pipelines.submit_pods import pods_of
 
     say = _sayer(as_json)
-    follower = Follower(kfp, run_id, say, pods_of(namespace))
+    follower = Follower(kfp, run_id, say, pods_of(namespace), namespace)
     try:
         run = follower.follow()
     except (KeyboardInterrupt, SystemExit) as stopped:

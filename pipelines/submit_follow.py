@@ -73,9 +73,16 @@ class Follower:
     """Looks at a run until it is over, and says what is new."""
 
     def __init__(
-        self, kfp: Asked, run_id: str, say: Callable[[str], None], pods: Pods | None = None, pace: Pace = USUAL
+        self,
+        kfp: Asked,
+        run_id: str,
+        say: Callable[[str], None],
+        pods: Pods | None = None,
+        namespace: str = "NAMESPACE",
+        pace: Pace = USUAL,
     ) -> None:
         self._kfp, self._id, self._say, self._pods, self._pace = kfp, run_id, say, pods, pace
+        self._namespace = namespace
         self._names: frozenset[str] | None = None
         self._shown: dict[str, str] = {}
         self._waits: set[tuple[str, str]] = set()
@@ -177,7 +184,7 @@ class Follower:
             lines.append(f"{pod.step}: pod {pod.name}: {pod.why}")
             lines += [f"  | {line}" for line in (self._pods.last_lines(pod) if self._pods else ())]
         if not found:
-            lines.append(f"Its log: kubectl logs -n NAMESPACE -l pipeline/runid={self._id} -c main --tail=50")
+            lines.append(f"Its log: kubectl logs -n {self._namespace} -l pipeline/runid={self._id} -c main --tail=50")
         return "\n".join([*lines, f"The page: {self._kfp.page(self._id)}"])
 
 

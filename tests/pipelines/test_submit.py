@@ -1,26 +1,19 @@
-"""A run is started once, on what was checked, and followed to its end, whatever happens on the way to KFP."""
+"""A run is started once, on what was checked; with a token or a service account's, behind a prefix, over TLS."""
 
-import json
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines.cli import main
 from pipelines.submit import Wanted, check_given, graph_of, namespaces, read_set, submit
-from pipelines.submit_follow import Follower, Pace, Pod, canceled, refuse, step_states
 from pipelines.submit_graph import Graph, read_graph
-from pipelines.submit_kfp import Access, Kfp, Run, Task, access
-from qinglan.errors import ConfigError, Held, OutageError, TrainingError
+from pipelines.submit_kfp import Access, Kfp, access
+from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
-from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn, serving
+from tests.kfp.stand_in import Fault, StandIn, serving
 
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
-QUICK = Pace(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=0.1)
 HTML = b"<html>Please log in</html>"
 
 
@@ -49,11 +42,6 @@ def wanted(**changes: Any) -> Wanted:
 def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
     kfp = Kfp(Access(server.url))
     return kfp, submit(kfp, graph, wanted(), lambda line: None).run_id
-
-
-def follower(kfp: Kfp, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:
-    said: list[str] = []
-    return Follower(kfp, run_id, said.append, pods, QUICK._replace(**pace)), said
 
 
 # Starting
@@ -246,240 +234,6 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     return secret, public
 
 
-# Following
-
-
-def test_each_change_of_a_step_is_one_line_and_kfps_own_tasks_are_none(server: StandIn, small: Graph) -> None:
-    one, said = follower(*started(server, small))
-
-    run = one.follow()
-
-    assert run.state == "SUCCEEDED"
-    assert said == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
-    assert one.states == {"train": "SUCCEEDED", "gate": "SUCCEEDED", "release": "SUCCEEDED"}
-
-
-def test_a_failed_step_is_named_with_its_message_and_its_pods_last_words(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}), Scene("FAILED", {"train": "FAILED"}, "child failed"))
-    one, _ = follower(*started(server, small), FailedPods())
-
-    with pytest.raises(TrainingError) as error:
-        refuse(one.follow(), one.failure)
-
-    assert "failed at train. child failed" in str(error.value)
-    assert "train: pod train-1: container main ended with 1\n  | CUDA out of memory" in str(error.value)
-    assert f"The page: {server.url}/#/runs/details/" in str(error.value)
-
-
-class FailedPods:
-    def stuck(self, run_id: str) -> list[Pod]:
-        return [
-            Pod("train", "train-1", "failed", "container main ended with 1"),
-            Pod("gate", "gate-1", "waiting", "0/4 nodes are available"),
-        ]
-
-    def last_lines(self, pod: Pod) -> list[str]:
-        return ["CUDA out of memory"]
-
-
-def test_why_a_pod_waits_is_said_once(server: StandIn, small: Graph) -> None:
-    one, said = follower(*started(server, small), FailedPods())
-
-    one.follow()
-
-    assert said.count("· gate waits: 0/4 nodes are available") == 1
-
-
-def test_without_a_cluster_a_failure_says_how_to_read_the_log(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("FAILED", {"train-driver": "FAILED"}),)
-    kfp, run_id = started(server, small)
-    one, said = follower(kfp, run_id)
-
-    with pytest.raises(TrainingError, match=rf"failed at train(.|\n)*kubectl logs .*pipeline/runid={run_id}"):
-        refuse(one.follow(), one.failure)
-
-    assert said == ["✗ train failed"]
-
-
-def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("SUCCEEDED", {"train": "SUCCEEDED", "gate": "SUCCEEDED", "condition-1": "SKIPPED"}),)
-    one, _ = follower(*started(server, small))
-
-    with pytest.raises(Held, match="the gate says hold"):
-        refuse(one.follow(), one.failure)
-
-
-@pytest.mark.parametrize(
-    "fault", [Fault("/runs/"), Fault("/runs/", 503), Fault("/runs/", 500, b"{}"), Fault("/versions/", 502)]
-)
-def test_an_answer_that_is_lost_while_following_is_asked_for_again(
-    server: StandIn, small: Graph, fault: Fault
-) -> None:
-    one, said = follower(*started(server, small))
-    server.faults += [fault, fault]
-
-    assert one.follow().state == "SUCCEEDED"
-
-    assert len([line for line in said if line.endswith("Asking again.")]) == 1
-    assert said.count("KFP answers again.") == 1
-
-
-def test_kfp_that_stays_away_is_an_outage_and_the_run_goes_on(small: Graph) -> None:
-    with serving(StandIn()) as server:
-        kfp, run_id = started(server, small)
-    one, _ = follower(kfp, run_id, patience=0.05)
-
-    with pytest.raises(OutageError, match=f"The run goes on without you: `qinglan follow {run_id}`"):
-        one.follow()
-
-
-def test_a_run_that_is_not_there_is_named(server: StandIn) -> None:
-    one, _ = follower(Kfp(Access(server.url)), "nobody")
-
-    with pytest.raises(ConfigError, match="nobody not found"):
-        one.follow()
-
-
-def test_a_run_whose_graph_is_gone_is_followed_all_the_same(server: StandIn, small: Graph) -> None:
-    one, said = follower(*started(server, small))
-    server.versions.clear()
-
-    assert one.follow().state == "SUCCEEDED"
-    assert said == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
-
-
-def test_canceling_ends_a_run(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
-    one, said = follower(*started(server, small))
-
-    run = one.cancel()
-
-    assert run.state == "CANCELED"
-    assert canceled(run, "page").endswith(": canceled")
-    assert said == [f"{run.name}: cancel asked for", "▶ train running"]
-
-
-def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandIn, small: Graph) -> None:
-    server.scenes, server.ends_canceled = (Scene("RUNNING"),), False
-    one, _ = follower(*started(server, small))
-
-    run = one.cancel()
-
-    assert run.state == "CANCELING"
-    assert "KFP has been told, and is still ending it" in canceled(run, "page")
-    one.cancel()
-    assert len([call for call in server.heard if call.endswith(":terminate")]) == 1
-
-
-def test_a_run_that_is_over_is_not_canceled(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("SUCCEEDED"),)
-    one, _ = follower(*started(server, small))
-
-    assert one.cancel().state == "SUCCEEDED"
-    assert not [call for call in server.heard if call.endswith(":terminate")]
-
-
-def test_a_step_in_a_loop_is_as_its_worst_part() -> None:
-    tasks = tuple(Task("train", state) for state in ("SUCCEEDED", "FAILED", "RUNNING"))
-    unknown = Task("gate", "TELEPORTED")
-
-    states = step_states(Run("1", "x", "RUNNING", "", (*tasks, unknown)), frozenset({"train", "gate"}))
-
-    assert states == {"train": "FAILED"}
-
-
-# The commands
-
-
-@pytest.fixture
-def qinglan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["qinglan", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return int(end.value.code or 0), out, err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.parametrize(
-    ("scene", "code"),
-    [
-        (SUCCEEDS[-1], 0),
-        (Scene("FAILED", {"train": "FAILED"}), 6),
-        (Scene("CANCELED"), 6),
-        (Scene("SUCCEEDED", {"condition-1": "SKIPPED"}), 7),
-    ],
-)
-def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, qinglan: Any, scene: Scene, code: int) -> None:
-    server.scenes = (scene,)
-    words = (str(small.path), "--questions", GIVEN["questions"], "--set", "rounds=3", "--endpoint", server.url)
-
-    ended, out, _ = qinglan("submit", *words, "--skip-checks")
-
-    [run_id] = server.runs
-    assert ended == code
-    assert f"page: {server.url}/#/runs/details/{run_id}" in out
-    assert server.runs[run_id]["runtime_config"]["parameters"] == {**GIVEN, "rounds": 3}
-
-
-def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, qinglan: Any) -> None:
-    server.scenes = (Scene("FAILED", {"train": "FAILED"}),)
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
-
-    code, out, err = qinglan("submit", *words)
-
-    [run_id] = server.runs
-    read = json.loads(out)
-    assert (code, read["run_id"], read["state"], read["steps"]) == (6, run_id, "FAILED", {"train": "FAILED"})
-    assert "✗ train failed" in err
-
-
-def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, qinglan: Any) -> None:
-    server.scenes = (Scene("RUNNING"), Scene("SUCCEEDED", {"train": "SUCCEEDED"}))
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks")
-    code, out, _ = qinglan("submit", *words, "--no-follow")
-    [run_id] = server.runs
-
-    assert (code, f"qinglan follow {run_id}" in out, server.looks[run_id]) == (0, True, 0)
-    assert qinglan("follow", run_id, "--endpoint", server.url)[0] == 0
-    server.scenes = (Scene("CANCELED"),)
-    assert qinglan("cancel", run_id, "--endpoint", server.url)[:2] == (
-        0,
-        f"{server.runs[run_id]['display_name']}: canceled\n",
-    )
-
-
-def test_what_cannot_be_submitted_is_refused_before_kfp_hears_of_it(
-    server: StandIn, qinglan: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "bad.yaml").write_text("foo: [")
-
-    code, _, err = qinglan("submit", str(tmp_path / "bad.yaml"), "--endpoint", server.url)
-
-    assert (code, server.heard) == (2, [])
-    assert "is no YAML" in err and "Nothing was sent" in err
-
-
-def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Graph, qinglan: Any) -> None:
-    code, _, err = qinglan("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
-
-    assert (code, server.uploaded) == (2, [])
-    assert "KUBECONFIG" in err and "--skip-checks" in err
-
-
-def test_kfp_that_is_away_is_exit_code_4(small: Graph, qinglan: Any) -> None:
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", "http://127.0.0.1:1")
-
-    assert qinglan("submit", *words)[0] == 4
-
-
 @pytest.mark.parametrize(
     ("line", "tenant", "profile", "said"),
     [
@@ -509,34 +263,3 @@ def test_pods_are_where_kfp_puts_them() -> None:
     assert namespaces(False, "") == ("", "kubeflow")
     assert namespaces(False, "kfp") == ("", "kfp")
     assert namespaces(True, "team") == ("team", "team")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "words", "code", "terminated", "said"),
-    [
-        (signal.SIGINT, (), 130, 0, "The run goes on. Follow it: qinglan follow"),
-        (signal.SIGTERM, (), 143, 0, "The run goes on"),
-        (signal.SIGINT, ("--cancel-on-interrupt",), 130, 1, "canceled"),
-        (signal.SIGTERM, ("--cancel-on-interrupt",), 143, 1, "canceled"),
-    ],
-)
-def test_whoever_stops_following_leaves_the_run_or_cancels_it(
-    server: StandIn, small: Graph, number: int, words: tuple[str, ...], code: int, terminated: int, said: str
-) -> None:
-    import subprocess
-
-    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
-    _, run_id = started(server, small)
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "follow", run_id]
-    process = subprocess.Popen([*command, "--endpoint", server.url, *words], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    while "train running" not in process.stdout.readline():
-        assert process.poll() is None
-    time.sleep(0.1)
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
-
-    assert process.returncode == code
-    assert len([call for call in server.heard if call.endswith(":terminate")]) == terminated
-    assert said in out
