@@ -3,10 +3,11 @@
 KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from pipelines.submit_needs import Machines, Need, Needs
+from qinglan.lineage.keys import keys_folder
 
 JOBS = "pytorchjobs.kubeflow.org"
 TRAINING_OPERATOR = "github.com/kubeflow/training-operator/manifests/overlays/standalone?ref=v1.8.1"
@@ -80,7 +81,7 @@ def _object(need: Need, seen: Seen) -> Iterator[Finding]:
     if (need.kind, need.name) not in seen.objects:
         return  # among the unread
     held = seen.objects[need.kind, need.name]
-    steps = _listed(need.steps)
+    steps = _listed(need.steps, at_most=4)
     if held is None:
         yield Finding(
             "missing",
@@ -104,10 +105,13 @@ def _made(need: Need, namespace: str) -> str:
     if need.kind == "PersistentVolumeClaim":
         return f"kubectl -n {namespace} apply -f - <<< '{CLAIM % need.name}'"
     kind = "secret generic" if need.kind == "Secret" else "configmap"
-    sources = [
-        f"--from-file={key}=FILE" if key.endswith(".pem") else f"--from-literal={key}=..." for key in need.keys
-    ]
-    return f"kubectl -n {namespace} create {kind} {need.name} {' '.join(sorted(sources))}".rstrip()
+    sources = " ".join(_source(key) for key in sorted(need.keys))
+    return f"kubectl -n {namespace} create {kind} {need.name} {sources}".rstrip()
+
+
+def _source(key: str) -> str:
+    """How kubectl is told of one value; signing keys are files, which `qinglan keys new` makes."""
+    return f"--from-file={keys_folder() / key}" if key.endswith(".pem") else f"--from-literal={key}=..."
 
 
 def _nodes(asked: Machines, seen: Seen) -> Iterator[Finding]:
@@ -248,6 +252,8 @@ def _labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Sequence[str], at_most: int = 12) -> str:
+    if len(names) > at_most:
+        names = (*names[: at_most - 1], f"{len(names) - at_most + 1} more")
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else str(last)

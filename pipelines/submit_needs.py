@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Any, Literal, NamedTuple
 
 from pipelines.submit_graph import Graph, accelerator_count, accelerator_type, parameters_of
@@ -80,7 +81,7 @@ def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[Step]:
 
 def _steps(graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any]) -> Iterator[Step]:
     executors = graph.spec["deploymentSpec"]["executors"]
-    for name, task in component["dag"]["tasks"].items():
+    for name, task in _in_order(component["dag"]["tasks"]):
         inner = graph.spec["components"][task["componentRef"]["name"]]
         given = task.get("inputs", {}).get("parameters", {})
         taken = {one: _value(source, scope) for one, source in given.items()}
@@ -91,6 +92,12 @@ def _steps(graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any])
             pod = graph.platform.get(inner["executorLabel"], {})
             shown = task.get("taskInfo", {}).get("name", name)
             yield Step(shown, inner, executor["container"], pod, {**scope, **mine})
+
+
+def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """As they run; a compiled graph has them by name."""
+    before = {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
+    yield from ((name, tasks[name]) for name in TopologicalSorter(before).static_order())
 
 
 def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:

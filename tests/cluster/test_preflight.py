@@ -108,7 +108,7 @@ def test_a_secret_that_lacks_a_key_is_named_with_the_key(api: Any, core: Any, wa
 
 
 def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Needs, furnished: str) -> None:
-    *_, train = wanted.machines
+    train, _ = wanted.machines
     other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
     memory, many = train._replace(asks={"memory": 1024.0**5}), train._replace(nodes=500)
 
@@ -124,7 +124,7 @@ def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Needs, furni
 def test_a_cordoned_node_takes_nothing(
     simulated: Cluster, api: Any, core: Any, wanted: Needs, furnished: str
 ) -> None:
-    *_, train = wanted.machines
+    train, _ = wanted.machines
     here = wanted._replace(machines=(train._replace(labels={LABEL: furnished}, nodes=1),))
     with node(core, furnished):
         cordoned = missing(api, here, furnished)

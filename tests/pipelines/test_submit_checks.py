@@ -43,7 +43,7 @@ def test_where_all_is_there_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     ("need", "command"),
     [
-        (KEY, "kubectl -n team create secret generic qinglan-builder-key --from-file=builder.pem="),
+        (KEY, "kubectl -n team create secret generic qinglan-builder-key --from-file="),
         (
             KEY._replace(keys=frozenset({"TOKEN"})),
             "create secret generic qinglan-builder-key --from-literal=TOKEN=...",
@@ -58,6 +58,14 @@ def test_what_is_not_there_is_named_with_its_command(need: Need, command: str) -
 
     assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in found
     assert command in found
+
+
+def test_many_steps_are_counted() -> None:
+    need = KEY._replace(steps=("a", "b", "c", "d", "e"))
+
+    [found] = missing(judge(needs(need), seen(objects={("Secret", need.name): None})))
+
+    assert "; a, b, c and 2 more cannot start without it" in found
 
 
 def test_a_secret_without_its_key_is_as_good_as_none() -> None:

@@ -111,7 +111,7 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
     found = needs(small, GIVEN, "pipeline-runner")
 
     assert {(one.kind, one.name, one.keys, one.steps) for one in found.objects} == {
-        ("ServiceAccount", "pipeline-runner", frozenset(), ("release", "gate", "train")),
+        ("ServiceAccount", "pipeline-runner", frozenset(), ("train", "gate", "release")),
         ("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("train",)),
         ("Secret", "qinglan-release-keys", frozenset({"builder.pem", "releaser.pem"}), ("release",)),
         ("Secret", "qinglan-store", frozenset({"AWS_ACCESS_KEY_ID"}), ("release",)),
@@ -121,7 +121,7 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
 
 
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
-    _, asked = needs(small, GIVEN, "pipeline-runner").machines
+    asked, _ = needs(small, GIVEN, "pipeline-runner").machines
 
     assert (asked.steps, asked.nodes, asked.job) == (("train",), 2, True)
     assert asked.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
@@ -130,9 +130,9 @@ def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
 
 
 def test_steps_that_ask_for_the_same_are_named_together(small: Graph) -> None:
-    together, _ = needs(small, GIVEN, "pipeline-runner").machines
+    _, together = needs(small, GIVEN, "pipeline-runner").machines
 
-    assert (together.steps, together.nodes, together.job) == (("release", "gate"), 1, False)
+    assert (together.steps, together.nodes, together.job) == (("gate", "release"), 1, False)
     assert together.asks == {"cpu": 1, "memory": 1024**3}
 
 
@@ -153,5 +153,5 @@ def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path
     graph = read_graph(changed(small, told, tmp_path))
     found = needs(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
 
-    assert found.machines[1].asks[GPU] == 3
+    assert found.machines[0].asks[GPU] == 3
     assert "claim" in {one.name for one in found.objects}
