@@ -201,8 +201,19 @@ def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) 
         assert asked["resourceCpuRequest"] == asked["resourceCpuLimit"]
         assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"]
         assert asked["resourceMemoryLimit"].endswith("Gi")
-        assert pod["securityContext"] == {"runAsUser": "1000", "runAsGroup": "1000", "runAsNonRoot": True}
+        assert pod["securityContext"] == {"runAsUser": "65532", "runAsGroup": "65532", "runAsNonRoot": True}
         assert int(pod["activeDeadlineSeconds"]) >= 3600
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> None:
+    found = compiled(name)
+    tenant = {"qinglan.dev/tenant": "fivedoctors"} if name.startswith("rewriter") else {}
+
+    for step in found.steps:
+        stage = step.removeprefix("text-").removesuffix("-style")
+        labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, **tenant}
+        assert found.pod(step)["podMetadata"]["labels"] == labels
 
 
 @pytest.mark.parametrize("name", GOLDENS)
