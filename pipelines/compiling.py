@@ -102,7 +102,8 @@ def _compile(target: Target, images: Mapping[str, str], partial: Path) -> None:
     from kfp import compiler
 
     config, stages = target.config, target.line.until(target.line.last)
-    cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs)
+    tenant = getattr(config, "tenant_id", "")
+    cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
     graph = import_module(f"pipelines.{target.line.name}").until(stages, config.stages(), cluster, target.about)
     yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
     try:

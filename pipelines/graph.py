@@ -20,7 +20,7 @@ GATEWAY = "http://qinglan-gateway:8300"
 """The Service that the manifests make."""
 
 GPU = "nvidia.com/gpu"
-USER = 1000
+USER = 65532
 """Whom the images run as, in steps and in the jobs that they start: both write to one volume."""
 
 SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
@@ -125,6 +125,7 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
     if stage == "register":
         kubernetes.use_secret_as_env(task, STORE_SECRET, STORE_KEYS, optional=True)
     if machine:
+        _labelled(task, stage, told.cluster.tenant)
         _on_a_pod(task, machine, 0 if stage in wiring.never_retried else RETRIES)
         _on_gpus(task, machine, _passes_on(component))
         _on_volumes(task, machine)
@@ -159,6 +160,14 @@ def _signs(task: Any, secret: str, image: str) -> None:
     kubernetes.use_field_path_as_env(task, RUN_VARIABLE, "metadata.labels['pipeline/runid']")
     kubernetes.add_pod_annotation(task, IMAGE_NOTE, image)
     kubernetes.use_field_path_as_env(task, IMAGE_VARIABLE, f"metadata.annotations['{IMAGE_NOTE}']")
+
+
+def _labelled(task: Any, stage: str, tenant: str) -> None:
+    """By which network policies and people know the pod, and a job that it launches its tenant."""
+    labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, "qinglan.dev/tenant": tenant}
+    for name, value in labels.items():
+        if value:
+            kubernetes.add_pod_label(task, name, value)
 
 
 def _on_a_pod(task: Any, machine: Machine, retries: int) -> None:

@@ -68,6 +68,9 @@ class Cluster(NamedTuple):
     immutable_inputs: bool = False
     """As in the profile."""
 
+    tenant: str = ""
+    """Whose pods they are; empty where they are nobody's."""
+
 
 HERE = Cluster()
 

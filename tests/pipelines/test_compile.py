@@ -147,6 +147,25 @@ def test_a_person_is_asked_for_little_and_told_what_each_thing_is(name: str) -> 
     assert all(len(one["description"]) > 30 for one in asked.values())
 
 
+def test_the_docs_name_every_parameter_and_every_profile_with_its_gpus() -> None:
+    docs = (COMPILED.parents[1] / "docs" / "pipelines.md").read_text(encoding="utf-8")
+
+    for name in GOLDENS:
+        assert all(f"`{one}`" in docs for one in compiled(name).spec["root"]["inputDefinitions"]["parameters"])
+    for name, gpus in ON_GPUS.items():
+        [row] = [
+            line for line in docs.splitlines() if f"/{name.partition('.')[2]}.yaml)" in line and named(name, line)
+        ]
+        if name.startswith("rewriter"):
+            for stage, column in (("sft", 2), ("ppo", 3)):
+                days = int(compiled(name).pod(stage)["activeDeadlineSeconds"]) // (24 * 3600)
+                assert f"{gpus[stage]} GPUs, up to {days} days" in row.split("|")[column]
+
+
+def named(name: str, row: str) -> bool:
+    return (f"configs/{'style' if name.startswith('style') else 'training'}/") in row
+
+
 @pytest.mark.parametrize("target", goldens(), ids=lambda target: target.name)
 def test_a_profiles_settings_are_part_of_its_graph(target: Any) -> None:
     tasks, settings = compiled(target.name).tasks, target.config.stages()
@@ -182,8 +201,19 @@ def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) 
         assert asked["resourceCpuRequest"] == asked["resourceCpuLimit"]
         assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"]
         assert asked["resourceMemoryLimit"].endswith("Gi")
-        assert pod["securityContext"] == {"runAsUser": "1000", "runAsGroup": "1000", "runAsNonRoot": True}
+        assert pod["securityContext"] == {"runAsUser": "65532", "runAsGroup": "65532", "runAsNonRoot": True}
         assert int(pod["activeDeadlineSeconds"]) >= 3600
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> None:
+    found = compiled(name)
+    tenant = {"qinglan.dev/tenant": "fivedoctors"} if name.startswith("rewriter") else {}
+
+    for step in found.steps:
+        stage = step.removeprefix("text-").removesuffix("-style")
+        labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, **tenant}
+        assert found.pod(step)["podMetadata"]["labels"] == labels
 
 
 @pytest.mark.parametrize("name", GOLDENS)
