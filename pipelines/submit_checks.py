@@ -52,6 +52,9 @@ class Seen(NamedTuple):
     may_launch: bool | None = True
     """Whether the run's service account may create PyTorchJobs."""
 
+    unbound: frozenset[str] = frozenset()
+    """Volume claims that have no volume yet: some get one with their first pod, some never."""
+
     unread: tuple[str, ...] = ()
     """What could not be looked at, and why."""
 
@@ -71,6 +74,7 @@ def judge(needs: Needs, seen: Seen) -> list[Finding]:
     found += [finding for asked in needs.machines for finding in _nodes(asked, seen)]
     found += [finding for asked in needs.machines for finding in _quotas(asked, seen)]
     found += _jobs(needs, seen)
+    found += _claims(seen)
     found += _images(needs)
     found += [Finding("unchecked", one) for one in seen.unread]
     order = ("missing", "warning", "unchecked")
@@ -236,6 +240,15 @@ def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
             f"Give it the right: kubectl -n {namespace} create role {account}-jobs "
             f"--verb=get,list,watch,create,delete --resource={JOBS} && kubectl -n {namespace} create rolebinding "
             f"{account}-jobs --role={account}-jobs --serviceaccount={namespace}:{account}",
+        )
+
+
+def _claims(seen: Seen) -> Iterator[Finding]:
+    for name in sorted(seen.unbound):
+        yield Finding(
+            "warning",
+            f"PersistentVolumeClaim {name} has no volume yet. That is well where one is made for the first pod.",
+            f"If not: kubectl -n {seen.namespace} describe pvc {name}",
         )
 
 

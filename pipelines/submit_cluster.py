@@ -48,6 +48,7 @@ class _Look:
     def __init__(self, api: Any, namespace: str) -> None:
         self._api, self._namespace = api, namespace
         self._unread: list[str] = []
+        self._unbound: set[str] = set()
 
     def at(self, needs: Needs) -> Seen:
         self._check_namespace()
@@ -60,7 +61,7 @@ class _Look:
             self._job_kinds() if jobs else frozenset(),
             self._may_launch(needs.service_account) if jobs else True,
         )
-        return seen._replace(unread=tuple(dict.fromkeys(self._unread)))
+        return seen._replace(unbound=frozenset(self._unbound), unread=tuple(dict.fromkeys(self._unread)))
 
     def _check_namespace(self) -> None:
         from kubernetes import client
@@ -97,8 +98,11 @@ class _Look:
         found = self._read(
             f"{need.kind} {need.name}", lambda: reader(need.name, self._namespace, _request_timeout=SECONDS)
         )
-        lost = need.kind == "PersistentVolumeClaim" and found is not None and found.status.phase == "Lost"
-        return None if lost else found
+        if need.kind != "PersistentVolumeClaim" or found is None:
+            return found
+        if found.status.phase == "Pending":
+            self._unbound.add(need.name)
+        return None if found.status.phase == "Lost" else found
 
     def _nodes(self) -> tuple[Node, ...] | None:
         from kubernetes import client

@@ -157,6 +157,12 @@ def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
     assert in_the_step == []
 
 
+def test_a_claim_without_a_volume_is_worth_a_word() -> None:
+    [found] = judge(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
+
+    assert (found.weight, "kubectl -n team describe pvc qinglan-scratch" in str(found)) == ("warning", True)
+
+
 def test_an_image_by_tag_is_worth_a_word() -> None:
     [found] = judge(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
 
