@@ -16,6 +16,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.keys_cli import keys
 from pipelines.style_cli import style
+from pipelines.submit_cli import cancel, follow, submit
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
@@ -36,6 +37,9 @@ app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
 app.command()(audit)
+app.command()(submit)
+app.command()(follow)
+app.command()(cancel)
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
@@ -170,11 +174,19 @@ def blind(
 @app.command("compile")
 def compile_(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("pipelines/compiled"),
+    tenant: Annotated[str, typer.Option(help="This tenant's graph alone; `style` for the style model's.")] = "",
+    profile: Annotated[str, typer.Option(help="Of the tenant: its settings are part of the graph.")] = "gpt",
+    training: Annotated[
+        str | None, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")
+    ] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST, each image of a release.")
+    ] = None,
 ) -> None:
-    """Write both pipelines as YAML for Kubeflow; the same bytes every time."""
-    from pipelines.compiling import compile_lines
+    """Write pipelines as YAML for Kubeflow, with a profile's settings and machines; the same bytes every time."""
+    from pipelines.compiling import chosen, compile_targets, read_images
 
-    for path in compile_lines(out):
+    for path in compile_targets(chosen(tenant, profile, training), out, read_images(image or ())):
         print(path)
 
 

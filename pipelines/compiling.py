@@ -1,33 +1,140 @@
-"""Compile the graphs to the YAML that Kubeflow runs."""
+"""Compile the graphs to the YAML that Kubeflow runs: a profile's settings and machines are part of it.
 
+The golden copies in the repository are one for each line and machine; a tenant's own profile compiles the same way.
+"""
+
+import re
 import sys
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from pipelines.lines import LINES
+from pipelines.lines import LINES, REWRITER, STYLE, Line
+from pipelines.machines import Cluster
+from qinglan.errors import ConfigError
 from qinglan.files import replaced
 
+if TYPE_CHECKING:
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
 COMPILED = Path(__file__).parent / "compiled"
-"""The golden copies in the repository; a test compiles again and compares."""
+"""The golden copies; a test compiles again and compares."""
+
+GOLDEN_TENANT = "fivedoctors"
+BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 
 
-def compile_lines(out: Path) -> list[Path]:
-    """Write each line's graph into a folder; the same bytes every time."""
-    from kfp import compiler
+class Target(NamedTuple):
+    """One graph to compile."""
+
+    name: str
+    """Of the file, without its ending."""
+
+    line: Line
+    config: "RunConfig | StyleRunConfig"
+    about: str
+    """Whose it is, for the page."""
+
+
+def goldens() -> list[Target]:
+    """Each line on each machine that there is a profile for."""
+    from pipelines.config import STYLES, TRAINING
+
+    trainings, styles = (sorted(path.stem for path in folder.glob("*.yaml")) for folder in (TRAINING, STYLES))
+    rewriters = [_golden_rewriter(training) for training in trainings]
+    return [*rewriters, *(style_target(profile) for profile in styles)]
+
+
+def _golden_rewriter(training: str) -> Target:
+    """The laptop's machines go with its stand-ins, the others with the plan's teacher."""
+    profile = "demo" if training == "laptop" else "gpt"
+    return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
+
+
+def rewriter_target(tenant: str, profile: str, training: str | None = None) -> Target:
+    """A tenant's own profile, on the machines that it names or on others."""
+    from pipelines.config import load_config
+
+    config = load_config(tenant, profile, training=training)
+    name = f"{REWRITER.name}.{tenant}-{Path(profile).stem}" + (f"-{training}" if training else "")
+    about = f"Tenant {tenant}, profile {Path(profile).stem}, trained on {config.training}."
+    return Target(name, REWRITER, config, about)
+
+
+def style_target(profile: str) -> Target:
+    from pipelines.style_config import load_style_config
+
+    stem = Path(profile).stem
+    config = load_style_config(profile, labelled=Path("labelled"))  # the run names its own
+    return Target(f"{STYLE.name}.{stem}", STYLE, config, f"Profile {stem}.")
+
+
+def chosen(tenant: str, profile: str, training: str | None) -> list[Target]:
+    """One profile's graph; without a tenant the golden ones."""
+    if tenant == STYLE.name:
+        return [style_target(profile)]
+    if tenant:
+        return [rewriter_target(tenant, profile, training)]
+    if training:
+        raise ConfigError("--training changes one tenant's graph: give --tenant too.")
+    return goldens()
+
+
+def compile_targets(targets: Iterable[Target], out: Path, images: Mapping[str, str]) -> list[Path]:
+    """Write each graph into a folder; the same bytes every time. With images it is a release, and all are digests."""
+    from pipelines.checking import check_compiled
 
     out.mkdir(parents=True, exist_ok=True)
-    made = [out / f"{name}.yaml" for name in LINES]
-    for target in made:
-        line, graph = LINES[target.stem], import_module(f"pipelines.{target.stem}")
-        with replaced(target) as partial:
-            yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
-            try:
-                compiler.Compiler().compile(graph.until(line.until(line.last)), str(yaml))
-                yaml.replace(partial)
-            finally:
-                yaml.unlink(missing_ok=True)
+    made = []
+    for target in targets:
+        path = out / f"{target.name}.yaml"
+        with replaced(path) as partial:
+            _compile(target, images, partial)
+            if faults := check_compiled(partial.read_text(encoding="utf-8"), release=bool(images)):
+                raise ConfigError(f"{path}: not written. " + " ".join(faults))
+        made.append(path)
     return made
 
 
+def _compile(target: Target, images: Mapping[str, str], partial: Path) -> None:
+    from kfp import compiler
+
+    config, stages = target.config, target.line.until(target.line.last)
+    tenant = getattr(config, "tenant_id", "")
+    cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
+    graph = import_module(f"pipelines.{target.line.name}").until(stages, config.stages(), cluster, target.about)
+    yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
+    try:
+        compiler.Compiler().compile(graph, str(yaml))
+        yaml.replace(partial)
+    finally:
+        yaml.unlink(missing_ok=True)
+
+
+def read_images(given: Iterable[str]) -> dict[str, str]:
+    """NAME=REFERENCE of each image of a release."""
+    images: dict[str, str] = {}
+    for one in given:
+        there = image_names()
+        name, _, reference = one.partition("=")
+        if name not in there or not BY_DIGEST.fullmatch(reference):
+            raise ConfigError(
+                f"--image {one}: give NAME=REFERENCE@sha256:DIGEST, where NAME is one of {', '.join(sorted(there))}."
+            )
+        images[name] = reference
+    return images
+
+
+def image_names() -> set[str]:
+    """Of every image that a stage runs in, without tags."""
+    from pipelines.machines import without_tag
+
+    wirings = [import_module(f"pipelines.{line}").WIRING for line in LINES]
+    components = [component for wiring in wirings for component in wiring.components.values()]
+    return {without_tag(component.component_spec.implementation.container.image) for component in components}
+
+
 if __name__ == "__main__":
-    compile_lines(Path(sys.argv[1]))
+    compile_targets(goldens(), Path(sys.argv[1]), {})

@@ -7,7 +7,7 @@ The resolved whole is written beside every run as config.yaml.
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,8 @@ from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from pipelines.lines import REWRITER
+from pipelines.machines import ClusterConfig, Machine, known, machines
 from qinglan.config import Config, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
@@ -86,6 +88,9 @@ class RunConfig(Config):
     register_: RegisterConfig = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")
     """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
 
+    cluster: ClusterConfig = ClusterConfig()
+    """What its steps ask of a cluster; the training's file says it."""
+
     @model_validator(mode="before")
     @classmethod
     def _one_tenant(cls, values: Any) -> Any:
@@ -95,6 +100,20 @@ class RunConfig(Config):
             release = {"name": f"{values['tenant_id']}/rewriter", **(values.get("register") or {})}
             values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}, "register": release}
         return values
+
+    @model_validator(mode="after")
+    def _known_pods(self) -> Self:
+        known(REWRITER, self.cluster)
+        return self
+
+    def machines(self) -> dict[str, Machine]:
+        """What each stage asks of a cluster. Students of a size that GPUs train are evaluated on one."""
+        gpus: dict[str, int] = {}
+        if self.sft.device == "cuda":
+            gpus |= {"sft": self.sft.gpus, "evaluate": 1}
+        if self.ppo.hardware.device == "cuda":
+            gpus["ppo"] = self.ppo.hardware.per_node
+        return machines(REWRITER, self.cluster, gpus)
 
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
@@ -141,8 +160,9 @@ def load_config(tenant: str, profile: str, **given: Any) -> RunConfig:
     values = load_yaml(path)
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
+    given = {name: value for name, value in given.items() if value is not None}
+    values = merged(values, given)
     values = merged(training_settings(values), values)
-    values = merged(values, {name: value for name, value in given.items() if value is not None})
     return RunConfig.parse(values, str(path))
 
 

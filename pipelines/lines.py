@@ -29,6 +29,9 @@ class Line(NamedTuple):
     last: str
     """Where a run ends, and the graph; what follows is run alone."""
 
+    resumes: frozenset[str] = frozenset()
+    """They keep on a volume what they have come to, and go on from it."""
+
     asks_the_gateway: frozenset[str] = frozenset()
 
     @property
@@ -55,6 +58,7 @@ REWRITER = Line(
     given=("questions", "knowledge_base"),
     behind_the_gate=frozenset({"register"}),
     last="register",
+    resumes=frozenset({"base", "sft", "ppo"}),
     asks_the_gateway=frozenset({"generate", "validate", "ppo", "evaluate"}),
 )
 
@@ -73,6 +77,7 @@ STYLE = Line(
     given=("labelled",),
     behind_the_gate=frozenset({"register", "distil", "style_policy"}),
     last="distil",
+    resumes=frozenset({"style", "distil", "style_policy"}),
 )
 
 LINES = {line.name: line for line in (REWRITER, STYLE)}

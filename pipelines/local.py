@@ -78,22 +78,19 @@ def _line(name: str) -> Any:
 
 
 def _execute_all(job: Job, settings: dict[str, dict[str, Any]]) -> None:
-    uris = {f"{name}_uri": uri for name, uri in job.given.items()}
-    line = LINES[job.line]
-    configs = {f"{stage}_config": settings[stage] for stage in line.until(line.last) if stage in settings}
-    gateway = {"gateway_url": job.gateway_url} if line.asks_the_gateway else {}
-    _line(job.line).until(job.stages)(**uris, **gateway, **configs)
+    gateway = {"gateway_url": job.gateway_url} if LINES[job.line].asks_the_gateway else {}
+    _line(job.line).until(job.stages, settings)(**job.given, **gateway)
 
 
 def _execute_alone(run: RunDir, job: Job, settings: dict[str, dict[str, Any]]) -> None:
-    from pipelines.graph import alone
+    from pipelines.graph import Given, alone
 
     [stage], line = job.stages, LINES[job.line]
     inputs = {name: job.given.get(name) or str((run.files / NAMES[name]).resolve()) for name in line.thread[stage]}
     if stage != line.stages[0]:
         inputs[BEFORE] = str((run.files / NAMES[LINEAGE]).resolve())
-    parameters = {"config": settings.get(stage, {}), "gateway_url": job.gateway_url}
-    alone(_line(job.line).WIRING, stage, inputs, parameters)()
+    told = Given(settings, {"gateway_url": job.gateway_url, "name": settings["register"]["name"]})
+    alone(_line(job.line).WIRING, stage, inputs, told)()
 
 
 def _end_with_steps(*_: object) -> None:

@@ -6,7 +6,7 @@ questions, knowledge base
   -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import dsl
@@ -19,8 +19,9 @@ from components.release.register.component import register
 from components.training.base.component import base
 from components.training.ppo.component import ppo
 from components.training.sft.component import sft
-from pipelines.graph import A100, Wiring, given, wire
+from pipelines.graph import GATEWAY, Given, Wiring, given, wire
 from pipelines.lines import REWRITER
+from pipelines.machines import HERE, Cluster
 
 WIRING = Wiring(
     REWRITER,
@@ -28,61 +29,37 @@ WIRING = Wiring(
         "generate": generate, "validate": validate, "convert": convert, "base": base, "sft": sft, "ppo": ppo,
         "evaluate": evaluate, "gate": gate, "register": register,
     },
-    hours={"sft": 24 * 7, "ppo": 24 * 7, "evaluate": 24},
-    # The teacher, the knowledge base behind the RAG, and where a hub's branch points may all be others tomorrow.
-    never_cached=REWRITER.asks_the_gateway | {"base"},
+    # The teacher and the knowledge base behind the RAG may be others tomorrow; a training that launches a job finds
+    # what is finished by a key of its own, which knows more than KFP's.
+    never_cached=REWRITER.asks_the_gateway | {"sft", "register"},
+    never_retried=frozenset({"convert", "gate"}),
 )  # fmt: skip
 
 
-def until(stages: Sequence[str]) -> Any:
-    """The graph of these stages from the thread's beginning."""
+def until(
+    stages: Sequence[str], settings: Mapping[str, Mapping[str, Any]], cluster: Cluster = HERE, about: str = ""
+) -> Any:
+    """The graph of these stages from the thread's beginning, with each stage's settings as constants."""
 
-    @dsl.pipeline(name="qinglan-rewriter")
+    @dsl.pipeline(
+        name="qinglan-rewriter", description=f"From a spreadsheet of questions to a rewriter. {about}".strip()
+    )
     def rewriter(
-        questions_uri: str,
-        knowledge_base_uri: str,
-        gateway_url: str,
-        generate_config: dict,  # type: ignore[type-arg]
-        validate_config: dict,  # type: ignore[type-arg]
-        convert_config: dict,  # type: ignore[type-arg]
-        base_config: dict,  # type: ignore[type-arg]
-        sft_config: dict,  # type: ignore[type-arg]
-        ppo_config: dict,  # type: ignore[type-arg]
-        evaluate_config: dict,  # type: ignore[type-arg]
-        gate_config: dict,  # type: ignore[type-arg]
-        register_config: dict,  # type: ignore[type-arg]
-        gpu_nodes: dict = A100,  # type: ignore[type-arg]
-        sft_gpus: int = 4,
-        ppo_gpus: int = 4,
-        evaluate_gpus: int = 1,
+        questions: str,
+        knowledge_base: str,
+        gateway_url: str = GATEWAY,
+        release_name: str = settings["register"]["name"],
     ) -> None:
         """From a spreadsheet of questions to a release of a rewriter.
 
         Args:
-            questions_uri: The spreadsheet (.xlsx) or JSONL of questions, in the object store.
-            knowledge_base_uri: The JSONL that the RAG service serves; its digest is checked against the answers.
-            gateway_url: The run's gateway, the only way to the paid models and to the RAG.
-            generate_config: GenerateConfig as JSON; at least {"tenant_id": "..."}.
-            validate_config: ValidateConfig as JSON; {} takes the defaults, here and below.
-            convert_config: ConvertConfig as JSON.
-            base_config: BaseConfig as JSON.
-            sft_config: SftConfig as JSON.
-            ppo_config: PpoConfig as JSON.
-            evaluate_config: EvaluateConfig as JSON.
-            gate_config: GateConfig as JSON.
-            register_config: RegisterConfig as JSON; at least {"name": "tenant/rewriter"}.
-            gpu_nodes: Labels of the nodes that have the GPUs.
-            sft_gpus: GPUs of the SFT step, as many as sft_config says.
-            ppo_gpus: GPUs of the PPO step, as many as ppo_config says.
-            evaluate_gpus: GPUs that the students are evaluated on.
+            questions: The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx.
+            knowledge_base: The JSONL that the RAG service serves; its digest is checked against the answers.
+            gateway_url: The gateway of this run, the only way to the paid models and to the RAG service.
+            release_name: Tenant and model under which what passes is registered, and asked for in production.
         """
-        parameters = {
-            "gateway_url": gateway_url, "generate_config": generate_config, "validate_config": validate_config,
-            "convert_config": convert_config, "base_config": base_config, "sft_config": sft_config,
-            "ppo_config": ppo_config, "evaluate_config": evaluate_config, "gate_config": gate_config,
-            "register_config": register_config, "gpu_nodes": gpu_nodes,
-        }  # fmt: skip
-        made = {"questions": given(questions_uri), "knowledge_base": given(knowledge_base_uri)}
-        wire(WIRING, stages, made, parameters, {"sft": sft_gpus, "ppo": ppo_gpus, "evaluate": evaluate_gpus})
+        uris = {"questions": questions, "knowledge_base": knowledge_base}
+        made = {name: given(uri, immutable=cluster.immutable_inputs) for name, uri in uris.items()}
+        wire(WIRING, stages, made, Given(settings, {"gateway_url": gateway_url, "name": release_name}, cluster))
 
     return rewriter

@@ -9,7 +9,7 @@ labelled answers
 style_policy, in which what passes rewards a responder that learns a manner, is run alone, by name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import dsl
@@ -20,8 +20,9 @@ from components.release.register.component import register_style
 from components.training.base.component import text_base
 from components.training.style.component import distil, style
 from components.training.style_policy.component import style_policy
-from pipelines.graph import A100, Wiring, given, wire
+from pipelines.graph import Given, Wiring, given, wire
 from pipelines.lines import STYLE
+from pipelines.machines import HERE, Cluster
 
 WIRING = Wiring(
     STYLE,
@@ -29,48 +30,25 @@ WIRING = Wiring(
         "prepare": prepare, "base": text_base, "style": style, "evaluate": evaluate_style, "gate": gate_style,
         "register": register_style, "distil": distil, "style_policy": style_policy,
     },
-    hours={"style": 24, "evaluate": 4, "distil": 24, "style_policy": 24},
-    never_cached=frozenset({"base"}),  # where a hub's branch points may be elsewhere tomorrow
+    never_cached=frozenset({"register"}),
+    never_retried=frozenset({"prepare", "gate"}),
 )  # fmt: skip
 
 
-ONE = 1
-"""GPU for each stage that takes one. No parameter: kfp 2.17 compiles a count inside a branch that cannot run."""
+def until(
+    stages: Sequence[str], settings: Mapping[str, Mapping[str, Any]], cluster: Cluster = HERE, about: str = ""
+) -> Any:
+    """The graph of these stages from the line's beginning, with each stage's settings as constants."""
 
-
-def until(stages: Sequence[str]) -> Any:
-    """The graph of these stages from the line's beginning."""
-
-    @dsl.pipeline(name="qinglan-style")
-    def style_line(
-        labelled_uri: str,
-        prepare_config: dict,  # type: ignore[type-arg]
-        base_config: dict,  # type: ignore[type-arg]
-        style_config: dict,  # type: ignore[type-arg]
-        evaluate_config: dict,  # type: ignore[type-arg]
-        gate_config: dict,  # type: ignore[type-arg]
-        register_config: dict,  # type: ignore[type-arg]
-        distil_config: dict,  # type: ignore[type-arg]
-        gpu_nodes: dict = A100,  # type: ignore[type-arg]
-    ) -> None:
+    @dsl.pipeline(name="qinglan-style", description=f"From labelled answers to a style model. {about}".strip())
+    def style_line(labelled: str, release_name: str = settings["register"]["name"]) -> None:
         """From labelled answers to a release of a style model, and a small one for a CPU.
 
         Args:
-            labelled_uri: The labelled answers in the object store: JSON, .xlsx, or a folder with unlabelled texts.
-            prepare_config: PrepareStyleConfig as JSON, with the labels; {} takes the defaults, here and below.
-            base_config: BaseConfig as JSON; at least {"model": "..."}.
-            style_config: StyleConfig as JSON.
-            evaluate_config: EvaluateStyleConfig as JSON.
-            gate_config: GateStyleConfig as JSON.
-            register_config: RegisterConfig as JSON; at least {"name": "house/style"}.
-            distil_config: DistilConfig as JSON.
-            gpu_nodes: Labels of the nodes that have the GPUs.
+            labelled: The labelled answers, such as s3://bucket/style: JSON, .xlsx, or a folder with unlabelled texts.
+            release_name: Tenant and model under which what passes is registered, and asked for in production.
         """
-        parameters = {
-            "prepare_config": prepare_config, "base_config": base_config, "style_config": style_config,
-            "evaluate_config": evaluate_config, "gate_config": gate_config, "register_config": register_config,
-            "distil_config": distil_config, "gpu_nodes": gpu_nodes,
-        }  # fmt: skip
-        wire(WIRING, stages, {"labelled": given(labelled_uri)}, parameters, dict.fromkeys(WIRING.hours, ONE))
+        made = {"labelled": given(labelled, immutable=cluster.immutable_inputs)}
+        wire(WIRING, stages, made, Given(settings, {"name": release_name}, cluster))
 
     return style_line

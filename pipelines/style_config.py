@@ -1,7 +1,7 @@
 """A style run's configuration: defaults in the stages, differences in configs/style/<profile>.yaml."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style_policy.config import StylePolicyConfig
 from pipelines.config import STYLES, from_base, merged
+from pipelines.lines import STYLE
+from pipelines.machines import ClusterConfig, Machine, known, machines
 from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.style.labels import read_labels
@@ -49,6 +51,9 @@ class StyleRunConfig(Config):
     style_policy: StylePolicyConfig = StylePolicyConfig()
     """A responder that learns a manner: `--only style_policy`."""
 
+    cluster: ClusterConfig = ClusterConfig()
+    """What its steps ask of a cluster."""
+
     @model_validator(mode="before")
     @classmethod
     def _named(cls, values: Any) -> Any:
@@ -56,6 +61,19 @@ class StyleRunConfig(Config):
         if isinstance(values, dict) and isinstance(values.get("register"), dict):
             values = {**values, "register": {"name": NAME, **values["register"]}}
         return values
+
+    @model_validator(mode="after")
+    def _known_pods(self) -> Self:
+        known(STYLE, self.cluster)
+        return self
+
+    def machines(self) -> dict[str, Machine]:
+        """What each stage asks of a cluster: one GPU where its model is trained on one, and where that is judged."""
+        trained = ("style", "distil", "style_policy")
+        gpus = {stage: 1 for stage in trained if getattr(self, stage).device == "cuda"}
+        if "style" in gpus:
+            gpus["evaluate"] = 1
+        return machines(STYLE, self.cluster, gpus)
 
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""

@@ -87,3 +87,8 @@ def said(check: Iterator[str]) -> list[str]:
 def verdict_bytes(verdict: Verdict) -> bytes:
     """The verdict as the lineage keeps it: its digest is in the gate's statement, and in that of a release."""
     return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)
+
+
+def to_markdown(verdict: Verdict) -> str:
+    """The verdict for a person: the word, and each reason."""
+    return "\n".join([f"**{verdict.word.capitalize()}**", "", *(f"- {reason}" for reason in verdict.reasons), ""])

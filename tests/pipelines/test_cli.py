@@ -80,3 +80,27 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
     assert (run.returncode, "Traceback" in run.stderr) == (2, False)
     assert "afile" in run.stderr and "Choose another place" in run.stderr
+
+
+def test_a_tenants_graph_is_compiled_into_the_folder_that_is_named(tmp_path: Path) -> None:
+    ran = qinglan("compile", "--tenant", "style", "--profile", "a100", "--out", str(tmp_path / "graphs"))
+
+    assert (ran.returncode, ran.stdout.strip()) == (0, str(tmp_path / "graphs" / "style.a100.yaml")), ran.stderr
+    assert (tmp_path / "graphs" / "style.a100.yaml").read_bytes().startswith(b"# PIPELINE DEFINITION")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tenant", "acme"], "No profile 'gpt' for tenant 'acme'"),
+        (["--tenant", "fivedoctors", "--training", "h100"], "no 'h100' in pipelines/configs/training"),
+        (["--training", "a100x4"], "give --tenant too"),
+        (["--image", "qinglan/cpu:latest"], "give NAME=REFERENCE@sha256:DIGEST"),
+    ],
+)
+def test_a_graph_that_cannot_be_compiled_is_explained(tmp_path: Path, words: list[str], said: str) -> None:
+    ran = qinglan("compile", *words, "--out", str(tmp_path / "graphs"))
+
+    assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
+    assert said in ran.stderr
+    assert not list((tmp_path / "graphs").glob("*"))

@@ -1,41 +1,87 @@
-"""The compiled graph in the repository is the one that the code compiles to, byte for byte."""
+"""The compiled graphs in the repository are those that the code compiles to, and ask for what each profile says."""
 
 import os
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from pipelines.compiling import COMPILED
-from pipelines.graph import alone
-from pipelines.lines import BEFORE, LINES, Line
+from pipelines.compiling import COMPILED, chosen, compile_targets, goldens, image_names, read_images
+from pipelines.config import TRAINING, load_config
+from pipelines.graph import Given, alone
+from pipelines.lines import BEFORE, LINES, REWRITER, STYLE, Line
+from pipelines.style_config import load_style_config
+from qinglan.errors import ConfigError
+
+GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
+ON_GPUS = {
+    "rewriter.a100x4": {"sft": 4, "ppo": 4, "evaluate": 1},
+    "rewriter.a100x8-full": {"sft": 8, "ppo": 8, "evaluate": 1},
+    "rewriter.a100-multinode": {"sft": 4, "ppo": 4, "evaluate": 1},
+    "style.a100": {"style": 1, "evaluate-style": 1, "distil": 1},
+}
+"""By graph and task: GPUs of one node."""
+
+DIGEST = "sha256:" + "a1" * 32
 
 
-def test_the_golden_copy_is_fresh_under_any_hash_seed(tmp_path: Path) -> None:
+class Compiled(NamedTuple):
+    spec: Any
+    pods: Any
+    """What Kubernetes is told, by executor."""
+
+    @property
+    def tasks(self) -> dict[str, Any]:
+        """Of the graph and of its branch."""
+        branches = [one["dag"]["tasks"] for one in self.spec["components"].values() if "dag" in one]
+        return {name: task for part in (self.spec["root"]["dag"]["tasks"], *branches) for name, task in part.items()}
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """Each container, by task."""
+        executors = self.spec["deploymentSpec"]["executors"]
+        return {name.removeprefix("exec-"): one["container"] for name, one in executors.items() if "container" in one}
+
+    def pod(self, step: str) -> Any:
+        return self.pods[f"exec-{step}"]
+
+
+@cache
+def compiled(name: str) -> Compiled:
+    return parsed((COMPILED / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def parsed(text: str) -> Compiled:
+    spec, platform = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return Compiled(spec, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"])
+
+
+def test_the_golden_copies_are_fresh_under_any_hash_seed(tmp_path: Path) -> None:
     for seed in ("0", "4242"):
         out = tmp_path / seed
         command = [sys.executable, "-m", "pipelines.compiling", str(out)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
 
-        for line in LINES:
-            golden = COMPILED / f"{line}.yaml"
-            assert (out / golden.name).read_bytes() == golden.read_bytes(), "run `make golden`"
+        assert sorted(path.stem for path in out.iterdir()) == GOLDENS, "run `make golden`"
+        for name in GOLDENS:
+            assert (out / f"{name}.yaml").read_bytes() == (COMPILED / f"{name}.yaml").read_bytes(), (
+                "run `make golden`"
+            )
 
 
-def text(line: str) -> str:
-    return (COMPILED / f"{line}.yaml").read_text(encoding="utf-8")
+def test_there_is_a_golden_copy_for_each_machine_of_each_line() -> None:
+    assert {*ON_GPUS, "rewriter.laptop", "style.laptop"} == set(GOLDENS)
+    assert {f"rewriter.{path.stem}" for path in TRAINING.glob("*.yaml")} <= set(GOLDENS)
 
 
-def spec(line: str = "rewriter") -> Any:
-    return next(yaml.safe_load_all(text(line)))
-
-
-def test_the_graph_is_the_thread() -> None:
-    tasks = spec()["root"]["dag"]["tasks"]
+@pytest.mark.parametrize("name", [name for name in GOLDENS if name.startswith("rewriter")])
+def test_the_graph_is_the_thread(name: str) -> None:
+    tasks = compiled(name).spec["root"]["dag"]["tasks"]
     parents = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
 
     assert parents == {
@@ -53,8 +99,9 @@ def test_the_graph_is_the_thread() -> None:
     }
 
 
-def test_the_style_graph_is_its_line() -> None:
-    tasks = spec("style")["root"]["dag"]["tasks"]
+@pytest.mark.parametrize("name", [name for name in GOLDENS if name.startswith("style")])
+def test_the_style_graph_is_its_line(name: str) -> None:
+    tasks = compiled(name).spec["root"]["dag"]["tasks"]
     parents = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
 
     assert parents == {
@@ -68,9 +115,10 @@ def test_the_style_graph_is_its_line() -> None:
     }
 
 
-@pytest.mark.parametrize(("line", "gate"), [("rewriter", "gate"), ("style", "gate-style")])
-def test_only_what_the_gate_promotes_goes_on(line: str, gate: str) -> None:
-    condition = spec(line)["root"]["dag"]["tasks"]["condition-1"]["triggerPolicy"]["condition"]
+@pytest.mark.parametrize("name", GOLDENS)
+def test_only_what_the_gate_promotes_goes_on(name: str) -> None:
+    gate = "gate" if name.startswith("rewriter") else "gate-style"
+    condition = compiled(name).spec["root"]["dag"]["tasks"]["condition-1"]["triggerPolicy"]["condition"]
 
     assert condition == f"inputs.parameter_values['pipelinechannel--{gate}-Output'] == 'promote'"
 
@@ -84,76 +132,245 @@ def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
         assert {name for name, one in inputs.items() if one.type.startswith("system.")} == {*artifacts, *taken}
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(line: str) -> None:
-    compiled, platform = yaml.safe_load_all(text(line))
-    pods = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    steps = [name for name, one in compiled["deploymentSpec"]["executors"].items() if "container" in one]
+@pytest.mark.parametrize("name", GOLDENS)
+def test_a_person_is_asked_for_little_and_told_what_each_thing_is(name: str) -> None:
+    asked = compiled(name).spec["root"]["inputDefinitions"]["parameters"]
+    defaults = {one: found.get("defaultValue") for one, found in asked.items()}
 
-    assert steps
-    for step in steps:
-        [secret] = pods[step]["secretAsVolume"]
+    if name.startswith("rewriter"):
+        assert defaults == {
+            "questions": None, "knowledge_base": None, "gateway_url": "http://qinglan-gateway:8300",
+            "release_name": "fivedoctors/rewriter",
+        }  # fmt: skip
+    else:
+        assert defaults == {"labelled": None, "release_name": "house/style"}
+    assert all(len(one["description"]) > 30 for one in asked.values())
+
+
+def test_the_docs_name_every_parameter_and_every_profile_with_its_gpus() -> None:
+    docs = (COMPILED.parents[1] / "docs" / "pipelines.md").read_text(encoding="utf-8")
+
+    for name in GOLDENS:
+        assert all(f"`{one}`" in docs for one in compiled(name).spec["root"]["inputDefinitions"]["parameters"])
+    for name, gpus in ON_GPUS.items():
+        [row] = [
+            line for line in docs.splitlines() if f"/{name.partition('.')[2]}.yaml)" in line and named(name, line)
+        ]
+        if name.startswith("rewriter"):
+            for stage, column in (("sft", 2), ("ppo", 3)):
+                days = int(compiled(name).pod(stage)["activeDeadlineSeconds"]) // (24 * 3600)
+                assert f"{gpus[stage]} GPUs, up to {days} days" in row.split("|")[column]
+
+
+def named(name: str, row: str) -> bool:
+    return (f"configs/{'style' if name.startswith('style') else 'training'}/") in row
+
+
+@pytest.mark.parametrize("target", goldens(), ids=lambda target: target.name)
+def test_a_profiles_settings_are_part_of_its_graph(target: Any) -> None:
+    tasks, settings = compiled(target.name).tasks, target.config.stages()
+    names = {"prepare": "prepare", "distil": "distil", "style": "style"}
+    if target.line is STYLE:
+        names |= {"base": "text-base", "evaluate": "evaluate-style", "gate": "gate-style"}
+        names["register"] = "register-style"
+
+    for stage in target.line.until(target.line.last):
+        constant = tasks[names.get(stage, stage)]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+        assert constant == settings[stage], stage
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(name: str) -> None:
+    found = compiled(name)
+
+    for step, container in found.steps.items():
+        pod = found.pod(step)
+        [secret] = pod["secretAsVolume"]
         assert secret["mountPath"] == "/etc/qinglan/keys"
         assert secret["secretName"] == ("qinglan-release-keys" if "register" in step else "qinglan-builder-key")
-        assert {one["name"] for one in pods[step]["fieldPathAsEnv"]} == {"QINGLAN_RUN", "QINGLAN_IMAGE"}
-        image = compiled["deploymentSpec"]["executors"][step]["container"]["image"]
-        assert pods[step]["podMetadata"]["annotations"] == {"qinglan/image": image}
+        assert {one["name"] for one in pod["fieldPathAsEnv"]} == {"QINGLAN_RUN", "QINGLAN_IMAGE"}
+        assert pod["podMetadata"]["annotations"] == {"qinglan/image": container["image"]}
 
 
-@pytest.mark.parametrize(
-    ("line", "stages"), [("rewriter", ("sft", "ppo", "evaluate")), ("style", ("style", "evaluate-style", "distil"))]
-)
-def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(line: str, stages: tuple[str, ...]) -> None:
-    compiled, platform = yaml.safe_load_all(text(line))
-    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) -> None:
+    found = compiled(name)
 
-    for stage in stages:
-        asked = compiled["deploymentSpec"]["executors"][f"exec-{stage}"]["container"]["resources"]["accelerator"]
-        assert asked["resourceType"] == "nvidia.com/gpu" and asked["resourceCount"]
-        pod = executors[f"exec-{stage}"]
-        assert pod["emptyDirMounts"] == [{"mountPath": "/dev/shm", "medium": "Memory", "volumeName": "shm"}]
-        assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
-        assert int(pod["activeDeadlineSeconds"]) > 3600
-        assert pod["nodeSelector"]
-    defaults = compiled["root"]["inputDefinitions"]["parameters"]
-    assert defaults["gpu_nodes"]["defaultValue"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    counts = {"sft_gpus": 4, "ppo_gpus": 4, "evaluate_gpus": 1} if line == "rewriter" else {}
-    assert {name: one["defaultValue"] for name, one in defaults.items() if name.endswith("_gpus")} == counts
+    for step, container in found.steps.items():
+        asked, pod = container["resources"], found.pod(step)
+        assert asked["resourceCpuRequest"] == asked["resourceCpuLimit"]
+        assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"]
+        assert asked["resourceMemoryLimit"].endswith("Gi")
+        assert pod["securityContext"] == {"runAsUser": "65532", "runAsGroup": "65532", "runAsNonRoot": True}
+        assert int(pod["activeDeadlineSeconds"]) >= 3600
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_what_a_branch_uses_it_is_given(line: str) -> None:
-    branch = spec(line)["components"]["comp-condition-1"]
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> None:
+    found = compiled(name)
+    tenant = {"qinglan.dev/tenant": "fivedoctors"} if name.startswith("rewriter") else {}
+
+    for step in found.steps:
+        stage = step.removeprefix("text-").removesuffix("-style")
+        labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, **tenant}
+        assert found.pod(step)["podMetadata"]["labels"] == labels
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_what_may_be_mended_by_waiting_is_tried_again_for_as_long_as_it_takes(name: str) -> None:
+    found = compiled(name)
+
+    for task in found.steps:
+        retry = found.tasks[task].get("retryPolicy")
+        assert (retry is None) == (task in ("convert", "prepare", "gate", "gate-style"))
+        if retry:
+            assert retry["maxRetryCount"] == 2
+            # Argo counts from the first attempt's start.
+            assert int(retry["backoffMaxDuration"][:-1]) == 3 * int(found.pod(task)["activeDeadlineSeconds"])
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: str) -> None:
+    found = compiled(name)
+    asked = {step: one["resources"].get("accelerator") for step, one in found.steps.items()}
+
+    assert {step: int(one["resourceCount"]) for step, one in asked.items() if one} == ON_GPUS.get(name, {})
+    for step, one in asked.items():
+        pod = found.pod(step)
+        if not one:
+            assert not {"nodeSelector", "tolerations", "emptyDirMounts"} & set(pod)
+            continue
+        assert one["resourceType"] == "nvidia.com/gpu"
+        assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        assert pod["nodeSelector"] == {"labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}}
+        if not hands_on(found, step):
+            assert pod["emptyDirMounts"] == [{"mountPath": "/dev/shm", "medium": "Memory", "volumeName": "shm"}]
+
+
+def hands_on(found: Compiled, step: str) -> bool:
+    """Whether its GPUs go to a job that it launches."""
+    return any(
+        one["field"] == "RESOURCES" and not one.get("applyToTask")
+        for one in found.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())
+    )
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_one(name: str) -> None:
+    found = compiled(name)
+    mounted = {step: {one["constant"] for one in found.pod(step).get("pvcMount", ())} for step in found.steps}
+    caches = {step for step, one in found.steps.items() if {"name": "QINGLAN_CACHE", "value": CACHE} in env(one)}
+
+    if name.endswith("laptop"):
+        assert set().union(*mounted.values()) == set() == caches
+        return
+    base = "base" if name.startswith("rewriter") else "text-base"
+    resuming = {"base", "sft", "ppo"} if name.startswith("rewriter") else {"style", "distil"}
+    assert {step for step, claims in mounted.items() if "qinglan-scratch" in claims} == resuming == caches
+    assert {step for step, claims in mounted.items() if "qinglan-base-weights" in claims} == {base}
+
+
+CACHE = "/var/lib/qinglan/cache"
+
+
+def env(container: Any) -> list[Any]:
+    return list(container.get("env", ()))
+
+
+def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_path: Path) -> None:
+    release = {name: f"registry.example:5000/{name}@{DIGEST}" for name in image_names()}
+    cached = {}
+    for name in ("rewriter", "style"):
+        [path] = compile_targets([one for one in goldens() if one.name == f"{name}.laptop"], tmp_path, release)
+        found = parsed(path.read_text(encoding="utf-8"))
+        assert {one["image"] for one in found.steps.values()} <= set(release.values())
+        cached[name] = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
+
+    assert cached["rewriter"] == {"convert", "base", "gate"}  # what is paid, launched or registered never is
+    assert cached["style"] == {"prepare", "text-base", "style", "evaluate-style", "gate-style", "distil"}
+    for name in GOLDENS:
+        tasks = compiled(name).tasks
+        assert not [step for step in compiled(name).steps if tasks[step]["cachingOptions"].get("enableCache")]
+
+
+def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_not(tmp_path: Path) -> None:
+    release = {name: f"{name}@{DIGEST}" for name in image_names()}
+    cached = {}
+    for revision in ("main", "0" * 40):
+        [target] = chosen("style", "a100", None)
+        base = target.config.base.model_copy(update={"revision": revision})
+        target = target._replace(config=target.config.model_copy(update={"base": base}))
+        [path] = compile_targets([target], tmp_path, release)
+        caching = parsed(path.read_text(encoding="utf-8")).tasks["text-base"]["cachingOptions"]
+        cached[revision] = caching.get("enableCache", False)
+
+    assert cached == {"main": False, "0" * 40: True}
+
+
+@pytest.mark.parametrize("immutable", [False, True])
+def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_path: Path, immutable: bool) -> None:
+    [target] = chosen("style", "laptop", None)
+    cluster = target.config.cluster.model_copy(update={"immutable_inputs": immutable})
+    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
+
+    [path] = compile_targets([target], tmp_path, {})
+
+    importer = parsed(path.read_text(encoding="utf-8")).spec["deploymentSpec"]["executors"]["exec-importer"][
+        "importer"
+    ]
+    assert importer.get("reimport", False) is not immutable
+
+
+def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
+    [own] = compile_targets(chosen("fivedoctors", "gpt", None), tmp_path, {})
+    [other] = compile_targets(chosen("chengla", "gpt", "a100x8-full"), tmp_path, {})
+
+    assert (own.name, other.name) == ("rewriter.fivedoctors-gpt.yaml", "rewriter.chengla-gpt-a100x8-full.yaml")
+    said = parsed(other.read_text(encoding="utf-8"))
+    assert said.spec["pipelineInfo"]["description"].endswith("Tenant chengla, profile gpt, trained on a100x8-full.")
+    assert said.spec["root"]["inputDefinitions"]["parameters"]["release_name"]["defaultValue"] == "chengla/rewriter"
+    assert said.steps["sft"]["resources"]["accelerator"]["resourceCount"] == "8"
+
+
+def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None:
+    images = {name: f"{name}@{DIGEST}" for name in sorted(image_names())[1:]}
+
+    with pytest.raises(ConfigError, match=r"not written.*has no digest\. Give --image NAME=REFERENCE@sha256"):
+        compile_targets(chosen("fivedoctors", "gpt", None), tmp_path, images)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["nothing", "qinglan/none=a@" + DIGEST, "qinglan/cpu=a:0.1.0", "=@" + DIGEST])
+def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"give NAME=REFERENCE@sha256:DIGEST, where NAME is one of qinglan/"):
+        read_images([given])
+
+
+def test_a_training_without_a_tenant_is_refused() -> None:
+    with pytest.raises(ConfigError, match="give --tenant too"):
+        chosen("", "gpt", "a100x4")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_what_a_branch_uses_it_is_given(name: str) -> None:
+    branch = compiled(name).spec["components"]["comp-condition-1"]
     used = {
-        name
+        found
         for task in branch["dag"]["tasks"].values()
         for value in task["inputs"].get("parameters", {}).values()
-        if (name := value.get("componentInputParameter"))
+        if (found := value.get("componentInputParameter"))
     }
 
     assert used <= set(branch["inputDefinitions"]["parameters"])
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_no_step_installs_anything_or_asks_for_a_key(line: str) -> None:
-    assert "pip install" not in text(line)
-    assert "api_key" not in text(line).lower()
-
-
-def test_paid_steps_are_never_answered_from_kfps_cache() -> None:
-    tasks = spec()["root"]["dag"]["tasks"]
-
-    for stage in ("generate", "validate", "base", "ppo", "evaluate"):
-        assert "enableCache" not in tasks[stage]["cachingOptions"]
-    for stage in ("convert", "sft"):
-        assert tasks[stage]["cachingOptions"]["enableCache"] is True
-
-
-@pytest.mark.parametrize("line", LINES.values(), ids=lambda line: line.name)
+@pytest.mark.parametrize("line", [REWRITER, STYLE], ids=lambda line: line.name)
 def test_every_stage_can_run_alone(line: Line) -> None:
     wiring = import_module(f"pipelines.{line.name}").WIRING
+    rewriter, style = load_config("fivedoctors", "demo"), load_style_config("laptop", labelled=Path("x.json"))
+    settings = (rewriter if line is REWRITER else style).stages()
     for stage, artifacts in line.thread.items():
         inputs = {name: f"/tmp/{name}" for name in artifacts}
-        parameters = {"config": {}, "gateway_url": "http://127.0.0.1:1"}
         before = {BEFORE: "/tmp/lineage"} if stage != line.stages[0] else {}
-        assert alone(wiring, stage, {**inputs, **before}, parameters).pipeline_spec.deployment_spec
+        told = Given(settings, {"gateway_url": "http://127.0.0.1:1", "name": "a/b"})
+        assert alone(wiring, stage, {**inputs, **before}, told).pipeline_spec.deployment_spec

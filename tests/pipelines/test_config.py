@@ -38,6 +38,14 @@ def test_a_training_file_that_is_not_there_is_named_with_those_that_are(tmp_path
         load_config("fivedoctors", str(profile))
 
 
+def test_a_training_given_in_place_of_the_profiles_own_is_the_one_that_counts() -> None:
+    own, other = load_config("fivedoctors", "gpt"), load_config("fivedoctors", "gpt", training="a100x8-full")
+
+    assert (own.training, own.sft.tuner, own.machines()["sft"].gpus) == ("a100x4", "lora", 4)
+    assert (other.training, other.sft.tuner, other.machines()["sft"].gpus) == ("a100x8-full", "full", 8)
+    assert other.machines()["sft"].pod.memory > own.machines()["sft"].pod.memory
+
+
 def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
     """KFP passes no null: a None in a stage's settings must be its default."""
     config = load_config("fivedoctors", "demo")
@@ -54,6 +62,8 @@ def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
 def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[str]:
     """Settings of a file that repeat their default."""
     found = []
+    if isinstance(model, dict):  # by a name that the file chooses, such as a stage's
+        return [idle for key, one in given.items() for idle in idle_settings(one, model[key], f"{where}{key}.")]
     fields = {field.alias or name: (name, field) for name, field in type(model).model_fields.items()}
     for key, value in given.items():
         name, field = fields[key]
@@ -92,6 +102,8 @@ def test_the_resolved_configuration_reads_back_as_itself(tmp_path: Path) -> None
         ({"validate": {"top_k": 0}}, "validate.top_k"),
         ({"gateway": {"budget": 0}}, "gateway.budget"),
         ({"tenant_id": "Five Doctors"}, "tenant_id"),
+        ({"cluster": {"pods": {"stf": {"cpu": 4}}}}, "cluster.pods: no stage stf. There are: generate, validate"),
+        ({"cluster": {"pods": {"sft": {"gpus": 4}}}}, "cluster.pods.sft.gpus: Extra inputs"),
     ],
 )
 def test_a_wrong_setting_is_named(values: dict[str, Any], said: str) -> None:

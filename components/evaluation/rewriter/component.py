@@ -84,6 +84,7 @@ def gate(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
     config: dict,  # type: ignore[type-arg]
+    decision: dsl.Output[dsl.Markdown],
     metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
@@ -94,11 +95,13 @@ def gate(
     from components.evaluation.rewriter.config import GateConfig
     from qinglan.lineage.record import recorded
     from qinglan.lineage.verdicts import add_verdict
+    from qinglan.verdict import to_markdown
 
     settings = GateConfig.parse(config, "gate")
     with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
         verdict = stage.gate(Path(evaluation.path), settings)
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
         add_verdict(step, verdict)
+    Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")
     metrics.log_metric("promote", int(verdict.promote))
     return str(verdict.word)

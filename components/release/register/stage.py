@@ -171,3 +171,9 @@ def _made_as(told: Sequence[Told], found: str) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def to_markdown(made: Registered) -> str:
+    """For the page: what was released, and how anybody looks at what it came from."""
+    rows = [f"| {what} | `{said}` |" for what, said in made._asdict().items()]
+    return "\n".join(["| release | |", "|---|---|", *rows, "", f"`qinglan audit {made.name} --store STORE`", ""])

@@ -45,7 +45,7 @@ class BaseConfig(Config):
     """`hub` downloads `model`; `tiny` trains one from the knowledge base's text."""
 
     model: str = "Qwen/Qwen3-32B"
-    """On the hub, or a folder of this machine."""
+    """On the hub, or a folder of this machine. A folder of that name under QINGLAN_BASE_WEIGHTS comes first."""
 
     revision: str = "main"
     """A commit of the model's repository; a release names one."""

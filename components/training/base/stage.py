@@ -5,6 +5,7 @@ so that users' words have tokens. A classifier's reads training rows and unlabel
 reaches either. It is kept by the digest of what it was made from.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,10 @@ from qinglan.weights import parameters
 
 if TYPE_CHECKING:
     from components.training.base.corpus import Text
+
+
+WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
+"""A folder of models by their public names, as a cluster has one whose pods have no way to the hub."""
 
 
 class BaseCounts(NamedTuple):
@@ -68,8 +73,8 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     with replaced_folder(model) as partial:
-        if Path(config.model).is_dir():
-            shutil.copytree(config.model, partial, dirs_exist_ok=True)
+        if folder := _at_hand(config.model):
+            shutil.copytree(folder, partial, dirs_exist_ok=True)
         else:
             try:
                 snapshot_download(
@@ -79,12 +84,20 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
             except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
                 raise ConfigError(
                     f"{config.model}@{config.revision} cannot be had from the hub: {error}. Look at base.model and "
-                    "base.revision; without a way to the hub, put the files in a folder and name that."
+                    "base.revision; without a way to the hub, put the files in a folder and name that, or in "
+                    f"{config.model} of the folder that {WEIGHTS_VARIABLE} names."
                 ) from None
         if not any(partial.glob("*.safetensors")):
             raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
         write_card(partial, RewriterCard(stage="base"))
     return _counts(model, config, cached=False)
+
+
+def _at_hand(model: str) -> Path | None:
+    """The model's folder, where it is named itself, or is among the weights that were put here."""
+    named, weights = Path(model), os.environ.get(WEIGHTS_VARIABLE)
+    folder = named if named.is_dir() or not weights else Path(weights) / model
+    return folder if folder.is_dir() else None
 
 
 def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:

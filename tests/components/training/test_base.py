@@ -97,6 +97,20 @@ def test_a_folder_of_weights_is_taken_as_it_is(prompts: Path, tmp_path: Path) ->
     assert Student.load(tmp_path / "out").tokenizer("虾青素").input_ids
 
 
+def test_weights_that_were_put_there_are_taken_by_their_public_name(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path / "weights"))
+    mine = tiny_model(tmp_path / "weights" / "Qwen" / "Qwen3-32B")
+
+    base(tmp_path, prompts, tmp_path / "out", BaseConfig())
+
+    assert digest(tmp_path / "out" / "model.safetensors") == digest(mine / "model.safetensors")
+    with pytest.raises(ConfigError, match=r"Qwen/Other of the folder that QINGLAN_BASE_WEIGHTS names"):
+        base(tmp_path, prompts, tmp_path / "other", BaseConfig(model="Qwen/Other"))
+
+
 def test_a_pickle_is_not_taken(prompts: Path, tmp_path: Path) -> None:
     mine = tiny_model(tmp_path / "mine")
     shutil.move(mine / "model.safetensors", mine / "pytorch_model.bin")

@@ -1,0 +1,145 @@
+"""From a profile to a run on Kubeflow: compiled, checked, uploaded once, started.
+
+submitted = submit(Kfp(access()), graph, Wanted(...), print)
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.lines import LINES
+from pipelines.submit_checks import Finding, judge
+from pipelines.submit_graph import Graph, read_graph, read_parameters
+from pipelines.submit_kfp import Kfp
+from pipelines.submit_needs import needs
+from qinglan.errors import ConfigError
+
+GIVEN = ("questions", "knowledge_base", "labelled")
+"""Parameters that name files, which a step on the cluster reads from an object store."""
+
+SINGLE_USER_NAMESPACE = "kubeflow"
+"""Where KFP runs everybody's pods unless each has a namespace."""
+
+
+class Wanted(NamedTuple):
+    """How a run shall be started."""
+
+    pipeline: str
+    parameters: Mapping[str, Any]
+    experiment: str
+    name: str = ""
+    namespace: str = ""
+    service_account: str = "pipeline-runner"
+    checks: bool = True
+
+
+class Submitted(NamedTuple):
+    run_id: str
+    page: str
+    name: str
+    experiment: str
+    pipeline: str
+    version: str
+    uploaded: bool
+    """Whether KFP did not have these bytes yet."""
+
+    namespace: str
+
+
+def submit(kfp: Kfp, graph: Graph, wanted: Wanted, say: Callable[[str], None]) -> Submitted:
+    """Start a run of a graph; nothing is uploaded before all that it needs is there."""
+    parameters = read_parameters(graph, check_given(wanted.parameters))
+    kfp_namespace, namespace = namespaces(kfp.many_users(), wanted.namespace)
+    if wanted.checks:
+        check_cluster(graph, parameters, wanted.service_account, namespace, say)
+    pipeline, version, uploaded = kfp.version(wanted.pipeline, graph, kfp_namespace)
+    say(f"{wanted.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
+    experiment = kfp.experiment(wanted.experiment, kfp_namespace)
+    name = wanted.name or f"{wanted.pipeline} {datetime.now().astimezone().isoformat(' ', 'milliseconds')}"
+    run_id = kfp.start(name, pipeline, version, experiment, parameters, wanted.service_account)
+    say(f"{name}: started in experiment {wanted.experiment}")
+    return Submitted(run_id, kfp.page(run_id), name, wanted.experiment, wanted.pipeline, version, uploaded, namespace)
+
+
+def graph_of(
+    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
+) -> tuple[Graph, str]:
+    """A compiled graph and the pipeline it is a version of; a profile's is compiled anew, into `folder`."""
+    if line.endswith(".yaml"):
+        if tenant or profile or training or images:
+            raise ConfigError(f"{line} is compiled: tenant, profile, training and images are part of it.")
+        graph = read_graph(Path(line))
+        return graph, "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(line).stem.lower())))
+    if line not in LINES:
+        raise ConfigError(f"No line {line!r}. There are: {', '.join(LINES)}; or give a path that ends in .yaml.")
+    if (line == "rewriter") is not bool(tenant):
+        raise ConfigError(f"{line}: {'whose? Give a tenant' if line == 'rewriter' else 'is no tenant`s'}.")
+    return compiled(line, tenant, profile, training, images, folder)
+
+
+def compiled(
+    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
+) -> tuple[Graph, str]:
+    """A profile's graph as the repository says now."""
+    from pipelines.compiling import compile_targets, read_images, rewriter_target, style_target
+
+    if line == "style":
+        target = style_target(profile or "a100")
+    else:
+        target = rewriter_target(tenant, profile or "gpt", training or None)
+    [path] = compile_targets([target], folder, read_images(images))
+    return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
+
+
+def read_set(given: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE of each."""
+    told = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--set {one}: write it as NAME=VALUE.")
+        told[name] = value
+    return told
+
+
+def namespaces(many_users: bool, given: str) -> tuple[str, str]:
+    """What KFP is told, and where the pods will be."""
+    if many_users and not given:
+        raise ConfigError("This KFP has many users: give yours with --namespace.")
+    return (given, given) if many_users else ("", given or SINGLE_USER_NAMESPACE)
+
+
+def check_given(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Files are where a step on the cluster can read them."""
+    for name in GIVEN:
+        value = parameters.get(name)
+        if value is not None and "://" not in str(value):
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {value}: a step on the cluster cannot read a file of this machine. "
+                "Copy it into the object store and give its address: s3://bucket/path."
+            )
+    return parameters
+
+
+def check_cluster(
+    graph: Graph, parameters: Mapping[str, Any], service_account: str, namespace: str, say: Callable[[str], None]
+) -> None:
+    """An error that names all that is missing; what is only worth knowing is said."""
+    from pipelines.submit_cluster import connect, look
+
+    wanted = needs(graph, parameters, service_account)
+    refuse_missing(judge(wanted, look(connect(), wanted, namespace)), say)
+
+
+def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:
+    missing = []
+    for one in findings:
+        if one.weight == "missing":
+            missing.append(one)
+        else:
+            say(f"{'note' if one.weight == 'warning' else 'not checked'}: {one}")
+    if missing:
+        lines = "\n".join(f"  - {one.what}\n    {one.next_step}" for one in missing)
+        raise ConfigError(f"The run would wait for ever. Nothing was sent.\n{lines}")

@@ -1,0 +1,272 @@
+"""What stands between a graph and its end on this cluster: a pure decision over what the cluster was seen to have.
+
+KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from pipelines.submit_needs import Machines, Need, Needs
+from qinglan.lineage.keys import keys_folder
+
+JOBS = "pytorchjobs.kubeflow.org"
+TRAINING_OPERATOR = "github.com/kubeflow/training-operator/manifests/overlays/standalone?ref=v1.8.1"
+GIB = 1024**3
+SELECTOR_LABEL = "nvidia.com/gpu.product"
+CLAIM = (
+    '{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"%s"},'
+    '"spec":{"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"500Gi"}}}}'
+)
+
+
+class Node(NamedTuple):
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    allocatable: Mapping[str, float]
+    """By resource: cores, bytes, accelerators."""
+
+    ready: bool = True
+    """Takes new pods: neither cordoned nor away."""
+
+
+class Quota(NamedTuple):
+    name: str
+    resource: str
+    hard: float
+    used: float
+
+
+class Seen(NamedTuple):
+    """What the cluster was seen to have; None where it could not be read."""
+
+    namespace: str
+    objects: Mapping[tuple[str, str], frozenset[str] | None]
+    """By kind and name the keys that it holds; None where there is no such object. Unread ones are left out."""
+
+    nodes: tuple[Node, ...] | None = ()
+    quotas: tuple[Quota, ...] | None = ()
+    job_kinds: frozenset[str] | None = frozenset()
+    """What the API server knows of kubeflow.org, such as pytorchjobs."""
+
+    may_launch: bool | None = True
+    """Whether the run's service account may create PyTorchJobs."""
+
+    unbound: frozenset[str] = frozenset()
+    """Volume claims that have no volume yet: some get one with their first pod, some never."""
+
+    unread: tuple[str, ...] = ()
+    """What could not be looked at, and why."""
+
+
+class Finding(NamedTuple):
+    weight: Literal["missing", "warning", "unchecked"]
+    what: str
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.next_step}".strip()
+
+
+def judge(needs: Needs, seen: Seen) -> list[Finding]:
+    """Everything that would keep a step waiting for ever, then what is worth knowing."""
+    found = [finding for need in needs.objects for finding in _object(need, seen)]
+    found += [finding for asked in needs.machines for finding in _nodes(asked, seen)]
+    found += [finding for asked in needs.machines for finding in _quotas(asked, seen)]
+    found += _jobs(needs, seen)
+    found += _claims(seen)
+    found += _images(needs)
+    found += [Finding("unchecked", one) for one in seen.unread]
+    order = ("missing", "warning", "unchecked")
+    return sorted(dict.fromkeys(found), key=lambda one: order.index(one.weight))
+
+
+def _object(need: Need, seen: Seen) -> Iterator[Finding]:
+    if (need.kind, need.name) not in seen.objects:
+        return  # among the unread
+    held = seen.objects[need.kind, need.name]
+    steps = _listed(need.steps, at_most=4)
+    if held is None:
+        yield Finding(
+            "missing",
+            f"{need.kind} {need.name} is not in namespace {seen.namespace}; {steps} cannot start without it.",
+            f"Make it: {_made(need, seen.namespace)}",
+        )
+    elif missing := sorted(need.keys - held):
+        yield Finding(
+            "missing",
+            f"{need.kind} {need.name} in namespace {seen.namespace} has no key {', '.join(missing)}; "
+            f"{steps} cannot start without it.",
+            f"Make it anew, whole: kubectl -n {seen.namespace} delete {need.kind.lower()} {need.name}, then "
+            f"{_made(need, seen.namespace)}",
+        )
+
+
+def _made(need: Need, namespace: str) -> str:
+    """The command that makes an object of which we know the keys."""
+    if need.kind == "ServiceAccount":
+        return f"kubectl -n {namespace} create serviceaccount {need.name}"
+    if need.kind == "PersistentVolumeClaim":
+        return f"kubectl -n {namespace} apply -f - <<< '{CLAIM % need.name}'"
+    kind = "secret generic" if need.kind == "Secret" else "configmap"
+    sources = " ".join(_source(key) for key in sorted(need.keys))
+    return f"kubectl -n {namespace} create {kind} {need.name} {sources}".rstrip()
+
+
+def _source(key: str) -> str:
+    """How kubectl is told of one value; signing keys are files, which `qinglan keys new` makes."""
+    return f"--from-file={keys_folder() / key}" if key.endswith(".pem") else f"--from-literal={key}=..."
+
+
+def _nodes(asked: Machines, seen: Seen) -> Iterator[Finding]:
+    if seen.nodes is None:
+        return
+    fit = [node for node in seen.nodes if _takes(node, asked)]
+    if sum(_has(node, asked.asks) for node in fit) < asked.nodes:
+        yield Finding("missing", f"{_wanted(asked)}, and {_why_none(asked, seen.nodes, fit)}.", _other_nodes(asked))
+
+
+def _has(node: Node, asks: Mapping[str, float]) -> bool:
+    return all(node.allocatable.get(name, 0) >= count for name, count in asks.items())
+
+
+def _wanted(asked: Machines) -> str:
+    wants = "wants" if len(asked.steps) == 1 else "want"
+    machines, each = ("a node", "") if asked.nodes == 1 else (f"{asked.nodes} nodes", " each")
+    labels = f"{_labels(asked.labels)} and " if asked.labels else ""
+    amounts = ", ".join(_amount(name, count) for name, count in asked.asks.items())
+    return f"{_listed(asked.steps)} {wants} {machines} with {labels}{amounts}{each}"
+
+
+def _amount(resource: str, count: float) -> str:
+    return f"{count / GIB:g} GiB memory" if resource == "memory" else f"{count:g} {resource}"
+
+
+def _why_none(asked: Machines, nodes: tuple[Node, ...], fit: list[Node]) -> str:
+    labelled = [node for node in nodes if _labelled(node, asked)]
+    if not nodes:
+        return "the cluster has no node"
+    if not labelled:
+        return f"none of {len(nodes)} nodes has that label{_others(asked, nodes)}"
+    if not fit:
+        return f"{_listed([node.name for node in labelled])} cannot take it: cordoned, not ready, or tainted"
+    if enough := sum(_has(node, asked.asks) for node in fit):
+        return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
+    for resource, count in asked.asks.items():
+        most = max(node.allocatable.get(resource, 0) for node in fit)
+        if most < count:
+            return f"the largest that would take it has {_amount(resource, most)}"
+    return "none that would take it has all of that"
+
+
+def _others(asked: Machines, nodes: tuple[Node, ...]) -> str:
+    """What kinds there are in its place."""
+    there = sorted({node.labels[name] for name in asked.labels for node in nodes if name in node.labels})
+    return f" (there are: {', '.join(there)})" if there else ""
+
+
+def _other_nodes(asked: Machines) -> str:
+    return (
+        f"See what there is: kubectl get nodes -L {next(iter(asked.labels), SELECTOR_LABEL)}; "
+        "add such nodes, or submit a profile for the ones you have."
+    )
+
+
+def _takes(node: Node, asked: Machines) -> bool:
+    return node.ready and _labelled(node, asked) and all(_tolerated(taint, asked) for taint in node.taints)
+
+
+def _labelled(node: Node, asked: Machines) -> bool:
+    return all(node.labels.get(name) == value for name, value in asked.labels.items())
+
+
+def _tolerated(taint: Mapping[str, str], asked: Machines) -> bool:
+    return taint.get("effect") == "PreferNoSchedule" or any(_matches(one, taint) for one in asked.tolerations)
+
+
+def _matches(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    if toleration["key"] != taint.get("key"):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+def _quotas(asked: Machines, seen: Seen) -> Iterator[Finding]:
+    for quota in seen.quotas or ():
+        resource = quota.resource.removeprefix("requests.").removeprefix("limits.")
+        if total := asked.asks.get(resource, 0) * asked.nodes:
+            yield from _quota(asked, resource, total, quota, seen.namespace)
+
+
+def _quota(asked: Machines, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
+    """One that is too small; or one that is in use, which a step waits for."""
+    each = "wants" if len(asked.steps) == 1 else "each want"
+    place = f"quota {quota.name} in namespace {namespace}"
+    said = f"{_listed(asked.steps)} {each} {_amount(resource, total)}, and {place}"
+    left = quota.hard - quota.used
+    if quota.hard < total:
+        yield Finding(
+            "missing",
+            f"{said} allows {_amount(resource, quota.hard)}.",
+            f"Submit a smaller profile, or have it raised: kubectl -n {namespace} edit quota {quota.name}",
+        )
+    elif left < total:
+        yield Finding(
+            "warning",
+            f"{said} has {_amount(resource, left)} left now: it waits until others are done.",
+            f"See who has them: kubectl -n {namespace} describe quota {quota.name}",
+        )
+
+
+def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
+    launching = [step for asked in needs.machines if asked.job for step in asked.steps]
+    if not launching:
+        return
+    if seen.job_kinds is not None and "pytorchjobs" not in seen.job_kinds:
+        yield Finding(
+            "missing",
+            f"{_listed(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
+            f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
+        )
+    elif seen.may_launch is False:
+        account, namespace = needs.service_account, seen.namespace
+        yield Finding(
+            "missing",
+            f"ServiceAccount {account} may not create PyTorchJobs in namespace {namespace}; "
+            f"{_listed(launching)} would fail.",
+            f"Give it the right: kubectl -n {namespace} create role {account}-jobs "
+            f"--verb=get,list,watch,create,delete --resource={JOBS} && kubectl -n {namespace} create rolebinding "
+            f"{account}-jobs --role={account}-jobs --serviceaccount={namespace}:{account}",
+        )
+
+
+def _claims(seen: Seen) -> Iterator[Finding]:
+    for name in sorted(seen.unbound):
+        yield Finding(
+            "warning",
+            f"PersistentVolumeClaim {name} has no volume yet. That is well where one is made for the first pod.",
+            f"If not: kubectl -n {seen.namespace} describe pvc {name}",
+        )
+
+
+def _images(needs: Needs) -> Iterator[Finding]:
+    if loose := [image for image in needs.images if "@sha256:" not in image]:
+        yield Finding(
+            "warning",
+            f"{_listed(loose)}: by tag, which may be another image tomorrow, and KFP's cache would not know. "
+            "A release names images by digest.",
+        )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _listed(names: Sequence[str], at_most: int = 12) -> str:
+    if len(names) > at_most:
+        names = (*names[: at_most - 1], f"{len(names) - at_most + 1} more")
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else str(last)

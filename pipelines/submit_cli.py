@@ -1,0 +1,147 @@
+"""`qinglan submit`, `follow` and `cancel`: runs on Kubeflow Pipelines."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Endpoint = Annotated[
+    str, typer.Option(help="KFP, with the prefix it is behind: https://host/pipeline. Or KFP_ENDPOINT.")
+]
+Namespace = Annotated[str, typer.Option(envvar="KFP_NAMESPACE", help="Yours, where KFP has many users.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
+RunId = Annotated[str, typer.Argument(help="The run's id, the last part of its page's address.")]
+StopIt = Annotated[
+    bool,
+    typer.Option("--cancel-on-interrupt", help="Ctrl-C or SIGTERM cancels the run; without it, the run goes on."),
+]
+
+
+def submit(
+    line: Annotated[str, typer.Argument(help="rewriter or style; or a compiled graph, a path that ends in .yaml.")],
+    tenant: Annotated[str, typer.Argument(help="Of the rewriter: a folder of pipelines/configs.")] = "",
+    profile: Annotated[str, typer.Option(help="As of `qinglan run`.", show_default="gpt; of style: a100")] = "",
+    training: Annotated[
+        str, typer.Option(help="A file of pipelines/configs/training, in place of the profile's.")
+    ] = "",
+    questions: Annotated[str, typer.Option(help="The sheet of questions in the object store: s3://...")] = "",
+    knowledge_base: Annotated[str, typer.Option(help="The knowledge base in the object store: s3://...")] = "",
+    labelled: Annotated[str, typer.Option(help="Of style: the labelled answers in the object store.")] = "",
+    image: Annotated[
+        list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST of each image: a release.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Another of the run's parameters: NAME=VALUE; may be repeated.")
+    ] = None,
+    experiment: Annotated[
+        str, typer.Option(help="Made where there is none of this name.", show_default="tenant or line")
+    ] = "",
+    name: Annotated[str, typer.Option(help="The run's, on its page.", show_default="pipeline and time")] = "",
+    endpoint: Endpoint = "",
+    namespace: Namespace = "",
+    service_account: Annotated[str, typer.Option(help="That the steps run as.")] = "pipeline-runner",
+    follow: Annotated[bool, typer.Option(help="Stay until the run is over; its end is the exit code.")] = True,
+    skip_checks: Annotated[
+        bool, typer.Option("--skip-checks", help="Do not look at the cluster for what the run needs.")
+    ] = False,
+    cancel_on_interrupt: StopIt = False,
+    as_json: Json = False,
+) -> None:
+    """Start a run on Kubeflow Pipelines and follow it.
+
+    First all that it needs is looked for through KUBECONFIG: Secrets and their keys, volumes, nodes with the GPUs,
+    quotas, PyTorchJobs. KFP says RUNNING of a pod that waits for one of these for ever. The same graph is uploaded
+    once. The token is in KFP_TOKEN, in a file that KFP_TOKEN_FILE names, or mounted for the service account.
+    """
+    import tempfile
+
+    from pipelines.submit import GIVEN, Wanted, graph_of, read_set
+    from pipelines.submit import submit as start
+    from pipelines.submit_kfp import Kfp, access
+
+    say = _sayer(as_json)
+    told = read_set(set_ or ()) | _given(zip(GIVEN, (questions, knowledge_base, labelled), strict=True))
+    kfp = Kfp(access(endpoint))
+    with tempfile.TemporaryDirectory() as folder:
+        graph, pipeline = graph_of(line, tenant, profile, training, image or (), Path(folder))
+        wanted = Wanted(
+            pipeline, told, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
+        )
+        made = start(kfp, graph, wanted, say)
+    say(f"page: {made.page}")
+    if follow:
+        _follow(kfp, made.run_id, made.namespace, cancel_on_interrupt, as_json, made._asdict())
+    elif as_json:
+        _print_json({**made._asdict(), "state": "PENDING"})
+    else:
+        say(f"follow it: qinglan follow {made.run_id}")
+
+
+def follow(
+    run_id: RunId,
+    endpoint: Endpoint = "",
+    namespace: Namespace = "",
+    cancel_on_interrupt: StopIt = False,
+    as_json: Json = False,
+) -> None:
+    """Follow a run on Kubeflow Pipelines to its end, which is the exit code; Ctrl-C leaves it running."""
+    from pipelines.submit import namespaces
+    from pipelines.submit_kfp import Kfp, access
+
+    kfp = Kfp(access(endpoint))
+    _, pods = namespaces(kfp.many_users(), namespace)
+    _sayer(as_json)(f"page: {kfp.page(run_id)}")
+    _follow(kfp, run_id, pods, cancel_on_interrupt, as_json, {"run_id": run_id, "page": kfp.page(run_id)})
+
+
+def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> None:
+    """Cancel a run on Kubeflow Pipelines, and wait a minute for its end."""
+    from pipelines.submit_follow import Follower, canceled
+    from pipelines.submit_kfp import Kfp, access
+
+    kfp, say = Kfp(access(endpoint)), _sayer(as_json)
+    run = Follower(kfp, run_id, say).cancel()
+    if as_json:
+        _print_json({"run_id": run_id, "page": kfp.page(run_id), "state": run.state})
+    say(canceled(run, kfp.page(run_id)))
+
+
+def _follow(
+    kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, known: dict[str, Any]
+) -> None:
+    """To the end. Whoever interrupts leaves it running, or cancels it where that was asked."""
+    from pipelines.submit_follow import Follower, canceled, refuse
+    from pipelines.submit_pods import pods_of
+
+    say = _sayer(as_json)
+    follower = Follower(kfp, run_id, say, pods_of(namespace), namespace)
+    try:
+        run = follower.follow()
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        code = 130 if isinstance(stopped, KeyboardInterrupt) else stopped.code
+        if cancel_on_interrupt:
+            say(canceled(follower.cancel(), kfp.page(run_id)))
+        else:
+            say(f"The run goes on. Follow it: qinglan follow {run_id}. End it: qinglan cancel {run_id}")
+        raise SystemExit(code) from None
+    if as_json:
+        _print_json({**known, "state": run.state, "steps": follower.states})
+    refuse(run, follower.failure)
+    say(f"{run.name}: done")
+
+
+def _given(options: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in options if value}
+
+
+def _sayer(as_json: bool) -> Callable[[str], None]:
+    """Prints lines as they come, where they do not mix with a result that a program reads."""
+    return lambda line: print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, ensure_ascii=False))

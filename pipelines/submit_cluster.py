@@ -1,0 +1,205 @@
+"""What a cluster has of what a graph needs, read with the rights of whoever submits."""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines.submit_checks import Node, Quota, Seen
+from pipelines.submit_needs import Need, Needs
+from qinglan.errors import ConfigError
+
+SECONDS = (5, 30)
+"""To connect, and to answer."""
+
+JOBS_API = "/apis/kubeflow.org/v1"
+GONE, FORBIDDEN, UNKNOWN = 404, 403, 401
+MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+def connect() -> Any:
+    """A client for the cluster that KUBECONFIG names, or for the one that this pod is in."""
+    from kubernetes import client, config
+    from yaml import YAMLError
+
+    named, configuration = os.environ.get("KUBECONFIG"), client.Configuration()
+    try:
+        if not named and MOUNTED_TOKEN.is_file():
+            config.load_incluster_config(client_configuration=configuration)
+        else:  # not config.load_config: it prints, and takes a wrong KUBECONFIG for none
+            config.load_kube_config(config_file=named or None, client_configuration=configuration)
+    except (config.ConfigException, OSError, YAMLError) as error:
+        raise ConfigError(
+            f"KUBECONFIG {named or 'is not set'}: {' '.join(str(error).split())} What the run needs cannot be "
+            "checked: set KUBECONFIG to the file of the cluster that KFP runs on, or add --skip-checks."
+        ) from None
+    configuration.retries = 1
+    return client.ApiClient(configuration)
+
+
+def look(api: Any, needs: Needs, namespace: str) -> Seen:
+    """Everything that the graph needs, as it is now."""
+    return _Look(api, namespace).at(needs)
+
+
+class _Look:
+    """One look at a cluster; what may not be read is noted, and is no reason to stop."""
+
+    def __init__(self, api: Any, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
+        self._unread: list[str] = []
+        self._unbound: set[str] = set()
+
+    def at(self, needs: Needs) -> Seen:
+        self._check_namespace()
+        jobs = any(asked.job for asked in needs.machines)
+        seen = Seen(
+            self._namespace,
+            self._objects(needs.objects),
+            self._nodes() if needs.machines else (),
+            self._quotas() if needs.machines else (),
+            self._job_kinds() if jobs else frozenset(),
+            self._may_launch(needs.service_account) if jobs else True,
+        )
+        return seen._replace(unbound=frozenset(self._unbound), unread=tuple(dict.fromkeys(self._unread)))
+
+    def _check_namespace(self) -> None:
+        from kubernetes import client
+
+        found = self._read(
+            f"namespace {self._namespace}",
+            lambda: client.CoreV1Api(self._api).read_namespace(self._namespace, _request_timeout=SECONDS),
+        )
+        if found is None and not self._unread:
+            raise ConfigError(
+                f"The cluster has no namespace {self._namespace}. Give --namespace where the run's pods shall be."
+            )
+        self._unread.clear()  # whether it is there, its objects will tell
+
+    def _objects(self, wanted: Iterable[Need]) -> dict[tuple[str, str], frozenset[str] | None]:
+        from kubernetes import client
+
+        core = client.CoreV1Api(self._api)
+        readers = {
+            "Secret": core.read_namespaced_secret,
+            "ConfigMap": core.read_namespaced_config_map,
+            "PersistentVolumeClaim": core.read_namespaced_persistent_volume_claim,
+            "ServiceAccount": core.read_namespaced_service_account,
+        }
+        seen: dict[tuple[str, str], frozenset[str] | None] = {}
+        for need in wanted:
+            before = len(self._unread)
+            found = self._object(readers[need.kind], need)
+            if len(self._unread) == before:
+                seen[need.kind, need.name] = None if found is None else frozenset(getattr(found, "data", None) or ())
+        return seen
+
+    def _object(self, reader: Callable[..., Any], need: Need) -> Any:
+        found = self._read(
+            f"{need.kind} {need.name}", lambda: reader(need.name, self._namespace, _request_timeout=SECONDS)
+        )
+        if need.kind != "PersistentVolumeClaim" or found is None:
+            return found
+        if found.status.phase == "Pending":
+            self._unbound.add(need.name)
+        return None if found.status.phase == "Lost" else found
+
+    def _nodes(self) -> tuple[Node, ...] | None:
+        from kubernetes import client
+
+        found = self._read("nodes", lambda: client.CoreV1Api(self._api).list_node(_request_timeout=SECONDS))
+        return None if found is None else tuple(_node(one) for one in found.items)
+
+    def _quotas(self) -> tuple[Quota, ...] | None:
+        from kubernetes import client
+
+        found = self._read(
+            "resource quotas",
+            lambda: client.CoreV1Api(self._api).list_namespaced_resource_quota(
+                self._namespace, _request_timeout=SECONDS
+            ),
+        )
+        return None if found is None else tuple(quota for one in found.items for quota in _quotas_of(one))
+
+    def _job_kinds(self) -> frozenset[str] | None:
+        """From the API server's own table of contents, which everyone may read."""
+        before = len(self._unread)
+        found = self._read("kinds of kubeflow.org", lambda: self._get(JOBS_API))
+        if len(self._unread) > before:
+            return None
+        return frozenset(one["name"] for one in (found or {}).get("resources", ()))
+
+    def _get(self, path: str) -> Any:
+        return self._api.call_api(
+            path, "GET", auth_settings=["BearerToken"], response_type="object", _return_http_data_only=True,
+            _request_timeout=SECONDS, header_params={"Accept": "application/json"},
+        )  # fmt: skip
+
+    def _may_launch(self, service_account: str) -> bool | None:
+        from kubernetes import client
+
+        user = f"system:serviceaccount:{self._namespace}:{service_account}"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
+        asked = client.V1ResourceAttributes(
+            namespace=self._namespace, verb="create", group="kubeflow.org", resource="pytorchjobs"
+        )
+        review = client.V1LocalSubjectAccessReview(
+            metadata=client.V1ObjectMeta(namespace=self._namespace),
+            spec=client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked),
+        )
+        found = self._read(
+            f"whether {service_account} may create PyTorchJobs",
+            lambda: client.AuthorizationV1Api(self._api).create_namespaced_local_subject_access_review(
+                self._namespace, review, _request_timeout=SECONDS
+            ),
+        )
+        return None if found is None else bool(found.status.allowed)
+
+    def _read(self, what: str, call: Callable[[], Any]) -> Any:
+        """An object, or None: where there is none, or where it is noted among the unread."""
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        host = self._api.configuration.host
+        try:
+            return call()
+        except ApiException as error:
+            if error.status == GONE:
+                return None
+            if error.status == UNKNOWN:
+                raise ConfigError(
+                    f"{host} does not know you (401): the token or certificate in KUBECONFIG has expired. "
+                    "Log in to the cluster again, or add --skip-checks."
+                ) from None
+            why = "you may not read it" if error.status == FORBIDDEN else f"the API server said {error.status}"
+            self._unread.append(f"{what} could not be checked: {why}.")
+        except HTTPError as error:
+            raise ConfigError(
+                f"{host}, which KUBECONFIG names, gives no answer ({_reason(error)}). Is it the right cluster? "
+                "--skip-checks goes on without looking."
+            ) from None
+        return None
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error)
+
+
+def _node(one: Any) -> Node:
+    conditions = {condition.type: condition.status for condition in one.status.conditions or ()}
+    taints = tuple({"key": t.key, "value": t.value or "", "effect": t.effect} for t in one.spec.taints or ())
+    counts = {name: _count(value) for name, value in (one.status.allocatable or {}).items()}
+    ready = conditions.get("Ready", "True") == "True" and not one.spec.unschedulable
+    return Node(one.metadata.name, one.metadata.labels or {}, taints, counts, ready)
+
+
+def _quotas_of(one: Any) -> Iterable[Quota]:
+    hard, used = one.status.hard or one.spec.hard or {}, one.status.used or {}
+    for resource, value in hard.items():
+        yield Quota(one.metadata.name, resource, _count(value), _count(used.get(resource, "0")))
+
+
+def _count(quantity: str) -> float:
+    from kubernetes.utils.quantity import parse_quantity
+
+    return float(parse_quantity(quantity))

@@ -1,0 +1,162 @@
+"""A compiled graph before it is sent: does it hold together, what does it ask of whoever starts it.
+
+The API server takes much that can never run, and one upload that does not parse keeps it busy for ever. So nothing is
+sent that has not been read here first.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.checking import check_compiled
+from qinglan.errors import ConfigError
+
+COMPILE = "Compile it anew with `qinglan compile`."
+PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+
+
+class Graph(NamedTuple):
+    """Both documents of a compiled graph, and the bytes that they were read from."""
+
+    path: Path
+    text: bytes
+    spec: dict[str, Any]
+    platform: dict[str, Any]
+    """By executor, what Kubernetes is told of its pods."""
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["pipelineInfo"]["name"])
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.text).hexdigest()
+
+    @property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """What a run may be told, by name."""
+        return parameters_of(self.spec["root"])
+
+
+def read_graph(path: Path) -> Graph:
+    """A graph that parses, is of KFP's form, and in which every reference leads somewhere."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file. {COMPILE}") from None
+    documents = _documents(path, text)
+    spec = _of_form(path, documents[0], "PipelineSpec")
+    platform = _of_form(path, documents[1], "PlatformSpec") if len(documents) == 2 else {}
+    pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    graph = Graph(path, text, spec, pods)
+    if faults := [f"{fault}." for fault in _faults(graph)] or check_compiled(text.decode("utf-8")):
+        raise ConfigError(f"{path}: {' '.join(faults)} {COMPILE}")
+    return graph
+
+
+def _documents(path: Path, text: bytes) -> list[Any]:
+    import yaml
+
+    try:
+        documents = list(yaml.load_all(text.decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{path}: is no YAML: {said}. Nothing was sent. {COMPILE}") from None
+    if len(documents) not in (1, 2) or not all(isinstance(one, dict) for one in documents):
+        raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
+    return documents
+
+
+def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+
+    try:
+        json_format.ParseDict(document, getattr(pipeline_spec_pb2, form)())
+    except json_format.ParseError as error:
+        raise ConfigError(f"{path}: KFP would not read it as {form}: {error}. {COMPILE}") from None
+    return document
+
+
+def _faults(graph: Graph) -> Iterator[str]:
+    spec = graph.spec
+    if not str(spec.get("schemaVersion", "")).startswith("2."):
+        yield f"schemaVersion {spec.get('schemaVersion')!r} is not KFP's 2"
+    name = spec.get("pipelineInfo", {}).get("name", "")
+    if not PIPELINE_NAME.fullmatch(name):
+        yield f"a pipeline may not be called {name!r}: small letters, digits and hyphens"
+    if not spec.get("root", {}).get("dag", {}).get("tasks"):
+        yield "the graph has no task"
+    components, executors = spec.get("components", {}), spec.get("deploymentSpec", {}).get("executors", {})
+    for where, component in (("root", spec.get("root", {})), *components.items()):
+        yield from _faults_of(where, component, components, executors)
+    for label in graph.platform:
+        if label not in executors:
+            yield f"Kubernetes is told of {label!r}, which no task runs"
+
+
+def _faults_of(where: str, component: Mapping[str, Any], components: Any, executors: Any) -> Iterator[str]:
+    if "dag" not in component:
+        label = component.get("executorLabel")
+        if label not in executors:
+            yield f"component {where!r} runs {label!r}, which is not there"
+        return
+    given = parameters_of(component)
+    for name, task in component["dag"]["tasks"].items():
+        reference = task.get("componentRef", {}).get("name")
+        if reference not in components:
+            yield f"task {name!r} refers to {reference!r}, which is not there"
+        for value in task.get("inputs", {}).get("parameters", {}).values():
+            wanted = value.get("componentInputParameter")
+            if wanted is not None and wanted not in given:
+                yield f"task {name!r} takes {wanted!r}, which {where!r} is not given: it could never start"
+
+
+def accelerator_type(asked: Mapping[str, Any]) -> str:
+    return str(asked.get("resourceType") or asked.get("type") or "")
+
+
+def accelerator_count(asked: Mapping[str, Any]) -> Any:
+    return asked.get("resourceCount") or asked.get("count")
+
+
+def parameters_of(component: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = component.get("inputDefinitions", {}).get("parameters", {})
+    return found
+
+
+def read_parameters(graph: Graph, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, in the types that the graph wants; what is unknown, missing or unfit is named."""
+    known = graph.parameters
+    if unknown := sorted(set(given) - set(known)):
+        raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(known))}.")
+    optional = {name for name, one in known.items() if one.get("isOptional") or "defaultValue" in one}
+    if missing := sorted(set(known) - optional - set(given)):
+        wanted = "; ".join(f"{name}{_described(known[name])}" for name in missing)
+        raise ConfigError(f"{graph.name} also needs: {wanted}. Give each with its option, or as --set NAME=VALUE.")
+    return {name: _typed(name, value, known[name]["parameterType"]) for name, value in given.items()}
+
+
+def _described(parameter: Mapping[str, Any]) -> str:
+    return f" ({parameter['description'].strip().rstrip('.')})" if parameter.get("description") else ""
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "NUMBER_INTEGER": (int,), "NUMBER_DOUBLE": (int, float), "BOOLEAN": (bool,), "LIST": (list,), "STRUCT": (dict,),
+}  # fmt: skip
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    if kind not in KINDS:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ConfigError(f"--set {name}={value}: is no {kind}, written as JSON.") from None
+    if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "BOOLEAN"):
+        raise ConfigError(f"--set {name}={json.dumps(value, ensure_ascii=False)}: is no {kind}.")
+    return value

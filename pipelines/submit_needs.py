@@ -1,0 +1,203 @@
+"""What a graph's steps want of the cluster that runs them: read off the compiled graph, with the run's parameters."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
+from typing import Any, Literal, NamedTuple
+
+from pipelines.submit_graph import Graph, accelerator_count, accelerator_type, parameters_of
+from qinglan.lineage.keys import MOUNTED
+
+Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"]
+PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+
+
+class Need(NamedTuple):
+    """An object that pods of these steps cannot start without."""
+
+    kind: Kind
+    name: str
+    keys: frozenset[str]
+    """That it must hold."""
+
+    steps: tuple[str, ...]
+
+
+class Machines(NamedTuple):
+    """What the pods of these steps ask of a node, or those of the job that each launches."""
+
+    steps: tuple[str, ...]
+    asks: Mapping[str, float]
+    """Of one node, by resource: cores, bytes, accelerators."""
+
+    nodes: int
+    labels: Mapping[str, str]
+    tolerations: tuple[Mapping[str, Any], ...]
+    job: bool
+    """Whether it is a PyTorchJob that asks, and the step itself for nothing."""
+
+
+class Needs(NamedTuple):
+    objects: tuple[Need, ...]
+    machines: tuple[Machines, ...]
+    images: tuple[str, ...]
+    service_account: str
+
+
+class Step(NamedTuple):
+    """A task that runs a container, with the parameters it is given."""
+
+    name: str
+    component: Mapping[str, Any]
+    container: Mapping[str, Any]
+    pod: Mapping[str, Any]
+    scope: Mapping[str, Any]
+    """Its own parameters over those of the graph around it."""
+
+
+def needs(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Needs:
+    """All that must be there before the first step starts, though the last one uses it hours later."""
+    found = list(steps(graph, parameters))
+    wanted: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
+    for step in found:
+        for kind, name, keys in _objects(step):
+            held, users = wanted.setdefault((kind, name), (set(), []))
+            held.update(keys)
+            users.append(step.name)
+    objects = [Need("ServiceAccount", service_account, frozenset(), tuple(step.name for step in found))]
+    objects += [
+        Need(kind, name, frozenset(keys), tuple(dict.fromkeys(users)))
+        for (kind, name), (keys, users) in wanted.items()
+    ]
+    machines = _machines(found)
+    images = dict.fromkeys(str(step.container["image"]) for step in found)
+    return Needs(tuple(objects), tuple(machines), tuple(images), service_account)
+
+
+def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[Step]:
+    """Every task that runs a container, those in branches too."""
+    yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters})
+
+
+def _steps(graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any]) -> Iterator[Step]:
+    executors = graph.spec["deploymentSpec"]["executors"]
+    for name, task in _in_order(component["dag"]["tasks"]):
+        inner = graph.spec["components"][task["componentRef"]["name"]]
+        given = task.get("inputs", {}).get("parameters", {})
+        taken = {one: _value(source, scope) for one, source in given.items()}
+        mine = {**_defaults(inner), **taken}
+        if "dag" in inner:
+            yield from _steps(graph, inner, mine)
+        elif "container" in (executor := executors[inner["executorLabel"]]):
+            pod = graph.platform.get(inner["executorLabel"], {})
+            shown = task.get("taskInfo", {}).get("name", name)
+            yield Step(shown, inner, executor["container"], pod, {**scope, **mine})
+
+
+def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """As they run; a compiled graph has them by name."""
+    before = {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
+    yield from ((name, tasks[name]) for name in TopologicalSorter(before).static_order())
+
+
+def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one["defaultValue"] for name, one in parameters_of(component).items() if "defaultValue" in one}
+
+
+def _value(source: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
+    """A parameter's value, where it is known before the run: None for what a step will make."""
+    if "componentInputParameter" in source:
+        return scope.get(source["componentInputParameter"])
+    constant = source.get("runtimeValue", {}).get("constant", source.get("constant"))
+    return _filled(constant, scope)
+
+
+def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
+    found = PARAMETER.fullmatch(constant) if isinstance(constant, str) else None
+    return scope.get(found[1]) if found else constant
+
+
+def _objects(step: Step) -> Iterator[tuple[Kind, str, frozenset[str]]]:
+    """The objects that Kubernetes refuses to start this step's pod without."""
+    pod = step.pod
+    for one in pod.get("secretAsEnv", ()):
+        if not one.get("optional"):
+            yield "Secret", _named(one, "secretName", step), frozenset(key["secretKey"] for key in one["keyToEnv"])
+    for one in pod.get("secretAsVolume", ()):
+        if not one.get("optional"):
+            name = _named(one, "secretName", step)
+            yield "Secret", name, _signing_keys(name) if one["mountPath"] == str(MOUNTED) else frozenset()
+    for one in pod.get("imagePullSecret", ()):
+        yield "Secret", _named(one, "secretName", step), frozenset({".dockerconfigjson"})
+    for one in pod.get("configMapAsEnv", ()):
+        if not one.get("optional"):
+            keys = frozenset(key["configMapKey"] for key in one["keyToEnv"])
+            yield "ConfigMap", _named(one, "configMapName", step), keys
+    for one in pod.get("configMapAsVolume", ()):
+        if not one.get("optional"):
+            yield "ConfigMap", _named(one, "configMapName", step), frozenset()
+    for one in pod.get("pvcMount", ()):
+        if name := one.get("constant") or _value(one.get("pvcNameParameter", one), step.scope):
+            yield "PersistentVolumeClaim", str(name), frozenset()
+
+
+def _named(one: Mapping[str, Any], field: str, step: Step) -> str:
+    return str(_value(one.get(f"{field}Parameter", {}), step.scope) or one.get(field))
+
+
+def _signing_keys(secret: str) -> frozenset[str]:
+    """The files that a step looks for where the keys are mounted: who releases holds both."""
+    return frozenset({"builder.pem", "releaser.pem"} if "release" in secret else {"builder.pem"})
+
+
+def _machines(found: Iterable[Step]) -> list[Machines]:
+    """Steps that ask for the same, together."""
+    groups: list[Machines] = []
+    for step in found:
+        if not (asked := _asked(step)):
+            continue
+        same = [one for one in groups if one._replace(steps=()) == asked._replace(steps=())]
+        if same:
+            groups[groups.index(same[0])] = same[0]._replace(steps=(*same[0].steps, step.name))
+        else:
+            groups.append(asked)
+    return groups
+
+
+def _asked(step: Step) -> Machines | None:
+    asks = _asks(step.container.get("resources", {}), step.scope)
+    if not asks:
+        return None
+    launches = any(
+        one.get("field") == "RESOURCES" and not one.get("applyToTask")
+        for one in step.component.get("taskConfigPassthroughs", ())
+    )
+    nodes = _nodes(step.scope.get("config")) if launches else 1
+    return Machines((step.name,), asks, nodes, _labels(step), tuple(step.pod.get("tolerations", ())), launches)
+
+
+def _asks(resources: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, float]:
+    from kubernetes.utils.quantity import parse_quantity
+
+    accelerator = resources.get("accelerator", {})
+    wanted = {
+        _filled(accelerator_type(accelerator), scope): _filled(accelerator_count(accelerator), scope),
+        "cpu": _filled(resources.get("resourceCpuRequest"), scope),
+        "memory": _filled(resources.get("resourceMemoryRequest"), scope),
+    }
+    counts = {str(name): float(parse_quantity(count)) for name, count in wanted.items() if name and count}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _nodes(config: Any) -> int:
+    """A training's machines: sft has them beside its settings, ppo under its hardware."""
+    if not isinstance(config, Mapping):
+        return 1
+    hardware = config.get("hardware")
+    return int(config.get("nodes") or (isinstance(hardware, Mapping) and hardware.get("nodes")) or 1)
+
+
+def _labels(step: Step) -> dict[str, str]:
+    selector = step.pod.get("nodeSelector", {})
+    read = _value(selector.get("nodeSelectorJson", {}), step.scope)
+    return {**selector.get("labels", {}), **(read if isinstance(read, Mapping) else {})}

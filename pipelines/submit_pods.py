@@ -1,0 +1,98 @@
+"""A run's pods, where whoever follows it may read them: what KFP does not tell of one that waits or has failed."""
+
+from typing import Any
+
+from pipelines.submit_cluster import SECONDS, connect
+from pipelines.submit_follow import Pod
+from qinglan.errors import ConfigError
+
+RUN_LABELS = ("pipeline/runid", "qinglan.dev/run")
+"""Of a step's pod, which KFP makes, and of a job's, which the step makes."""
+
+STEP_LABEL, NODE_NAME = "qinglan.dev/step", "workflows.argoproj.io/node-name"
+WAITING = {"CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"}
+LAST_LINES = 15
+
+
+def pods_of(namespace: str) -> "ClusterPods | None":
+    """The pods of a namespace, where there is a cluster to ask."""
+    try:
+        return ClusterPods(connect(), namespace)
+    except ConfigError:
+        return None
+
+
+class ClusterPods:
+    """The pods of one namespace. A look at the side: where it is refused, the run is followed without it."""
+
+    def __init__(self, api: Any, namespace: str) -> None:
+        from kubernetes import client
+
+        self._core, self._namespace = client.CoreV1Api(api), namespace
+
+    def stuck(self, run_id: str) -> list[Pod]:
+        """The pods that cannot go on or have failed."""
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        found = []
+        try:
+            for label in RUN_LABELS:
+                listed = self._core.list_namespaced_pod(
+                    self._namespace, label_selector=f"{label}={run_id}", _request_timeout=SECONDS
+                )
+                found += [pod for one in listed.items if (pod := read_pod(one))]
+        except (ApiException, HTTPError):
+            return []
+        return found
+
+    def last_lines(self, pod: Pod) -> list[str]:
+        """What a pod said last, where that may still be read."""
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            said = self._core.read_namespaced_pod_log(
+                pod.name, self._namespace, container=pod.container, tail_lines=LAST_LINES, _request_timeout=SECONDS
+            )
+        except (ApiException, HTTPError):
+            return []
+        return str(said).rstrip().splitlines()
+
+
+def read_pod(one: Any) -> Pod | None:
+    """What is wrong with a pod; nothing where it runs, or has done its work."""
+    step, name, status = _step(one.metadata), one.metadata.name, one.status
+    if status.phase == "Failed":
+        return _failed(step, name, status)
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return Pod(step, name, "waiting", condition.message or condition.reason or "no node takes it")
+    for container in _containers(status):
+        waiting = container.state and container.state.waiting
+        if waiting and waiting.reason in WAITING:
+            why = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+            return Pod(step, name, "waiting", why)
+    return None
+
+
+def _failed(step: str, name: str, status: Any) -> Pod:
+    for container in _containers(status):
+        ended = container.state and container.state.terminated
+        if ended and ended.exit_code:
+            reason = f" ({ended.reason})" if ended.reason else ""
+            why = f"container {container.name} ended with {ended.exit_code}{reason}"
+            return Pod(step, name, "failed", why, container.name)
+    return Pod(step, name, "failed", status.message or status.reason or "it does not say why")
+
+
+def _step(metadata: Any) -> str:
+    """Whose pod it is; a driver's name says that it is one."""
+    if step := (metadata.labels or {}).get(STEP_LABEL):
+        return str(step)
+    parts = (metadata.annotations or {}).get(NODE_NAME, metadata.name).split(".")
+    return str(parts[-2] if parts[-1].startswith("executor") and len(parts) > 1 else parts[-1])
+
+
+def _containers(status: Any) -> list[Any]:
+    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())]

@@ -1,0 +1,312 @@
+"""What a run needs is looked for on a real control plane: what is not there is named before KFP hears of the run."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from pipelines import submit_cluster
+from pipelines.submit_checks import Finding, judge
+from pipelines.submit_cluster import connect, look
+from pipelines.submit_graph import Graph, read_graph
+from pipelines.submit_needs import Needs, needs
+from pipelines.submit_pods import ClusterPods
+from qinglan.errors import ConfigError
+from tests.cluster.plane.cluster import Cluster
+from tests.kfp.graphs import GPU, LABEL, compile_graph
+from tests.kfp.stand_in import SUCCEEDS, StandIn, serving
+
+RUNNER = "pipeline-runner"
+GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
+
+
+@pytest.fixture
+def wanted(graph: Graph) -> Needs:
+    return needs(graph, GIVEN, RUNNER)
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Any:
+    return cluster.admin()
+
+
+@pytest.fixture
+def core(api: Any) -> Any:
+    return client.CoreV1Api(api)
+
+
+@pytest.fixture
+def furnished(core: Any, api: Any, namespace: str) -> Iterator[str]:
+    """A namespace with all that the graph needs."""
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
+    for name, keys in (
+        ("qinglan-builder-key", ["builder.pem"]), ("qinglan-release-keys", ["builder.pem", "releaser.pem"]),
+        ("qinglan-store", ["AWS_ACCESS_KEY_ID"]),
+    ):  # fmt: skip
+        core.create_namespaced_secret(
+            namespace, {"metadata": {"name": name}, "stringData": dict.fromkeys(keys, "secret")}
+        )
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    core.create_namespaced_persistent_volume_claim(
+        namespace, {"metadata": {"name": "qinglan-scratch"}, "spec": claim}
+    )
+    allow(api, namespace, RUNNER, "kubeflow.org", "pytorchjobs", "create")
+    yield namespace
+
+
+def allow(api: Any, namespace: str, account: str, group: str, resource: str, *verbs: str) -> None:
+    rights, name = client.RbacAuthorizationV1Api(api), f"{account}-{resource}"
+    rule = {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+    rights.create_namespaced_role(namespace, {"metadata": {"name": name}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    rights.create_namespaced_role_binding(namespace, binding)
+
+
+def missing(api: Any, wanted: Needs, namespace: str) -> list[str]:
+    return [str(one) for one in found(api, wanted, namespace) if one.weight == "missing"]
+
+
+def found(api: Any, wanted: Needs, namespace: str) -> list[Finding]:
+    return judge(wanted, look(api, wanted, namespace))
+
+
+def test_where_all_is_there_nothing_is_missing(api: Any, wanted: Needs, furnished: str) -> None:
+    said = [(one.weight, one.what.split(" has ")[0].split(": by ")[0]) for one in found(api, wanted, furnished)]
+
+    image = ("warning", "qinglan/cpu:0.1.0")
+    unbound = ("warning", "PersistentVolumeClaim qinglan-scratch")  # where nothing makes volumes
+    assert set(said) in ({image}, {image, unbound})
+
+
+def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Needs, namespace: str) -> None:
+    said = "\n".join(missing(api, wanted, namespace))
+
+    for kind, name in (
+        ("ServiceAccount", RUNNER), ("Secret", "qinglan-builder-key"), ("Secret", "qinglan-release-keys"),
+        ("Secret", "qinglan-store"), ("PersistentVolumeClaim", "qinglan-scratch"),
+    ):  # fmt: skip
+        assert f"{kind} {name} is not in namespace {namespace}" in said
+    assert f"ServiceAccount {RUNNER} may not create PyTorchJobs" in said
+
+
+def test_a_secret_that_lacks_a_key_is_named_with_the_key(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+    core.patch_namespaced_secret("qinglan-release-keys", furnished, {"data": {"releaser.pem": None}})
+
+    [said] = missing(api, wanted, furnished)
+
+    assert "Secret qinglan-release-keys" in said and "has no key releaser.pem; release cannot start" in said
+
+
+def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Needs, furnished: str) -> None:
+    train, _ = wanted.machines
+    other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
+    memory, many = train._replace(asks={"memory": 1024.0**5}), train._replace(nodes=500)
+
+    said = [missing(api, wanted._replace(machines=(one,)), furnished) for one in (other, large, memory, many)]
+
+    assert [len(one) for one in said] == [1, 1, 1, 1]
+    assert "nodes has that label" in said[0][0] and "there are: NVIDIA-" in said[0][0]
+    assert "the largest that would take it has" in said[1][0] and GPU in said[1][0]
+    assert "GiB memory" in said[2][0]
+    assert "have as much" in said[3][0]
+
+
+def test_a_cordoned_node_takes_nothing(
+    simulated: Cluster, api: Any, core: Any, wanted: Needs, furnished: str
+) -> None:
+    train, _ = wanted.machines
+    here = wanted._replace(machines=(train._replace(labels={LABEL: furnished}, nodes=1),))
+    with node(core, furnished):
+        cordoned = missing(api, here, furnished)
+        core.patch_node(furnished, {"spec": {"unschedulable": None}})
+        until(lambda: missing(api, here, furnished) == [])
+
+    assert f"{furnished} cannot take it: cordoned, not ready, or tainted" in cordoned[0]
+
+
+@contextmanager
+def node(core: Any, name: str) -> Iterator[None]:
+    """A cordoned node of the test's own, played by KWOK, with a label like its name."""
+    notes = {"kwok.x-k8s.io/node": "fake"}
+    core.create_node(
+        {"metadata": {"name": name, "labels": {LABEL: name}, "annotations": notes}, "spec": {"unschedulable": True}}
+    )
+    try:
+        room = {GPU: "8", "cpu": "96", "memory": "1Ti", "pods": "10"}
+        core.patch_node_status(name, {"status": {"allocatable": room, "capacity": room}})
+        yield
+    finally:
+        core.delete_node(name)
+
+
+def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "8"}}}
+    core.create_namespaced_resource_quota(furnished, quota)
+
+    [said] = missing(api, wanted, furnished)
+
+    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in said
+
+
+def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "16"}}}
+    core.create_namespaced_resource_quota(furnished, quota)
+    until(lambda: core.read_namespaced_resource_quota("gpus", furnished).status.used)
+    core.create_namespaced_pod(furnished, pod("other", gpus=8))
+
+    until(lambda: core.read_namespaced_resource_quota("gpus", furnished).status.used[f"requests.{GPU}"] == "8")
+
+    assert missing(api, wanted, furnished) == []
+    assert f"has 8 {GPU} left now" in "".join(str(one) for one in found(api, wanted, furnished))
+
+
+def test_a_kind_that_the_api_server_does_not_know_is_named(
+    api: Any, wanted: Needs, furnished: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit_cluster, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
+
+    [said] = missing(api, wanted, furnished)
+
+    assert "this cluster does not know pytorchjobs.kubeflow.org" in said
+
+
+def test_what_one_may_not_read_is_said_and_stops_nothing(
+    cluster: Cluster, core: Any, wanted: Needs, furnished: str
+) -> None:
+    core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})
+
+    seen = found(as_account(cluster, core, furnished, "guest"), wanted, furnished)
+
+    unread = [one.what for one in seen if one.weight == "unchecked"]
+    assert [one for one in seen if one.weight == "missing"] == []
+    assert "Secret qinglan-store could not be checked: you may not read it." in unread
+    assert "nodes could not be checked: you may not read it." in unread
+
+
+def as_account(cluster: Cluster, core: Any, namespace: str, name: str) -> Any:
+    """A client with the token of a service account."""
+    request = {"spec": {"expirationSeconds": 600}}
+    token = core.create_namespaced_service_account_token(name, namespace, request).status.token
+    return with_token(cluster, token)
+
+
+def with_token(cluster: Cluster, token: str) -> Any:
+    admin = cluster.admin().configuration
+    configuration = client.Configuration(host=admin.host, api_key={"authorization": f"Bearer {token}"})
+    configuration.ssl_ca_cert, configuration.verify_ssl = admin.ssl_ca_cert, admin.verify_ssl
+    return client.ApiClient(configuration)
+
+
+def test_an_expired_token_is_said_with_the_next_step(cluster: Cluster, wanted: Needs, namespace: str) -> None:
+    with pytest.raises(ConfigError, match=r"does not know you \(401\).*Log in to the cluster again"):
+        look(with_token(cluster, "expired"), wanted, namespace)
+
+
+def test_a_namespace_that_is_not_there_is_named(api: Any, wanted: Needs) -> None:
+    with pytest.raises(ConfigError, match="The cluster has no namespace qinglan-nowhere"):
+        look(api, wanted, "qinglan-nowhere")
+
+
+def test_a_cluster_that_is_away_is_named(wanted: Needs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: a, user: {}}]\n"
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+
+    with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:1, which KUBECONFIG names, gives no answer"):
+        look(connect(), wanted, "default")
+
+
+def test_why_a_pod_of_the_run_waits_is_the_schedulers_own_reason(api: Any, core: Any, furnished: str) -> None:
+    core.create_namespaced_pod(furnished, pod("train-1", gpus=64, node="qinglan-small-abc.root.train.executor"))
+    pods = ClusterPods(api, furnished)
+
+    until(lambda: pods.stuck("run-1"))
+
+    [one] = pods.stuck("run-1")
+    assert (one.step, one.state) == ("train", "waiting")
+    assert "nodes are available" in one.why
+    assert pods.stuck("run-2") == []
+
+
+def test_how_a_pod_of_the_run_failed_is_told(simulated: Cluster, core: Any, api: Any, furnished: str) -> None:
+    failing = pod("train-1", gpus=0, node="qinglan-small-abc.root.train.executor(0)")
+    failing["metadata"]["annotations"] |= {"sim/exit-code": "3", "sim/run-seconds": "0s"}
+    core.create_namespaced_pod(furnished, failing)
+    pods = ClusterPods(api, furnished)
+
+    until(lambda: pods.stuck("run-1") and pods.stuck("run-1")[0].state == "failed")
+
+    [one] = pods.stuck("run-1")
+    assert (one.step, one.why) == ("train", "container main ended with 3 (Error)")
+
+
+def pod(name: str, gpus: int, node: str = "x") -> dict[str, Any]:
+    limits = {"limits": {GPU: str(gpus)}} if gpus else {}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"pipeline/runid": "run-1"},
+            "annotations": {"workflows.argoproj.io/node-name": node},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "qinglan/cpu:0.1.0", "resources": limits}],
+        },
+    }
+
+
+def until(true: Any) -> None:
+    """Wait for the controllers."""
+    for _ in range(300):
+        if true():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the cluster did not get there")
+
+
+def test_the_command_names_what_is_missing_and_starts_once_it_is_there(
+    cluster: Cluster, core: Any, furnished: str, graph: Graph, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    core.delete_namespaced_secret("qinglan-store", furnished)
+    with serving(StandIn(scenes=(SUCCEEDS[-1],))) as kfp:
+        words = [str(graph.path), "--questions", GIVEN["questions"], "--endpoint", kfp.url, "--namespace", furnished]
+        refused = submitted(words, monkeypatch)
+        before = list(kfp.uploaded)
+        said = capsys.readouterr().err
+        core.create_namespaced_secret(
+            furnished, {"metadata": {"name": "qinglan-store"}, "stringData": {"AWS_ACCESS_KEY_ID": "x"}}
+        )
+        done = submitted(words, monkeypatch)
+
+    assert (refused, before, done, len(kfp.runs)) == (2, [], 0, 1)
+    assert f"kubectl -n {furnished} create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in said
+
+
+def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    from pipelines.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["qinglan", "submit", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)

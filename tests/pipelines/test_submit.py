@@ -1,0 +1,265 @@
+"""A run is started once, on what was checked; with a token or a service account's, behind a prefix, over TLS."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.submit import Wanted, check_given, graph_of, namespaces, read_set, submit
+from pipelines.submit_graph import Graph, read_graph
+from pipelines.submit_kfp import Access, Kfp, access
+from qinglan.errors import ConfigError, OutageError
+from tests.kfp.graphs import compile_graph
+from tests.kfp.stand_in import Fault, StandIn, serving
+
+GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+HTML = b"<html>Please log in</html>"
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    for name in ("KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_NAMESPACE", "KFP_UI_ENDPOINT", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with serving(StandIn()) as one:
+        yield one
+
+
+def wanted(**changes: Any) -> Wanted:
+    return Wanted("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
+
+
+def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
+    kfp = Kfp(Access(server.url))
+    return kfp, submit(kfp, graph, wanted(), lambda line: None).run_id
+
+
+# Starting
+
+
+def test_a_run_is_told_its_parameters_experiment_version_and_account(server: StandIn, small: Graph) -> None:
+    made = submit(Kfp(Access(server.url)), small, wanted(name="第一次"), lambda line: None)
+
+    [run] = server.runs.values()
+    [(experiment, kept)] = server.experiments.items()
+    assert (run["display_name"], run["service_account"]) == ("第一次", "pipeline-runner")
+    assert run["runtime_config"] == {"parameters": GIVEN}
+    assert run["experiment_id"] == experiment and kept["display_name"] == "acme"
+    assert run["pipeline_version_reference"]["pipeline_version_id"] == made.version
+    assert server.uploaded == [small.text]
+    assert made.page == f"{server.url}/#/runs/details/{made.run_id}"
+
+
+def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_path: Path) -> None:
+    kfp = Kfp(Access(server.url))
+    first, second = (submit(kfp, small, wanted(), lambda line: None) for _ in range(2))
+    other = read_graph(compile_graph(tmp_path / "other.yaml", nodes=1))
+    third = submit(kfp, other, wanted(), lambda line: None)
+
+    assert (first.uploaded, second.uploaded, third.uploaded) == (True, False, True)
+    assert first.version == second.version != third.version
+    assert (len(server.pipelines), len(server.experiments), len(server.runs)) == (1, 1, 3)
+
+
+def test_what_is_sent_is_what_was_checked(server: StandIn, tmp_path: Path) -> None:
+    graph = read_graph(compile_graph(tmp_path / "small.yaml"))
+    (tmp_path / "small.yaml").write_text("foo: [")
+
+    submit(Kfp(Access(server.url)), graph, wanted(), lambda line: None)
+
+    assert server.uploaded == [graph.text]
+
+
+@pytest.mark.parametrize(
+    "spoiled", [wanted(parameters={}), wanted(parameters={"questions": "q.xlsx"}), wanted(checks=True)]
+)
+def test_nothing_is_sent_where_something_is_missing(server: StandIn, small: Graph, spoiled: Wanted) -> None:
+    with pytest.raises(ConfigError):
+        submit(Kfp(Access(server.url)), small, spoiled, lambda line: None)
+
+    assert [one for one in server.heard if not one.endswith("/healthz")] == []
+
+
+def test_an_archived_experiment_is_named(server: StandIn, small: Graph) -> None:
+    started(server, small)
+    next(iter(server.experiments.values()))["storage_state"] = "ARCHIVED"
+
+    with pytest.raises(ConfigError, match="Experiment acme is archived"):
+        started(server, small)
+
+
+@pytest.mark.parametrize("status", [0, 503])
+def test_a_lost_answer_to_a_start_does_not_start_twice(server: StandIn, small: Graph, status: int) -> None:
+    kfp = Kfp(Access(server.url))
+    server.faults.append(Fault("/runs", status, done=True))
+
+    made = submit(kfp, small, wanted(), lambda line: None)
+
+    assert list(server.runs) == [made.run_id]
+
+
+def test_a_start_that_nobody_knows_of_says_so(server: StandIn, small: Graph) -> None:
+    kfp = Kfp(Access(server.url))
+    server.faults += [Fault("/runs", done=True), Fault("/runs")]
+
+    with pytest.raises(OutageError, match="Whether the run has started is not known: look for 'mine'"):
+        submit(kfp, small, wanted(name="mine"), lambda line: None)
+
+
+# Who asks, and where
+
+
+def test_a_token_is_read_anew_for_each_request(small: Graph, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    with serving(StandIn(token="first")) as server:
+        kfp = Kfp(access(server.url, {"KF_PIPELINES_SA_TOKEN_PATH": str(token)}))
+        kfp.many_users()
+        server.token = "second"
+        token.write_text("second")
+        kfp.many_users()
+
+    assert len(server.heard) == 2
+
+
+def test_behind_a_prefix_with_a_token_and_a_namespace(small: Graph) -> None:
+    with serving(StandIn(token="secret", prefix="/pipeline", many_users=True)) as server:
+        kfp = Kfp(
+            access(f"{server.url}/", {"KFP_TOKEN": "secret", "KFP_UI_ENDPOINT": "https://kf.example/pipeline/"})
+        )
+        made = submit(kfp, small, wanted(namespace="team"), lambda line: None)
+
+        assert made.page == f"https://kf.example/pipeline/#/runs/details/{made.run_id}"
+        assert {one["namespace"] for one in (*server.pipelines.values(), *server.experiments.values())} == {"team"}
+        with pytest.raises(ConfigError, match="has many users: give yours with --namespace"):
+            submit(kfp, small, wanted(), lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (Fault("", 401), ConfigError, "It wants to know who you are: set KFP_TOKEN"),
+        (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "wants to know who you are"),
+        (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403 (no). You are known, and may not"),
+        (Fault("", 404, HTML, "text/html"), ConfigError, "Behind a prefix it ends with that, such as /pipeline"),
+        (Fault("", 200, HTML, "text/html"), ConfigError, "answers 200 with a page, not as KFP does"),
+        (Fault("", 400, b'{"code":3,"message":"wrong"}'), ConfigError, "said 400 (wrong)"),
+        (Fault("", 500, b'{"code":13,"message":"db"}'), OutageError, "said 500 (db). Try again in a while"),
+        (Fault("", 429), OutageError, "said 429"),
+        (Fault(""), OutageError, "no answer from"),
+    ],
+)
+def test_every_refusal_says_what_to_do(server: StandIn, fault: Fault, kind: type[Exception], said: str) -> None:
+    server.faults.append(fault)
+
+    with pytest.raises(kind) as error:
+        Kfp(Access(server.url)).many_users()
+
+    assert said in str(error.value)
+    assert len(server.heard) == 1  # nobody was led on to a login page
+
+
+def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
+    server.token = "right"
+
+    with pytest.raises(ConfigError, match="Your token does not count, or no longer") as error:
+        Kfp(access(server.url, {"KFP_TOKEN": "hunter2"})).many_users()
+
+    assert "hunter2" not in str(error.value)
+
+
+def test_where_nobody_listens_is_an_outage(server: StandIn) -> None:
+    with pytest.raises(OutageError, match="Is KFP up"):
+        Kfp(Access("http://127.0.0.1:1")).many_users()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "environment", "said"),
+    [
+        ("", {}, "Where is KFP"),
+        ("kubeflow.example.com", {}, "is no address such as"),
+        ("ftp://kf", {}, "is no address such as"),
+        ("https://me:secret@kf", {}, "leave name and password out"),
+        ("https://kf", {"KFP_TOKEN_FILE": "/none/token"}, "/none/token: the token for KFP cannot be read"),
+    ],
+)
+def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Kfp(access(endpoint, environment))
+
+    assert said in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_a_certificate_counts_only_where_its_signer_is_known(tmp_path: Path) -> None:
+    key, certificate = self_signed(tmp_path)
+    with serving(StandIn(), tls=(key, certificate)) as server:
+        assert not Kfp(access(server.url, {"SSL_CERT_FILE": str(certificate)})).many_users()
+        with pytest.raises(ConfigError, match=r"does not count.*Set SSL_CERT_FILE"):
+            Kfp(access(server.url, {})).many_users()
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    from datetime import UTC, datetime, timedelta
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1)
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret, public = folder / "key.pem", folder / "certificate.pem"
+    plain = serialization.NoEncryption()
+    form = serialization.Encoding.PEM
+    secret.write_bytes(key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain))
+    public.write_bytes(made.public_bytes(form))
+    return secret, public
+
+
+@pytest.mark.parametrize(
+    ("line", "tenant", "profile", "said"),
+    [
+        ("teleport", "", "", "No line 'teleport'. There are: rewriter, style"),
+        ("rewriter", "", "gpt", "whose? Give a tenant"),
+        ("style", "acme", "", "is no tenant"),
+        ("x.yaml", "acme", "", "is compiled: tenant"),
+    ],
+)
+def test_a_line_that_cannot_be_compiled_is_explained(
+    tmp_path: Path, line: str, tenant: str, profile: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        graph_of(line, tenant, profile, "", (), tmp_path)
+
+    assert said in str(error.value)
+
+
+def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
+    with pytest.raises(ConfigError, match=r"--knowledge-base kb\.jsonl: a step on the cluster cannot read"):
+        check_given({"knowledge_base": "kb.jsonl"})
+    with pytest.raises(ConfigError, match="write it as NAME=VALUE"):
+        read_set(["questions"])
+
+
+def test_pods_are_where_kfp_puts_them() -> None:
+    assert namespaces(False, "") == ("", "kubeflow")
+    assert namespaces(False, "kfp") == ("", "kfp")
+    assert namespaces(True, "team") == ("team", "team")

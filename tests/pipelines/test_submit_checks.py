@@ -1,0 +1,169 @@
+"""What would wait for ever is named before anything is sent, with the command that makes it."""
+
+from typing import Any
+
+import pytest
+
+from pipelines.submit_checks import Finding, Node, Quota, Seen, judge
+from pipelines.submit_needs import Machines, Need, Needs
+
+GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
+TOLERATED = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+KEY = Need("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("sft",))
+CLAIM = Need("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("sft", "ppo"))
+GIB = 1024**3
+SFT = Machines(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, (TOLERATED,), job=True)
+RELEASED = "registry.example/qinglan/cpu@sha256:" + "0" * 64
+
+
+def needs(*objects: Need, machines: tuple[Machines, ...] = (), images: tuple[str, ...] = (RELEASED,)) -> Needs:
+    return Needs(objects, machines, images, "pipeline-runner")
+
+
+def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
+    taint = {"key": GPU, "value": "", "effect": "NoSchedule"}
+    room = {GPU: gpus, "cpu": 96, "memory": 1024 * GIB}
+    return Node(name, {LABEL: product}, (taint,), room)._replace(**changes)
+
+
+def seen(*objects: Need, **changes: Any) -> Seen:
+    there: dict[tuple[str, str], frozenset[str] | None] = {(one.kind, one.name): one.keys for one in objects}
+    nodes = (node("a"), node("b"))
+    return Seen("team", there, nodes, (), frozenset({"pytorchjobs"}))._replace(**changes)
+
+
+def missing(found: list[Finding]) -> list[str]:
+    return [str(one) for one in found if one.weight == "missing"]
+
+
+def test_where_all_is_there_nothing_is_said() -> None:
+    assert judge(needs(KEY, CLAIM, machines=(SFT,)), seen(KEY, CLAIM)) == []
+
+
+@pytest.mark.parametrize(
+    ("need", "command"),
+    [
+        (KEY, "kubectl -n team create secret generic qinglan-builder-key --from-file="),
+        (
+            KEY._replace(keys=frozenset({"TOKEN"})),
+            "create secret generic qinglan-builder-key --from-literal=TOKEN=...",
+        ),
+        (CLAIM, "kubectl -n team apply -f - <<< "),
+        (Need("ServiceAccount", "runner", frozenset(), ("sft",)), "kubectl -n team create serviceaccount runner"),
+        (Need("ConfigMap", "notes", frozenset({"a"}), ("sft",)), "kubectl -n team create configmap notes"),
+    ],
+)
+def test_what_is_not_there_is_named_with_its_command(need: Need, command: str) -> None:
+    [found] = missing(judge(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
+
+    assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in found
+    assert command in found
+
+
+def test_many_steps_are_counted() -> None:
+    need = KEY._replace(steps=("a", "b", "c", "d", "e"))
+
+    [found] = missing(judge(needs(need), seen(objects={("Secret", need.name): None})))
+
+    assert "; a, b, c and 2 more cannot start without it" in found
+
+
+def test_a_secret_without_its_key_is_as_good_as_none() -> None:
+    held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
+
+    [found] = missing(judge(needs(KEY), seen(objects=held)))
+
+    assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in found
+
+
+def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
+    unread = ("Secret qinglan-builder-key could not be checked: you may not read it.",)
+
+    found = judge(needs(KEY, machines=(SFT,)), seen(nodes=None, quotas=None, job_kinds=None, unread=unread))
+
+    assert [(one.weight, one.what) for one in found] == [("unchecked", unread[0])]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        ((), "the cluster has no node"),
+        ((node("a", product="H100"),), "none of 1 nodes has that label (there are: H100)"),
+        ((node("a", labels={}),), "none of 1 nodes has that label."),
+        ((node("a"), node("b", gpus=2)), "only 1 of them has as much"),
+        ((node("a", gpus=2), node("b", gpus=2)), "the largest that would take it has 2 nvidia.com/gpu"),
+        (
+            (node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),),
+            "the largest that would take it has 32 GiB",
+        ),
+        (
+            (
+                node("a", allocatable={GPU: 8, "cpu": 4, "memory": 64 * GIB}),
+                node("b", allocatable={GPU: 0, "cpu": 96, "memory": 64 * GIB}),
+            ),
+            "none that would take it has all of that",
+        ),
+        ((node("a", ready=False), node("b", ready=False)), "a and b cannot take it: cordoned, not ready, or tainted"),
+        (
+            (node("a", taints=({"key": "team", "value": "x", "effect": "NoExecute"},)),),
+            "a cannot take it: cordoned, not ready, or tainted",
+        ),
+    ],
+)
+def test_nodes_that_will_never_take_a_step_are_explained(nodes: tuple[Node, ...], why: str) -> None:
+    [found] = missing(judge(needs(machines=(SFT,)), seen(nodes=nodes)))
+
+    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in found
+    assert f"kubectl get nodes -L {LABEL}" in found
+
+
+@pytest.mark.parametrize(
+    ("toleration", "takes"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "team", "operator": "Equal", "value": "x"}, True),
+        ({"key": "team", "value": "y"}, False),
+        ({"key": "team", "operator": "Exists", "effect": "NoSchedule"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_taints_are_tolerated_as_the_scheduler_does(toleration: dict[str, str], takes: bool) -> None:
+    tainted = node("a", taints=({"key": "team", "value": "x", "effect": "NoExecute"},))
+    asked = SFT._replace(nodes=1, tolerations=(toleration,))
+
+    assert (missing(judge(needs(machines=(asked,)), seen(nodes=(tainted,)))) == []) is takes
+
+
+def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
+    small, used, other = (
+        Quota("small", f"requests.{GPU}", 4, 0), Quota("used", f"requests.{GPU}", 8, 6),
+        Quota("x", "pods", 1, 1),
+    )  # fmt: skip
+
+    found = judge(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
+
+    assert [one.weight for one in found] == ["missing", "warning"]
+    assert "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in found[0].what
+    assert "has 2 nvidia.com/gpu left now" in found[1].what
+
+
+def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
+    [no_kind] = missing(judge(needs(machines=(SFT,)), seen(job_kinds=frozenset({"tfjobs"}))))
+    [no_right] = missing(judge(needs(machines=(SFT,)), seen(may_launch=False)))
+    in_the_step = judge(needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), may_launch=False))
+
+    assert "does not know pytorchjobs.kubeflow.org" in no_kind and "kubectl apply --server-side -k" in no_kind
+    assert "may not create PyTorchJobs" in no_right and "create rolebinding" in no_right
+    assert in_the_step == []
+
+
+def test_a_claim_without_a_volume_is_worth_a_word() -> None:
+    [found] = judge(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
+
+    assert (found.weight, "kubectl -n team describe pvc qinglan-scratch" in str(found)) == ("warning", True)
+
+
+def test_an_image_by_tag_is_worth_a_word() -> None:
+    [found] = judge(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
+
+    assert (found.weight, found.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)

@@ -1,0 +1,198 @@
+"""`qinglan submit`, `follow` and `cancel`: what they print, what they end with, and what a signal does to them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli import main
+from pipelines.submit import Wanted, submit
+from pipelines.submit_graph import Graph, read_graph
+from pipelines.submit_kfp import Access, Kfp
+from tests.kfp.graphs import compile_graph
+from tests.kfp.stand_in import SUCCEEDS, Scene, StandIn, serving
+
+GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    for name in ("KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_NAMESPACE", "KFP_UI_ENDPOINT", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with serving(StandIn()) as one:
+        yield one
+
+
+def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
+    kfp = Kfp(Access(server.url))
+    wanted = Wanted("qinglan-small", GIVEN, "acme", checks=False)
+    return kfp, submit(kfp, graph, wanted, lambda line: None).run_id
+
+
+@pytest.fixture
+def qinglan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["qinglan", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("scene", "code"),
+    [
+        (SUCCEEDS[-1], 0),
+        (Scene("FAILED", {"train": "FAILED"}), 6),
+        (Scene("CANCELED"), 6),
+        (Scene("SUCCEEDED", {"condition-1": "SKIPPED"}), 7),
+    ],
+)
+def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, qinglan: Any, scene: Scene, code: int) -> None:
+    server.scenes = (scene,)
+    words = (str(small.path), "--questions", GIVEN["questions"], "--set", "rounds=3", "--endpoint", server.url)
+
+    ended, out, _ = qinglan("submit", *words, "--skip-checks")
+
+    [run_id] = server.runs
+    assert ended == code
+    assert f"page: {server.url}/#/runs/details/{run_id}" in out
+    assert server.runs[run_id]["runtime_config"]["parameters"] == {**GIVEN, "rounds": 3}
+
+
+def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, qinglan: Any) -> None:
+    server.scenes = (Scene("FAILED", {"train": "FAILED"}),)
+    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
+
+    code, out, err = qinglan("submit", *words)
+
+    [run_id] = server.runs
+    read = json.loads(out)
+    assert (code, read["run_id"], read["state"], read["steps"]) == (6, run_id, "FAILED", {"train": "FAILED"})
+    assert "✗ train failed" in err
+
+
+def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, qinglan: Any) -> None:
+    server.scenes = (Scene("RUNNING"), Scene("SUCCEEDED", {"train": "SUCCEEDED"}))
+    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks")
+    code, out, _ = qinglan("submit", *words, "--no-follow")
+    [run_id] = server.runs
+
+    assert (code, f"qinglan follow {run_id}" in out, server.looks[run_id]) == (0, True, 0)
+    assert qinglan("follow", run_id, "--endpoint", server.url)[0] == 0
+    server.scenes = (Scene("CANCELED"),)
+    assert qinglan("cancel", run_id, "--endpoint", server.url)[:2] == (
+        0,
+        f"{server.runs[run_id]['display_name']}: canceled\n",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "pipeline", "told"),
+    [
+        (
+            [
+                "rewriter",
+                "fivedoctors",
+                "--profile",
+                "demo",
+                "--questions",
+                "s3://b/q",
+                "--knowledge-base",
+                "s3://b/kb",
+            ],
+            "qinglan-rewriter-fivedoctors-demo",
+            {"questions": "s3://b/q", "knowledge_base": "s3://b/kb"},
+        ),
+        (
+            ["style", "--profile", "laptop", "--labelled", "s3://b/l"],
+            "qinglan-style-laptop",
+            {"labelled": "s3://b/l"},
+        ),
+    ],
+)
+def test_a_profile_is_compiled_and_submitted(
+    server: StandIn, qinglan: Any, words: list[str], pipeline: str, told: dict[str, str]
+) -> None:
+    code, out, err = qinglan("submit", *words, "--endpoint", server.url, "--skip-checks", "--no-follow", "--json")
+
+    assert (code, json.loads(out)["pipeline"]) == (0, pipeline), err
+    assert [one["name"] for one in server.pipelines.values()] == [pipeline]
+    assert [one["runtime_config"]["parameters"] for one in server.runs.values()] == [told]
+
+
+def test_what_cannot_be_submitted_is_refused_before_kfp_hears_of_it(
+    server: StandIn, qinglan: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.yaml").write_text("foo: [")
+
+    code, _, err = qinglan("submit", str(tmp_path / "bad.yaml"), "--endpoint", server.url)
+
+    assert (code, server.heard) == (2, [])
+    assert "is no YAML" in err and "Nothing was sent" in err
+
+
+def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Graph, qinglan: Any) -> None:
+    code, _, err = qinglan("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
+
+    assert (code, server.uploaded) == (2, [])
+    assert "KUBECONFIG" in err and "--skip-checks" in err
+
+
+def test_kfp_that_is_away_is_exit_code_4(small: Graph, qinglan: Any) -> None:
+    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", "http://127.0.0.1:1")
+
+    assert qinglan("submit", *words)[0] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "words", "code", "terminated", "said"),
+    [
+        (signal.SIGINT, (), 130, 0, "The run goes on. Follow it: qinglan follow"),
+        (signal.SIGTERM, (), 143, 0, "The run goes on"),
+        (signal.SIGINT, ("--cancel-on-interrupt",), 130, 1, "canceled"),
+        (signal.SIGTERM, ("--cancel-on-interrupt",), 143, 1, "canceled"),
+    ],
+)
+def test_whoever_stops_following_leaves_the_run_or_cancels_it(
+    server: StandIn, small: Graph, number: int, words: tuple[str, ...], code: int, terminated: int, said: str
+) -> None:
+    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
+    _, run_id = started(server, small)
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "follow", run_id]
+    process = subprocess.Popen([*command, "--endpoint", server.url, *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while "train running" not in process.stdout.readline():
+        assert process.poll() is None
+    time.sleep(0.1)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+
+    assert process.returncode == code
+    assert len([call for call in server.heard if call.endswith(":terminate")]) == terminated
+    assert said in out

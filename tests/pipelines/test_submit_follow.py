@@ -1,0 +1,186 @@
+"""A run is followed to its end, whatever happens on the way to KFP; and whoever cancels it is told the truth."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.submit import Wanted, submit
+from pipelines.submit_follow import Follower, Pace, Pod, canceled, refuse, step_states
+from pipelines.submit_graph import Graph, read_graph
+from pipelines.submit_kfp import Access, Kfp, Run, Task
+from qinglan.errors import ConfigError, Held, OutageError, TrainingError
+from tests.kfp.graphs import compile_graph
+from tests.kfp.stand_in import Fault, Scene, StandIn, serving
+
+GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+QUICK = Pace(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=0.1)
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    for name in ("KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_NAMESPACE", "KFP_UI_ENDPOINT", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with serving(StandIn()) as one:
+        yield one
+
+
+def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
+    kfp = Kfp(Access(server.url))
+    wanted = Wanted("qinglan-small", GIVEN, "acme", checks=False)
+    return kfp, submit(kfp, graph, wanted, lambda line: None).run_id
+
+
+def follower(kfp: Kfp, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:
+    said: list[str] = []
+    return Follower(kfp, run_id, said.append, pods, "team", QUICK._replace(**pace)), said
+
+
+def test_each_change_of_a_step_is_one_line_and_kfps_own_tasks_are_none(server: StandIn, small: Graph) -> None:
+    one, said = follower(*started(server, small))
+
+    run = one.follow()
+
+    assert run.state == "SUCCEEDED"
+    assert said == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
+    assert one.states == {"train": "SUCCEEDED", "gate": "SUCCEEDED", "release": "SUCCEEDED"}
+
+
+def test_a_failed_step_is_named_with_its_message_and_its_pods_last_words(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}), Scene("FAILED", {"train": "FAILED"}, "child failed"))
+    one, _ = follower(*started(server, small), FailedPods())
+
+    with pytest.raises(TrainingError) as error:
+        refuse(one.follow(), one.failure)
+
+    assert "failed at train. child failed" in str(error.value)
+    assert "train: pod train-1: container main ended with 1\n  | CUDA out of memory" in str(error.value)
+    assert f"The page: {server.url}/#/runs/details/" in str(error.value)
+
+
+class FailedPods:
+    def stuck(self, run_id: str) -> list[Pod]:
+        return [
+            Pod("train", "train-1", "failed", "container main ended with 1"),
+            Pod("gate", "gate-1", "waiting", "0/4 nodes are available"),
+        ]
+
+    def last_lines(self, pod: Pod) -> list[str]:
+        return ["CUDA out of memory"]
+
+
+def test_why_a_pod_waits_is_said_once(server: StandIn, small: Graph) -> None:
+    one, said = follower(*started(server, small), FailedPods())
+
+    one.follow()
+
+    assert said.count("· gate waits: 0/4 nodes are available") == 1
+
+
+def test_without_a_cluster_a_failure_says_how_to_read_the_log(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("FAILED", {"train-driver": "FAILED"}),)
+    kfp, run_id = started(server, small)
+    one, said = follower(kfp, run_id)
+
+    with pytest.raises(TrainingError, match=rf"failed at train(.|\n)*kubectl logs -n team .*pipeline/runid={run_id}"):
+        refuse(one.follow(), one.failure)
+
+    assert said == ["✗ train failed"]
+
+
+def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("SUCCEEDED", {"train": "SUCCEEDED", "gate": "SUCCEEDED", "condition-1": "SKIPPED"}),)
+    one, _ = follower(*started(server, small))
+
+    with pytest.raises(Held, match="the gate says hold"):
+        refuse(one.follow(), one.failure)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault("/runs/"), Fault("/runs/", 503), Fault("/runs/", 500, b"{}"), Fault("/versions/", 502)]
+)
+def test_an_answer_that_is_lost_while_following_is_asked_for_again(
+    server: StandIn, small: Graph, fault: Fault
+) -> None:
+    one, said = follower(*started(server, small))
+    server.faults += [fault, fault]
+
+    assert one.follow().state == "SUCCEEDED"
+
+    assert len([line for line in said if line.endswith("Asking again.")]) == 1
+    assert said.count("KFP answers again.") == 1
+
+
+def test_kfp_that_stays_away_is_an_outage_and_the_run_goes_on(small: Graph) -> None:
+    with serving(StandIn()) as server:
+        kfp, run_id = started(server, small)
+    one, _ = follower(kfp, run_id, patience=0.05)
+
+    with pytest.raises(OutageError, match=f"The run goes on without you: `qinglan follow {run_id}`"):
+        one.follow()
+
+
+def test_a_run_that_is_not_there_is_named(server: StandIn) -> None:
+    one, _ = follower(Kfp(Access(server.url)), "nobody")
+
+    with pytest.raises(ConfigError, match="nobody not found"):
+        one.follow()
+
+
+def test_a_run_whose_graph_is_gone_is_followed_all_the_same(server: StandIn, small: Graph) -> None:
+    one, said = follower(*started(server, small))
+    server.versions.clear()
+
+    assert one.follow().state == "SUCCEEDED"
+    assert said == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
+
+
+def test_canceling_ends_a_run(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
+    one, said = follower(*started(server, small))
+
+    run = one.cancel()
+
+    assert run.state == "CANCELED"
+    assert canceled(run, "page").endswith(": canceled")
+    assert said == [f"{run.name}: cancel asked for", "▶ train running"]
+
+
+def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandIn, small: Graph) -> None:
+    server.scenes, server.ends_canceled = (Scene("RUNNING"),), False
+    one, _ = follower(*started(server, small))
+
+    run = one.cancel()
+
+    assert run.state == "CANCELING"
+    assert "KFP has been told, and is still ending it" in canceled(run, "page")
+    one.cancel()
+    assert len([call for call in server.heard if call.endswith(":terminate")]) == 1
+
+
+def test_a_run_that_is_over_is_not_canceled(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("SUCCEEDED"),)
+    one, _ = follower(*started(server, small))
+
+    assert one.cancel().state == "SUCCEEDED"
+    assert not [call for call in server.heard if call.endswith(":terminate")]
+
+
+def test_a_step_in_a_loop_is_as_its_worst_part() -> None:
+    tasks = tuple(Task("train", state) for state in ("SUCCEEDED", "FAILED", "RUNNING"))
+    unknown = Task("gate", "TELEPORTED")
+
+    states = step_states(Run("1", "x", "RUNNING", "", (*tasks, unknown)), frozenset({"train", "gate"}))
+
+    assert states == {"train": "FAILED"}

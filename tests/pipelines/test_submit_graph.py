@@ -1,0 +1,157 @@
+"""Nothing is sent to KFP that cannot run there: what its API server takes in silence is found here."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.compiling import COMPILED
+from pipelines.submit_graph import Graph, read_graph, read_parameters
+from pipelines.submit_needs import needs
+from qinglan.errors import ConfigError
+from tests.kfp.graphs import A100, GPU, LABEL, compile_graph
+
+GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
+
+
+@pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_golden_copy_may_be_sent(path: Path) -> None:
+    graph = read_graph(path)
+
+    assert graph.name.startswith("qinglan-")
+    assert graph.platform
+
+
+def changed(graph: Graph, change: Callable[[Any], None], folder: Path) -> Path:
+    documents = list(yaml.safe_load_all(graph.text))
+    change(documents)
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return path
+
+
+def container(documents: Any) -> Any:
+    return documents[0]["deploymentSpec"]["executors"]["exec-train"]["container"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d[0].update(deploymentSpek={}), "KFP would not read it"),
+        (lambda d: d[0].update(schemaVersion="9.9"), "schemaVersion '9.9'"),
+        (lambda d: d[0]["pipelineInfo"].update(name="Qinglan_1"), "may not be called 'Qinglan_1'"),
+        (lambda d: d[0]["root"]["dag"]["tasks"].clear(), "the graph has no task"),
+        (lambda d: d[0]["components"].pop("comp-gate"), "refers to 'comp-gate', which is not there"),
+        (
+            lambda d: d[0]["components"]["comp-gate"].update(executorLabel="exec-x"),
+            "runs 'exec-x', which is not there",
+        ),
+        (lambda d: container(d).pop("image"), "there is no image"),  # this and more by pipelines/checking.py
+        (lambda d: container(d)["args"].append("x" * 100_001), "100,001 bytes"),
+        (lambda d: d[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"].update({"exec-x": {}}), "'exec-x'"),
+        (
+            lambda d: d[0]["components"]["comp-condition-1"]["inputDefinitions"]["parameters"].clear(),
+            "takes 'pipelinechannel--release_name', which 'comp-condition-1' is not given",
+        ),
+        (lambda d: d.append({}), "one document, or two"),
+    ],
+)
+def test_what_could_never_run_is_named(small: Graph, tmp_path: Path, change: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"changed\.yaml: ") as error:
+        read_graph(changed(small, change, tmp_path))
+
+    assert said in str(error.value)
+    assert "qinglan compile" in str(error.value)
+
+
+@pytest.mark.parametrize("text", [b"foo: [", b"\xff\xfe", b"- a\n- b\n", b""])
+def test_what_would_keep_the_api_server_busy_for_ever_is_no_graph(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "bad.yaml").write_bytes(text)
+
+    with pytest.raises(ConfigError, match=r"bad\.yaml: is no"):
+        read_graph(tmp_path / "bad.yaml")
+
+
+def test_a_graph_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        read_graph(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "also needs: questions"),
+        ({**GIVEN, "question": "x"}, "takes no question. It takes: questions, release_name, rounds, threshold"),
+        ({**GIVEN, "threshold": "high"}, "--set threshold=high: is no NUMBER_DOUBLE"),
+        ({**GIVEN, "rounds": "1.5"}, "--set rounds=1.5: is no NUMBER_INTEGER"),
+        ({**GIVEN, "rounds": "true"}, "is no NUMBER_INTEGER"),
+    ],
+)
+def test_a_parameter_that_does_not_fit_is_named(small: Graph, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read_parameters(small, given)
+
+    assert said in str(error.value)
+
+
+def test_parameters_are_sent_in_the_types_that_the_graph_wants(small: Graph) -> None:
+    given = {**GIVEN, "threshold": "0.75", "rounds": "3", "release_name": "123"}
+
+    assert read_parameters(small, given) == {**GIVEN, "threshold": 0.75, "rounds": 3, "release_name": "123"}
+
+
+def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
+    found = needs(small, GIVEN, "pipeline-runner")
+
+    assert {(one.kind, one.name, one.keys, one.steps) for one in found.objects} == {
+        ("ServiceAccount", "pipeline-runner", frozenset(), ("train", "gate", "release")),
+        ("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("train",)),
+        ("Secret", "qinglan-release-keys", frozenset({"builder.pem", "releaser.pem"}), ("release",)),
+        ("Secret", "qinglan-store", frozenset({"AWS_ACCESS_KEY_ID"}), ("release",)),
+        ("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("train",)),
+    }
+    assert found.images == ("qinglan/cpu:0.1.0",)
+
+
+def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
+    asked, _ = needs(small, GIVEN, "pipeline-runner").machines
+
+    assert (asked.steps, asked.nodes, asked.job) == (("train",), 2, True)
+    assert asked.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
+    assert asked.labels == {LABEL: A100}
+    assert asked.tolerations[0]["key"] == GPU
+
+
+def test_steps_that_ask_for_the_same_are_named_together(small: Graph) -> None:
+    _, together = needs(small, GIVEN, "pipeline-runner").machines
+
+    assert (together.steps, together.nodes, together.job) == (("gate", "release"), 1, False)
+    assert together.asks == {"cpu": 1, "memory": 1024**3}
+
+
+def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path: Path) -> None:
+    def told(documents: Any) -> None:
+        spec, platform = documents
+        spec["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]["pipelinechannel--rounds"] = {
+            "componentInputParameter": "rounds"
+        }
+        asked = container(documents)["resources"]["accelerator"]
+        asked.pop("count", None)
+        asked["resourceCount"] = "{{$.inputs.parameters['pipelinechannel--rounds']}}"
+        pods = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+        pods["exec-train"]["pvcMount"][0] = {
+            "mountPath": "/m", "pvcNameParameter": {"componentInputParameter": "release_name"}
+        }  # fmt: skip
+
+    graph = read_graph(changed(small, told, tmp_path))
+    found = needs(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
+
+    assert found.machines[0].asks[GPU] == 3
+    assert "claim" in {one.name for one in found.objects}
