@@ -35,7 +35,7 @@ class ClusterPods:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        found = {}
+        found: dict[str, Pod] = {}
         try:
             for label in RUN_LABELS:
                 listed = self._core.list_namespaced_pod(
