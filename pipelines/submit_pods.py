@@ -35,16 +35,16 @@ class ClusterPods:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        found = []
+        found: dict[str, Pod] = {}
         try:
             for label in RUN_LABELS:
                 listed = self._core.list_namespaced_pod(
                     self._namespace, label_selector=f"{label}={run_id}", _request_timeout=SECONDS
                 )
-                found += [pod for one in listed.items if (pod := read_pod(one))]
+                found |= {pod.name: pod for one in listed.items if (pod := read_pod(one))}  # some have both
         except (ApiException, HTTPError):
             return []
-        return found
+        return list(found.values())
 
     def last_lines(self, pod: Pod) -> list[str]:
         """What a pod said last, where that may still be read."""

@@ -263,7 +263,7 @@ def pod(name: str, gpus: int, node: str = "x") -> dict[str, Any]:
     return {
         "metadata": {
             "name": name,
-            "labels": {"pipeline/runid": "run-1"},
+            "labels": {"pipeline/runid": "run-1", "qinglan.dev/run": "run-1"},
             "annotations": {"workflows.argoproj.io/node-name": node},
         },
         "spec": {
