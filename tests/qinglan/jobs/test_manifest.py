@@ -16,6 +16,7 @@ from qinglan.jobs.processes import MARK
 SPEC_OF_TWO = JobSpec(
     "sft", Command(["swift", "sft"], {"NCCL_DEBUG": "WARN"}, Path("/work")), nodes=2, per_node=8, join="torchrun"
 )
+SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 VOLUME = {"name": "scratch", "persistentVolumeClaim": {"claimName": "qinglan-scratch"}}
 MOUNT = {"name": "scratch", "mountPath": "/var/lib/qinglan"}
 TASK = {
@@ -23,7 +24,7 @@ TASK = {
     "tolerations": [{"key": "team", "operator": "Exists"}],
     "node_selector": {"pool": "training"},
     "affinity": {"nodeAffinity": {}},
-    "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "NCCL_DEBUG", "value": "x"}],
+    "env": [SECRET, {"name": "NCCL_DEBUG", "value": "x"}],
     "volumes": [VOLUME],
     "volume_mounts": [MOUNT],
 }  # fmt: skip
@@ -65,7 +66,7 @@ def test_the_command_s_environment_wins_over_the_task_s_and_secrets_stay_referen
     environment = {one["name"]: one for one in container_of(render(SPEC_OF_TWO, PLACE))["env"]}
 
     assert environment["NCCL_DEBUG"]["value"] == "WARN"
-    assert environment["KEY"] == TASK["env"][0]  # type: ignore[index]
+    assert environment["KEY"] == SECRET
 
 
 def test_shared_memory_is_memory() -> None:

@@ -20,6 +20,7 @@ SECURITY = (
 DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "bye"}
 PREEMPTED = {**DRAINED, "reason": "PreemptionByScheduler", "message": "to make room"}
 FAILED = said("Failed", "PyTorchJob sft-0a is failed because 1 Worker replica(s) failed.")
+ON_ITS_WAY_OUT = {**job(), "metadata": {**job()["metadata"], "deletionTimestamp": "x"}}
 COUNTED = {"Master": {"succeeded": 1}, "Worker": {"succeeded": 1}}
 
 
@@ -140,7 +141,7 @@ def away(one: dict[str, Any], at: float = SOON - LOST_SECONDS - 1) -> dict[str, 
             "failed", LATE, "longer than its 2 hours",
         ),
         (
-            "deleted by hand while it runs", seen({**job(), "metadata": {**job()["metadata"], "deletionTimestamp": "x"}}),
+            "deleted by hand while it runs", seen(ON_ITS_WAY_OUT),
             "waiting", 0, "being deleted",
         ),
     ],
