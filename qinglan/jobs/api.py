@@ -133,7 +133,8 @@ def connect(environment: Mapping[str, str] = os.environ) -> Api:
             namespace = _by_file(_kubeconfig(environment), settings)
     except (config.ConfigException, yaml.YAMLError, OSError) as error:
         raise ConfigError(
-            f"No login to a cluster: {' '.join(str(error).split())}. Set KUBECONFIG to a file that `kubectl` works with."
+            f"No login to a cluster: {' '.join(str(error).split())}. "
+            "Set KUBECONFIG to a file that `kubectl` works with."
         ) from None
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
