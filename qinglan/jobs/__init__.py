@@ -1,5 +1,24 @@
 """Run a training command: here as a process of its own; the same command in the pods of a job on a cluster."""
 
-from qinglan.jobs.local import Command, run
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["Command", "run"]
+from qinglan.jobs.local import LocalRunner, run
+from qinglan.jobs.spec import Command, JobSpec, Outcome, Runner
+
+__all__ = ["Command", "JobSpec", "LocalRunner", "Outcome", "Runner", "run", "runner"]
+
+
+def runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
+    """On the cluster where Kubeflow handed a task's resources on; else on this machine.
+
+    `task_config` holds the fields of dsl.TaskConfig. A pipeline on a laptop has none of them.
+    """
+    if device == "cpu" or not task_config or not task_config.get("resources"):
+        return LocalRunner()
+    from qinglan.jobs.api import connect
+    from qinglan.jobs.placement import placed
+    from qinglan.jobs.pytorchjob import PyTorchJobRunner
+
+    api = connect()
+    return PyTorchJobRunner(api, placed(api, task_config))

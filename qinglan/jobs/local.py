@@ -9,20 +9,41 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+from qinglan.errors import ConfigError
+from qinglan.jobs.interrupts import sigterm_raises
+from qinglan.jobs.spec import Command, JobSpec, Outcome
 
 STOP_SECONDS = 15.0
 
 
-class Command(NamedTuple):
-    argv: Sequence[str]
-    environment: Mapping[str, str] = {}
-    """On top of this process's own."""
+class LocalRunner:
+    """Fulfils Runner with a process of this machine."""
 
-    folder: Path | None = None
-    """Where it runs."""
+    def run(
+        self,
+        spec: JobSpec,
+        log: Path,
+        on_line: Callable[[str], None] = lambda line: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
+        """Interrupted, by SIGTERM too, it ends what it started."""
+        if spec.nodes > 1:
+            raise ConfigError(
+                f"{spec.name} is to run on {spec.nodes} machines, and this is one. "
+                "Run the pipeline on a cluster, or take a profile with one node."
+            )
+        until = time.monotonic() + spec.hours * 3600
+
+        def enough() -> bool:
+            return stop() or time.monotonic() > until
+
+        with sigterm_raises():
+            code = run(spec.command, log, on_line, enough)
+        late = code != 0 and time.monotonic() > until
+        return Outcome(code, f"it took longer than its {spec.hours:g} hours" if late else "")
 
 
 def run(
@@ -40,16 +61,18 @@ def run(
         command.argv, cwd=command.folder, env={**os.environ, **command.environment},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
-    reader = threading.Thread(target=_read, args=(process, log, on_line), daemon=True)
+    reader = _Reader(process, log, on_line)
     reader.start()
     try:
-        while process.poll() is None:
+        while process.poll() is None and reader.error is None:
             if stop():
                 break
             time.sleep(0.5)
     finally:
         end_group(process)
         reader.join(STOP_SECONDS)
+    if reader.error is not None:
+        raise reader.error
     return process.returncode
 
 
@@ -70,10 +93,25 @@ def _signal(group: int, number: signal.Signals) -> None:
         return
 
 
-def _read(process: "subprocess.Popen[bytes]", log: Path, on_line: Callable[[str], None]) -> None:
-    assert process.stdout is not None
-    with process.stdout, log.open("ab") as kept:
-        for line in process.stdout:
-            kept.write(line)
-            kept.flush()
-            on_line(line.decode("utf-8", "replace").rstrip("\n"))
+class _Reader(threading.Thread):
+    """Reads to the end, whatever happens: a full pipe would stop the command."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path, on_line: Callable[[str], None]) -> None:
+        super().__init__(daemon=True)
+        self.process, self.log, self.on_line = process, log, on_line
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout, self.log.open("ab") as kept:
+            for line in self.process.stdout:
+                kept.write(line)
+                kept.flush()
+                if self.error is None:
+                    self._tell(line.decode("utf-8", "replace").rstrip("\n"))
+
+    def _tell(self, line: str) -> None:
+        try:
+            self.on_line(line)
+        except Exception as error:
+            self.error = error

@@ -34,6 +34,9 @@ class JobSpec(NamedTuple):
     hours: float = 24.0
     """The longest it may take."""
 
+    restarts: int = 0
+    """How often a cluster starts a node that died anew, in place; 0: its death ends the job, with its name."""
+
 
 class Outcome(NamedTuple):
     code: int

@@ -1,0 +1,166 @@
+"""The API server, in plain dicts: every call bounded in time and counted, every refusal with its status.
+
+api = connect()
+api.get("pytorchjobs", "sft-0123456789ab")
+"""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import ConfigError
+from qinglan.jobs.refusals import Refusal
+
+PATHS = {
+    "pytorchjobs": "/apis/kubeflow.org/v1",
+    "workflows": "/apis/argoproj.io/v1alpha1",
+    "pods": "/api/v1",
+    "events": "/api/v1",
+}
+CALL_SECONDS = (5.0, 30.0)
+"""To be connected, and to be answered."""
+
+AT_ONCE = 32
+"""Calls, whoever makes them; those that stay open to listen are not counted."""
+
+CONNECTIONS = 1024
+READ = 1 << 16
+ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class Api:
+    """One API server, and one namespace of it."""
+
+    def __init__(self, client: Any, namespace: str) -> None:
+        self.client, self.namespace = client, namespace
+        self.calls: Counter[str] = Counter()
+        """How often what was asked, such as "GET pods/log"."""
+
+        self._lock, self._turns = threading.Lock(), threading.Semaphore(AT_ONCE)
+
+    @property
+    def host(self) -> str:
+        return str(self.client.configuration.host)
+
+    def get(self, resource: str, name: str) -> dict[str, Any] | None:
+        """The object, or None where there is none of this name."""
+        try:
+            return self._call("GET", resource, name)
+        except Refusal as refusal:
+            if refusal.missing:
+                return None
+            raise
+
+    def all(self, resource: str, query: Mapping[str, str]) -> dict[str, Any]:
+        return self._call("GET", resource, query=query)
+
+    def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._call("POST", resource, body=body)
+
+    def delete(self, resource: str, name: str, uid: str) -> None:
+        """With all that belongs to it, which goes first. Not another object that took its name meanwhile."""
+        body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
+        try:
+            self._call("DELETE", resource, name, body=body)
+        except Refusal as refusal:
+            if not refusal.missing and refusal.status != 409:
+                raise
+
+    def _call(self, method: str, resource: str, name: str = "", query: Any = (), body: Any = None) -> dict[str, Any]:
+        opened = self.opened(method, resource, name, query, body)
+        with self._turns, opened as response, _translated(method, resource):
+            return dict(orjson.loads(response.read()))
+
+    @contextmanager
+    def opened(
+        self,
+        method: str,
+        resource: str,
+        name: str = "",
+        query: Mapping[str, str] | tuple[()] = (),
+        body: Any = None,
+        seconds: tuple[float, float] = CALL_SECONDS,
+    ) -> Iterator[Any]:
+        """The open answer, to be read by whoever asked; closed after the block."""
+        with self._lock:
+            self.calls[f"{method} {resource}{'/log' if name.endswith('/log') else ''}"] += 1
+        path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
+        with _translated(method, resource):
+            response = self.client.call_api(
+                path, method, query_params=list(dict(query).items()), body=body, auth_settings=["BearerToken"],
+                header_params={"Accept": "application/json", "Content-Type": "application/json"},
+                _preload_content=False, _return_http_data_only=True, _request_timeout=seconds,
+            )  # fmt: skip
+        try:
+            yield response
+        finally:
+            response.close()  # one that was read to its end has given its connection back by now
+
+    def batches(self, response: Any, resource: str) -> Iterator[list[bytes]]:
+        """The lines of an answer that goes on for as long as the server has something to say, as they come."""
+        rest = b""
+        with _translated("GET", resource):
+            for chunk in response.stream(READ):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield whole
+        if rest:
+            yield [rest]
+
+
+@contextmanager
+def _translated(method: str, resource: str) -> Iterator[None]:
+    import urllib3
+    from kubernetes.client import ApiException
+
+    try:
+        yield
+    except ApiException as error:
+        raise Refusal(method, resource, error.status or 0, error.body or error.reason or "") from None
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Refusal(method, resource, 0, str(error)) from None
+
+
+def connect(environment: Mapping[str, str] = os.environ) -> Api:
+    """By the ServiceAccount of the pod this runs in, else by KUBECONFIG."""
+    import yaml
+    from kubernetes import client, config
+
+    settings = client.Configuration()
+    try:
+        if environment.get("KUBERNETES_SERVICE_HOST"):
+            config.load_incluster_config(client_configuration=settings)
+            namespace = ACCOUNT_NAMESPACE.read_text().strip()
+        else:
+            namespace = _by_file(_kubeconfig(environment), settings)
+    except (config.ConfigException, yaml.YAMLError, OSError) as error:
+        raise ConfigError(
+            f"No login to a cluster: {' '.join(str(error).split())}. "
+            "Set KUBECONFIG to a file that `kubectl` works with."
+        ) from None
+    settings.retries = False
+    settings.connection_pool_maxsize = CONNECTIONS
+    return Api(client.ApiClient(settings), environment.get("QINGLAN_NAMESPACE") or namespace)
+
+
+def _kubeconfig(environment: Mapping[str, str]) -> str:
+    path = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    if not any(Path(one).is_file() for one in path.split(os.pathsep)):
+        raise ConfigError(
+            f"No cluster is known here: this is no pod of one, and there is no file {path}. "
+            "Set KUBECONFIG to a file that `kubectl` works with."
+        )
+    return path
+
+
+def _by_file(path: str, settings: Any) -> str:
+    from kubernetes import config
+
+    config.load_kube_config(path, client_configuration=settings)
+    _, current = config.list_kube_config_contexts(path)
+    return str(current["context"].get("namespace") or "default")

@@ -1,0 +1,131 @@
+"""A job as the cluster is told of it: a pure function of what is to run and where."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qinglan.errors import ConfigError
+from qinglan.jobs.names import ATTEMPT, PART_OF, RUN, SPEC, STEP, TENANT, job_name, label_value, spec_digest
+from qinglan.jobs.placement import Placement
+from qinglan.jobs.processes import MARK
+from qinglan.jobs.spec import JobSpec
+
+GPU = "nvidia.com/gpu"
+PRODUCT = "nvidia.com/gpu.product"
+A100 = "NVIDIA-A100-SXM4-80GB"
+TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+CONTAINER = "pytorch"
+"""The operator looks for a container of this name."""
+
+KEPT_SECONDS = 24 * 3600
+"""How long a job that is over stays to be looked at."""
+
+NO_MESH = {"sidecar.istio.io/inject": "false"}
+"""A proxy beside the training never ends, and the job with it; Kubeflow's namespaces inject one."""
+
+
+def render(spec: JobSpec, place: Placement, attempt: str = "") -> dict[str, Any]:
+    """The PyTorchJob. `attempt` tells a job that this very call made from one that it found."""
+    labels = {
+        **PART_OF,
+        RUN: label_value(place.run),
+        STEP: label_value(spec.name),
+        **({TENANT: label_value(place.tenant)} if place.tenant else {}),
+    }
+    body = _body(spec, place, labels)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {
+            "name": job_name(place.run, spec.name),
+            "namespace": place.namespace,
+            "labels": labels,
+            "annotations": {SPEC: spec_digest(body), ATTEMPT: attempt},
+            "ownerReferences": [{**place.owner, "controller": False, "blockOwnerDeletion": False}]
+            if place.owner
+            else [],
+        },
+        "spec": body,
+    }
+
+
+def _body(spec: JobSpec, place: Placement, labels: Mapping[str, str]) -> dict[str, Any]:
+    template = {
+        "metadata": {"labels": {**labels, **NO_MESH}, "annotations": {**NO_MESH, **place.annotations}},
+        "spec": _pod(spec, place),
+    }
+    replica = {"restartPolicy": "OnFailure" if spec.restarts else "Never", "template": template}
+    workers = {"Worker": {"replicas": spec.nodes - 1, **replica}} if spec.nodes > 1 else {}
+    return {
+        "nprocPerNode": str(spec.per_node),
+        "runPolicy": {
+            "cleanPodPolicy": "Running",
+            "activeDeadlineSeconds": round(spec.hours * 3600),
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "backoffLimit": spec.restarts,
+        },
+        "pytorchReplicaSpecs": {"Master": {"replicas": 1, **replica}, **workers},
+    }
+
+
+def _pod(spec: JobSpec, place: Placement) -> dict[str, Any]:
+    task = place.task
+    selector = {PRODUCT: A100, **(task.get("node_selector") or {})}
+    user = {"runAsUser": place.user} if place.user else {}
+    group = {"runAsGroup": place.group} if place.group else {}
+    return {
+        "containers": [_container(spec, place)],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *(task.get("volumes") or ())],
+        "nodeSelector": selector,
+        "tolerations": _tolerations(task.get("tolerations") or ()),
+        **({"affinity": task["affinity"]} if task.get("affinity") else {}),
+        **({"imagePullSecrets": list(place.pull_secrets)} if place.pull_secrets else {}),
+        # On the pod, so that it holds for the operator's own init container as well.
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, **user, **group},
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+
+
+def _container(spec: JobSpec, place: Placement) -> dict[str, Any]:
+    task, folder = place.task, spec.command.folder
+    return {
+        "name": CONTAINER,
+        "image": place.image,
+        "command": inside(spec),
+        **({"workingDir": str(folder)} if folder else {}),
+        "env": _environment(task.get("env") or (), spec.command.environment),
+        "resources": _resources(spec, task.get("resources") or {}),
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(task.get("volume_mounts") or ())],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def inside(spec: JobSpec) -> list[str]:
+    """What a pod runs: the command, behind what joins it to the other nodes where it needs that."""
+    if spec.join is None:
+        return list(spec.command.argv)
+    size = ["--nodes", str(spec.nodes), "--per-node", str(spec.per_node)]
+    return ["python", "-m", "qinglan.jobs.inside", "--join", spec.join, *size, "--", *spec.command.argv]
+
+
+def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The command's over the task's. The mark of local processes means nothing there, and changes at each attempt."""
+    own = {name: {"name": name, "value": value} for name, value in command.items() if name != MARK}
+    return list(({one["name"]: dict(one) for one in task} | own).values())
+
+
+def _resources(spec: JobSpec, task: Mapping[str, Any]) -> dict[str, Any]:
+    limits, requests = dict(task.get("limits") or {}), dict(task.get("requests") or {})
+    for given in (limits, requests):
+        if (told := given.get(GPU)) is not None and str(told) != str(spec.per_node):
+            raise ConfigError(
+                f"The task of step {spec.name!r} asks for {told} GPUs, its training for {spec.per_node} a node. "
+                "Make them equal in the profile: the task's accelerator limit and the training's number of GPUs."
+            )
+    limits[GPU] = requests[GPU] = str(spec.per_node)
+    return {"limits": limits, "requests": requests}
+
+
+def _tolerations(task: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    given = [dict(one) for one in task]
+    return given if any(one.get("key") == GPU for one in given) else [TOLERATION, *given]
