@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit test test-fast test-cluster check bench lock golden protocol docs clean
+.PHONY: help demo demo-style demo-audit test test-fast test-cluster cluster cluster-status cluster-down check bench lock golden protocol docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -46,13 +46,23 @@ test-cluster: $(READY) ## the tests against real servers, built from Go modules 
 	@$(BIN)/python -m tests.cluster.binaries
 	@$(BIN)/python -m pytest tests/cluster
 
+cluster: $(READY) ## a real control plane with simulated A100 nodes, on loopback, in runs/cluster; prints a KUBECONFIG
+	@$(BIN)/python -m tests.cluster.binaries
+	@$(BIN)/python -m tests.cluster.plane up
+
+cluster-status: $(READY) ## which parts of it run, and their memory
+	@$(BIN)/python -m tests.cluster.plane status
+
+cluster-down: $(READY) ## end what `make cluster` started, and nothing else
+	@$(BIN)/python -m tests.cluster.plane down
+
 check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-BENCHES := cli samples journal lineage rag reranker data-line reward sft ppo style style-policy
+BENCHES := cli samples journal lineage rag reranker data-line reward sft ppo style style-policy cluster
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours) and `bench-pairwise` (reads the run of `make demo`)
 
 bench-%: $(READY) ## one benchmark; its last line is JSON

@@ -96,7 +96,7 @@ def test_without_its_programs_nothing_is_started(tmp_path: Path, monkeypatch: py
 def test_a_process_that_took_over_a_number_of_ours_is_left_alone(tmp_path: Path) -> None:
     with sleeping(tmp_path) as record:
         another_time = record._replace(born=record.born - 1)
-        another_program = record._replace(executable=str(binary("etcd")))
+        another_program = record._replace(executable=str(binary("kwok")))
         assert not runs(another_time)
         assert not runs(another_program)
 
@@ -111,13 +111,17 @@ def test_down_ends_a_part_whose_binary_is_gone_from_the_cache(tmp_path: Path) ->
     program = tmp_path / "etcd"
     program.write_bytes(binary("etcd").read_bytes())
     program.chmod(0o755)
-    process = subprocess.Popen([program, f"--data-dir={tmp_path / 'data'}", *quiet()], stderr=subprocess.DEVNULL)
-    born = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19])
-    program.unlink()
+    with subprocess.Popen(
+        [program, f"--data-dir={tmp_path / 'data'}", *quiet()], stderr=subprocess.DEVNULL
+    ) as process:
+        born = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19])
+        record = Record(Part("etcd", "etcd", [], {}), str(program), process.pid, born)
+        program.unlink()
+        assert runs(record)
 
-    end([Record(Part("etcd", "etcd", [], {}), str(program), process.pid, born)])
+        end([record])
 
-    assert process.wait(15) == -9
+        assert not runs(record)
 
 
 def test_two_commands_do_not_work_on_one_cluster(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import yaml
 
 from qinglan.errors import QinglanError
@@ -65,14 +66,28 @@ def served_here(objects: list[Object], port: int, authority: Path, only: str = "
     return objects
 
 
-def established(folder: Folder) -> bool:
-    """Whether every kind is served; `kubectl wait` gives up on one that has no conditions yet."""
-    kinds = json.loads(kubectl(folder, "get", "crd", "-o", "json"))["items"]
-    return all(condition(kind, "Established") for kind in kinds)
+def served(kinds: list[Object]) -> set[tuple[str, str]]:
+    """Where the API server will say that it serves these, and under which name."""
+    return {
+        (f"/apis/{kind['spec']['group']}/{version['name']}", kind["spec"]["names"]["plural"])
+        for kind in kinds
+        for version in kind["spec"]["versions"]
+        if version["served"]
+    }
 
 
-def nodes_ready(folder: Folder) -> bool:
-    nodes = json.loads(kubectl(folder, "get", "nodes", "-o", "json"))["items"]
+def all_served(api: httpx.Client, server: str, wanted: set[tuple[str, str]]) -> bool:
+    """Whether clients can find every kind: one that was just created is not there yet."""
+    for path in {path for path, _ in wanted}:
+        answer = api.get(server + path)
+        names = {it["name"] for it in answer.json()["resources"]} if answer.is_success else set()
+        if not {name for at, name in wanted if at == path} <= names:
+            return False
+    return True
+
+
+def nodes_ready(api: httpx.Client, server: str) -> bool:
+    nodes = api.get(f"{server}/api/v1/nodes").raise_for_status().json()["items"]
     return bool(nodes) and all(condition(node, "Ready") for node in nodes)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from tests.cluster.binaries import build_all, kept_at, manifests
 from tests.cluster.plane import certs, objects
@@ -21,6 +23,7 @@ from tests.cluster.plane.processes import (
     Folder,
     Record,
     answering,
+    asking,
     end,
     records,
     resident,
@@ -34,7 +37,8 @@ NAMESPACES = {
     "kwok": "kube-system", "kserve": "kserve", "knative": "knative-serving", "training-operator": "kubeflow",
 }  # fmt: skip
 """Where the roles of each belong."""
-OWNED = ("etcd", "objects", "pki", "parts", "logs", "bin", "kwok.yaml", "env", ".kube")
+KINDS = ("kserve", "knative", "training-operator", "prometheus-operator")
+OWNED = ("etcd", "objects", "pki", "parts", "logs", "bin", "kwok.yaml", "env", ".kube", ".minio")
 
 
 def up(root: Path, outlives: bool = True, ports: Ports | None = None) -> Folder:
@@ -83,7 +87,8 @@ def restart(folder: Folder, name: str) -> Record:
     end([old])
     new = start(folder, old.part, outlives=False)
     if new.part.ready:
-        until(f"{name} is ready", answering(folder, new.part), folder)
+        with asking(folder) as api:
+            until(f"{name} is ready", answering(api, new.part), folder)
     return new
 
 
@@ -112,38 +117,42 @@ class Rise:
     def all(self) -> None:
         certs.make(self.folder.pki, server(self.ports))
         self.say("certificates")
-        self.start("etcd", "minio")
-        self.await_ready("etcd")
-        self.start("kube-apiserver")
-        self.await_ready("kube-apiserver")
-        self.start("kube-controller-manager", "kube-scheduler")
-        self.kinds()
-        self.start_managers()
-        self.await_ready("kube-controller-manager", "kube-scheduler", "kwok", "minio")
-        self.bucket()
-        self.await_ready("kserve", "training-operator")
-        self.webhooks()
-        self.nodes()
+        with asking(self.folder) as api:
+            self.control_plane(api)
+            self.controllers(api)
+            self.webhooks()
+            until("every node is Ready", lambda: objects.nodes_ready(api, server(self.ports)), self.folder)
+        self.say(f"{len(objects.own('nodes')[0]['items'])} nodes are Ready")
         self.leave()
+
+    def control_plane(self, api: httpx.Client) -> None:
+        """With every kind served: the controllers and KWOK look for theirs once, when they start."""
+        self.start("etcd", "minio", "kube-apiserver")
+        kinds = objects.load(file for module in KINDS for file in manifests(module, "crds"))
+        self.await_ready(api, "etcd", "kube-apiserver")
+        self.start("kube-controller-manager", "kube-scheduler")
+        objects.apply(self.folder, [*objects.own("cluster"), *kinds])
+        wanted = objects.served(kinds)
+        until("every kind is served", lambda: objects.all_served(api, server(self.ports), wanted), self.folder)
+        self.say(f"{len(kinds)} kinds are served")
+
+    def controllers(self, api: httpx.Client) -> None:
+        self.find_when_they_start()
+        self.start("kwok", "kserve", "training-operator", "knative")
+        self.await_ready(api, "kube-controller-manager", "kube-scheduler", "kwok", "minio")
+        self.bucket()
+        self.await_ready(api, "kserve", "training-operator")
 
     def start(self, *names: str) -> None:
         for name in names:
             start(self.folder, self.parts[name], self.outlives)
 
-    def await_ready(self, *names: str) -> None:
+    def await_ready(self, api: httpx.Client, *names: str) -> None:
         for name in names:
-            until(f"{name} is ready", answering(self.folder, self.parts[name]), self.folder)
+            until(f"{name} is ready", answering(api, self.parts[name]), self.folder)
             self.say(f"{name} is ready")
 
-    def kinds(self) -> None:
-        """Before the managers and KWOK: they look for their kinds once, when they start."""
-        kinds = [file for module in ("kserve", "knative", "training-operator", "prometheus-operator")
-                 for file in manifests(module, "crds")]  # fmt: skip
-        objects.apply(self.folder, [*objects.own("cluster"), *objects.load(kinds)])
-        until("every kind is served", lambda: objects.established(self.folder), self.folder)
-        self.say(f"{len(kinds)} files of custom resource definitions")
-
-    def start_managers(self) -> None:
+    def find_when_they_start(self) -> None:
         rights = [
             it
             for module, namespace in NAMESPACES.items()
@@ -154,7 +163,6 @@ class Rise:
         objects.apply(self.folder, nodes, "--subresource=status")
         told = [*manifests("kwok", "stages"), objects.OWN / "stages.yaml"]
         Path(stages(self.folder)).write_text("\n---\n".join(file.read_text() for file in told))
-        self.start("kwok", "kserve", "training-operator", "knative")
         self.say("upstream's roles, the nodes, and KServe's and Knative's configuration")
 
     def webhooks(self) -> None:
@@ -168,10 +176,6 @@ class Rise:
         until("KServe's webhook is asked", lambda: objects.refuses(self.folder), self.folder)
         objects.apply(self.folder, objects.own("runtimes"))
         self.say("KServe refuses a wrong InferenceService")
-
-    def nodes(self) -> None:
-        until("every node is Ready", lambda: objects.nodes_ready(self.folder), self.folder)
-        self.say(f"{len(objects.own('nodes')[0]['items'])} nodes are Ready")
 
     def bucket(self) -> None:
         from minio import Minio

@@ -146,16 +146,20 @@ def until(what: str, done: Callable[[], bool], folder: Folder, seconds: float = 
         time.sleep(0.1)
 
 
-def answering(folder: Folder, part: Part) -> Callable[[], bool]:
-    trusted = ssl.create_default_context(cafile=folder.pki / "ca.crt")
-    trusted.load_cert_chain(folder.pki / "admin.crt", folder.pki / "admin.key")
-
+def answering(api: httpx.Client, part: Part) -> Callable[[], bool]:
     def asked() -> bool:
         with suppress(httpx.TransportError):
-            return httpx.get(part.ready, timeout=5, verify=trusted, trust_env=False).is_success
+            return api.get(part.ready).is_success
         return False
 
     return asked
+
+
+def asking(folder: Folder) -> httpx.Client:
+    """Over TLS as the administrator; quicker than a kubectl where something is asked again and again."""
+    trusted = ssl.create_default_context(cafile=folder.pki / "ca.crt")
+    trusted.load_cert_chain(folder.pki / "admin.crt", folder.pki / "admin.key")
+    return httpx.Client(timeout=10, verify=trusted, trust_env=False)
 
 
 def said(folder: Folder, name: str, what: str) -> str:
