@@ -3,13 +3,17 @@
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes import client
 from kubernetes.client import ApiException
 
+from qinglan.errors import ConfigError, OutageError
+from tests.cluster.plane.certs import make
 from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace, ours, until_gone
+from tests.cluster.servers import free_port
 
 SECONDS = 120.0
 SERVING = ("serving.kserve.io", "v1beta1")
@@ -161,7 +165,7 @@ def test_the_api_server_comes_back_with_what_it_knew(simulated: Cluster, namespa
 
 
 def test_the_cluster_that_the_environment_names_is_used(
-    cluster: Cluster, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QINGLAN_TEST_CLUSTER", str(cluster.kubeconfig))
 
@@ -171,6 +175,30 @@ def test_the_cluster_that_the_environment_names_is_used(
         assert list(tmp_path.iterdir()) == []
 
     assert name not in ours(cluster)
+
+
+def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_TEST_CLUSTER", str(tmp_path / "nowhere"))
+
+    with pytest.raises(ConfigError, match="nowhere: this is no kubeconfig that can be used"), chosen(tmp_path):
+        raise AssertionError("a cluster was found")
+
+
+def test_a_cluster_that_does_not_answer_is_an_outage_and_none_of_ours_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "pki", f"https://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("QINGLAN_TEST_CLUSTER", str(tmp_path / "pki" / "admin.kubeconfig"))
+
+    with pytest.raises(OutageError, match="does not answer as it should"), chosen(tmp_path):
+        raise AssertionError("a cluster was found")
+
+    assert [it.name for it in tmp_path.iterdir()] == ["pki"]
+
+
+def test_a_part_of_somebodys_cluster_is_not_ours_to_end(cluster: Cluster) -> None:
+    with pytest.raises(ConfigError, match="kube-apiserver is not ours to end"):
+        cluster._replace(folder=None).restart("kube-apiserver")
 
 
 def test_a_namespace_of_a_test_goes_with_all_that_is_in_it(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -81,6 +82,22 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
     each = records(Folder(tmp_path))
     assert {it.part.name for it in each} == {"etcd", "minio", "kube-apiserver"}
     assert [it.part.name for it in each if runs(it)] == []
+
+
+def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.cluster.plane", "up", str(tmp_path / "it")]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "etcd is ready" not in process.stdout.readline():
+            assert process.poll() is None
+        each = records(Folder(tmp_path / "it"))
+        running_then = [it.part.name for it in each if runs(it)]
+
+        process.terminate()
+
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert "etcd" in running_then
+    assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
 
 
 def test_without_its_programs_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """python -m tests.cluster.plane up|down|status [FOLDER]"""
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ def main() -> None:
     parser.add_argument("what", choices=("up", "down", "status"))
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/cluster"))
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a cluster is cleared away
     try:
         {"up": bring_up, "down": take_down, "status": show}[given.what](given.folder)
     except QinglanError as error:

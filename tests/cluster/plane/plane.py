@@ -1,6 +1,6 @@
 """A cluster comes up, says how it is, and goes: all of it or nothing.
 
-with running(folder) as kubeconfig: ...
+with running(root) as folder: ... folder.kubeconfig ...
 """
 
 import fcntl
@@ -82,7 +82,7 @@ def running(root: Path) -> Iterator[Folder]:
 
 
 def restart(folder: Folder, name: str) -> Record:
-    """End one part and start it again as it was, on the same port."""
+    """End one part and start it again as it was, on the same port; it is ours now, and ends with us."""
     old = next(record for record in records(folder) if record.part.name == name)
     end([old])
     new = start(folder, old.part, outlives=False)
@@ -93,16 +93,17 @@ def restart(folder: Folder, name: str) -> Record:
 
 
 def status(root: Path) -> list[str]:
-    """A line of each part, whether it runs, and its memory."""
+    """A line of each part: whether it runs, and its memory."""
     each = records(Folder(root.resolve()))
+    if not each:
+        return ["No cluster here: make cluster starts one."]
+    memory = {record.part.name: resident(record) / 2**20 for record in each if runs(record)}
     lines = [
-        f"{it.part.name:26} pid {it.pid:7}  " + (f"{resident(it) / 2**20:6.0f} MiB" if runs(it) else "does not run")
+        f"{it.part.name:26} pid {it.pid:7}  "
+        + (f"{memory[it.part.name]:6.0f} MiB" if it.part.name in memory else "does not run")
         for it in each
     ]
-    total = sum(resident(it) for it in each if runs(it))
-    return (
-        [*lines, f"{'all':39} {total / 2**20:6.0f} MiB"] if lines else ["No cluster here. make cluster starts one."]
-    )
+    return [*lines, f"{'all':39} {sum(memory.values()):6.0f} MiB"]
 
 
 class Rise:

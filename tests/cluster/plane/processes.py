@@ -134,6 +134,12 @@ def resident(record: Record) -> int:
     return 0
 
 
+def worked(record: Record) -> float:
+    """The processor seconds that it took so far."""
+    fields = Path(f"/proc/{record.pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def until(what: str, done: Callable[[], bool], folder: Folder, seconds: float = READY_SECONDS) -> None:
     """Wait for it, and no longer than every part that was started runs."""
     deadline = time.monotonic() + seconds
