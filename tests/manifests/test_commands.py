@@ -52,7 +52,7 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
 def _config() -> Any:
     from qinglan.config import load_yaml
 
-    return load_yaml(MANIFESTS / "overlays/single-tenant/gateway.yaml")
+    return load_yaml(MANIFESTS / "overlays/single-tenant/fivedoctors/gateway.yaml")
 
 
 def test_all_of_our_servers_but_the_console_are_started() -> None:

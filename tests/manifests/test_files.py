@@ -77,13 +77,13 @@ def test_no_secret_is_in_the_repository() -> None:
 
 
 def test_git_ignores_a_filled_in_env_file() -> None:
-    path = "manifests/overlays/single-tenant/store.env"
+    path = "manifests/overlays/single-tenant/fivedoctors/store.env"
     said = subprocess.run(["git", "check-ignore", path], cwd=MANIFESTS.parent, capture_output=True, text=True)
 
     assert said.stdout.strip() == path
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
 def test_the_gateway_may_reach_whom_it_is_configured_for(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = yaml.safe_load((config.parent / "kustomization.yaml").read_text())
     (hosts,) = settings["configMapGenerator"][0]["literals"]
@@ -96,7 +96,7 @@ def test_the_gateway_may_reach_whom_it_is_configured_for(config: Path, monkeypat
     assert all(f"{model.api_key_env}=" in keys for model in given.models().values())
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
 def test_the_store_is_the_same_for_kserve_and_for_us(config: Path) -> None:
     settings = yaml.safe_load((config.parent / "kustomization.yaml").read_text())
     told = settings["secretGenerator"][0]["options"]["annotations"]
