@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cluster import kubectl as kubectl_module
+from tests.cluster import binaries
 from tests.cluster.servers import Minio, minio
 
-KUBECTL = os.environ.get("KUBECTL", "kubectl")
-PROMTOOL = os.environ.get("PROMTOOL", "promtool")
-kubectl_module.binary = lambda name: Path({"kubectl": KUBECTL, "promtool": PROMTOOL}[name])
+BUILT = {"kubectl": os.environ.get("KUBECTL", "kubectl"), "promtool": os.environ.get("PROMTOOL", "promtool")}
+build = binaries.binary
+binaries.binary = lambda name: Path(BUILT[name]) if name in BUILT else build(name)
 
 
 class Cluster(NamedTuple):
@@ -21,7 +21,7 @@ class Cluster(NamedTuple):
     simulated: bool = True
 
     def admin(self) -> Any:
-        from kubernetes import config
+        from kubernetes import config  # type: ignore[import-untyped]
 
         return config.new_client_from_config(str(self.kubeconfig))
 

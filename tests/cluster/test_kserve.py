@@ -1,4 +1,4 @@
-"""Our runtimes and the states of a rollout under KServe's real webhooks and controllers, and Knative's reconcilers."""
+"""Our runtimes and the states of a rollout, under KServe's real webhooks and controllers, and Knative's."""
 
 import time
 from collections.abc import Iterator
@@ -52,7 +52,9 @@ def put(kubectl: Kubectl, name: str) -> Object:
 
 def replaced(kubectl: Kubectl, one: Object) -> Said:
     """KServe writes to it at the same time: then once more."""
-    while "the object has been modified" in (said := kubectl("replace", "-f", "-", given=[one], account=ROLLOUT)).text:
+    while (
+        "the object has been modified" in (said := kubectl("replace", "-f", "-", given=[one], account=ROLLOUT)).text
+    ):
         time.sleep(0.2)
     return said
 
@@ -213,13 +215,14 @@ def test_a_runtime_that_does_not_know_the_format_is_said_in_the_status(rollout: 
     rollout.must("create", "-f", "-", given=[one], account=ROLLOUT)
 
     def told() -> str:
-        return str(rollout.one("isvc", "style", "-n", NS).get("status", {}))
+        return str(rollout.one("isvc", "style", "-n", NS).get("status", {}).get("modelStatus", {}))
 
-    until(lambda: "qinglan-style" in told(), "the runtime's name in the status", 20)
+    until(lambda: "does not support specified framework/version" in told(), "the reason in the status")
+    assert "NoSupportingRuntime" in told()
 
 
 def test_pods_of_two_node_jobs_need_the_init_container_that_we_ship(house: Kubectl) -> None:
-    """As training-operator makes it by itself, Pod Security refuses it; the one of manifests/training-operator passes."""
+    """As training-operator makes it, Pod Security refuses it; the one of manifests/training-operator passes."""
     text = (MANIFESTS / "training-operator/initContainer.yaml").read_text()
     for name, value in {"InitContainerImage": "alpine:3.10", "MaxTries": "100", "MasterAddr": "one-master-0"}.items():
         text = text.replace("{{." + name + "}}", value)

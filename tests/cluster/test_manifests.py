@@ -2,17 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, renamed, until, with_images
+from tests.cluster.kubectl import Kubectl, filled_in, installed, renamed, rendered, until, with_images
 from tests.manifests.hardening import faults
 from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
 from tests.manifests.ways import reaching_out, wrong_ways
 
 NAMESPACES = {"multi-tenant": {"qinglan-chengla", "qinglan-fivedoctors"}}
-TENANTS = ("laptop-cluster/fivedoctors", "single-tenant/fivedoctors", "multi-tenant/chengla", "multi-tenant/fivedoctors", "a100", "release")
+TENANTS = (
+    "laptop-cluster/fivedoctors",
+    "single-tenant/fivedoctors",
+    "multi-tenant/chengla",
+    "multi-tenant/fivedoctors",
+    "a100",
+    "release",
+)
 
 
 @pytest.fixture(scope="session")
@@ -141,8 +149,8 @@ def test_a_release_names_every_image_by_digest(manifests: Path) -> None:
 
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_the_api_server_would_take_it_in_any_namespace(
-    tenant: str, manifests: Path, namespace: str, cluster, tmp_path: Path
-) -> None:  # type: ignore[no-untyped-def]
+    tenant: str, manifests: Path, namespace: str, cluster: Any, tmp_path: Path
+) -> None:
     """Nothing is made: so far it goes on somebody's cluster, too."""
     given = renamed(manifests / "overlays" / tenant, namespace, tmp_path / "renamed")
     inside = [one for one in given if one["metadata"].get("namespace") == namespace]
@@ -153,7 +161,7 @@ def test_the_api_server_would_take_it_in_any_namespace(
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_it_is_applied_and_its_services_run(name: str, manifests: Path, simulated) -> None:  # type: ignore[no-untyped-def]
+def test_it_is_applied_and_its_services_run(name: str, manifests: Path, simulated: Any) -> None:
     kubectl = Kubectl(simulated.kubeconfig)
     given = rendered(manifests / "overlays" / name)
     wanted = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}

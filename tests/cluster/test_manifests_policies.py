@@ -255,7 +255,8 @@ BY_TAG: dict[str, Object] = {
             {"name": "pytorch", "image": "one:tag"}]}}}}},
     },
     "ServingRuntime": {
-        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime", "metadata": {"name": "one", "namespace": NS},
+        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime",
+        "metadata": {"name": "one", "namespace": NS},
         "spec": {"containers": [{"name": "kserve-container", "image": "one:tag"}]},
     },
 }  # fmt: skip
@@ -271,7 +272,11 @@ def test_in_a_release_an_image_by_tag_is_refused(house: Kubectl, kind: str) -> N
 
 @pytest.mark.parametrize("kind", BY_TAG)
 def test_the_same_by_digest_is_admitted(house: Kubectl, kind: str) -> None:
-    text = yaml.safe_dump(BY_TAG[kind]).replace("image: one:tag", f"image: {DIGEST}").replace("image: one", f"image: {DIGEST}")
+    text = (
+        yaml.safe_dump(BY_TAG[kind])
+        .replace("image: one:tag", f"image: {DIGEST}")
+        .replace("image: one", f"image: {DIGEST}")
+    )
     one = yaml.safe_load(text.replace(f"{DIGEST}:tag", DIGEST))
 
     assert attempt(house, one) == ""
@@ -313,7 +318,8 @@ THEFTS: dict[str, Object] = {
     "by volume": pod("thief", volumes=[{"name": "a", "secret": {"secretName": "qinglan-paid-api"}}]),
     "by projected volume": pod("thief", volumes=[
         {"name": "a", "projected": {"sources": [{"secret": {"name": "qinglan-paid-api"}}]}}]),
-    "by the journal": pod("thief", volumes=[{"name": "a", "persistentVolumeClaim": {"claimName": "qinglan-journal"}}]),
+    "by the journal": pod("thief", volumes=[
+        {"name": "a", "persistentVolumeClaim": {"claimName": "qinglan-journal"}}]),
     "by init container": pod("thief", initContainers=[{
         "name": "first", "image": DIGEST, "securityContext": HARDENED,
         "envFrom": [{"secretRef": {"name": "qinglan-paid-api"}}]}]),

@@ -1,4 +1,4 @@
-"""Two tenants on one cluster: with real tokens, neither sees what is the other's, nor more of its own than it needs."""
+"""Two tenants, with real tokens: neither sees what is the other's, nor more of its own than it needs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def tenants(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def status(api: Any, path: str, method: str = "GET", body: Any = None) -> int:
-    from kubernetes.client import ApiException
+    from kubernetes.client import ApiException  # type: ignore[import-untyped]
 
     try:
         answer = api.call_api(

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import yaml
 
-from tests.cluster import kubectl
+from tests.cluster.binaries import binary
 from tests.manifests.reading import MANIFESTS, objects
 
 MONITORING = MANIFESTS / "monitoring"
@@ -16,7 +16,7 @@ OF_GRAFANA = {"$__rate_interval": "5m", "$namespace": "qinglan"}
 
 def promtool(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(kubectl.binary("promtool")), *arguments], cwd=folder, text=True, capture_output=True, timeout=120
+        [str(binary("promtool")), *arguments], cwd=folder, text=True, capture_output=True, timeout=120
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a pod's security: a pure function of its template, for scanners look past kinds they do not know."""
+"""What is wrong with a pod's security, by its template alone: scanners look past kinds that they do not know."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,9 @@ HOST = ("hostNetwork", "hostPID", "hostIPC")
 def faults(pod: Pod) -> list[str]:
     """One line for each, with the container's name; none for a pod that is as it should be."""
     found = [f"{name} is on" for name in HOST if pod.spec.get(name)]
-    found += [f"volume {one['name']} is a folder of the node" for one in pod.spec.get("volumes") or () if "hostPath" in one]
+    found += [
+        f"volume {one['name']} is a folder of the node" for one in pod.spec.get("volumes") or () if "hostPath" in one
+    ]
     both = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
     found += [f"{one['name']}: {fault}" for one in both for fault in _container(one, pod.spec)]
     if pod.serves:
@@ -32,7 +34,10 @@ def _container(one: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
         yield "may run as root"
     if not own.get("runAsUser", shared.get("runAsUser")):
         yield "has no user of its own: the image's may be root, or a name that the kubelet cannot judge"
-    if (own.get("seccompProfile") or shared.get("seccompProfile") or {}).get("type") not in ("RuntimeDefault", "Localhost"):
+    if (own.get("seccompProfile") or shared.get("seccompProfile") or {}).get("type") not in (
+        "RuntimeDefault",
+        "Localhost",
+    ):
         yield "has no seccomp profile"
     if any("hostPort" in port for port in one.get("ports") or ()):
         yield "takes a port of the node"

@@ -24,9 +24,7 @@ def may_speak(policies: Sequence[Policy], one: Place, other: Place, port: int, p
     )
 
 
-def _allows(
-    policies: Sequence[Policy], direction: str, own: Place, other: Place, port: int, protocol: str
-) -> bool:
+def _allows(policies: Sequence[Policy], direction: str, own: Place, other: Place, port: int, protocol: str) -> bool:
     mine = [
         one["spec"]
         for one in policies
@@ -66,9 +64,7 @@ def _matches(peer: Policy, own: Place, other: Place) -> bool:
 
 
 def _port(ports: Sequence[Policy] | None, port: int, protocol: str) -> bool:
-    return not ports or any(
-        one.get("protocol", "TCP") == protocol and one.get("port", port) == port for one in ports
-    )
+    return not ports or any(one.get("protocol", "TCP") == protocol and one.get("port", port) == port for one in ports)
 
 
 def selects(selector: Policy, labels: Labels) -> bool:
@@ -82,7 +78,7 @@ def selects(selector: Policy, labels: Labels) -> bool:
 def _expression(one: Policy, labels: Labels) -> bool:
     key, operator, values = one["key"], one["operator"], one.get("values") or ()
     if operator in ("Exists", "DoesNotExist"):
-        return (key in labels) == (operator == "Exists")
+        return bool((key in labels) == (operator == "Exists"))
     if operator in ("In", "NotIn"):
-        return (labels.get(key) in values) == (operator == "In")
+        return bool((labels.get(key) in values) == (operator == "In"))
     raise ValueError(f"{operator}: no operator of a label selector.")

@@ -48,7 +48,9 @@ def test_no_right_has_a_wildcard_and_no_account_changes_rights_or_enters_pods() 
     assert len(rules) >= 10
     for rule in rules:
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
-        assert not {"pods/exec", "pods/attach", "roles", "rolebindings", "serviceaccounts/token"} & {*rule["resources"]}
+        assert not {"pods/exec", "pods/attach", "roles", "rolebindings", "serviceaccounts/token"} & {
+            *rule["resources"]
+        }
         assert not {"escalate", "bind", "impersonate"} & {*rule["verbs"]}
         assert "secrets" not in rule["resources"] or (rule["resourceNames"] and rule["verbs"] == ["get"])
 
@@ -66,12 +68,16 @@ def test_only_who_asks_the_api_server_is_given_a_token() -> None:
 
 
 def test_no_secret_is_in_the_repository() -> None:
-    kept = subprocess.run(["git", "ls-files", "--", "."], cwd=MANIFESTS, capture_output=True, text=True).stdout.split()
+    kept = subprocess.run(
+        ["git", "ls-files", "--", "."], cwd=MANIFESTS, capture_output=True, text=True
+    ).stdout.split()
 
     assert not [one for _, one in RESOURCES if one["kind"] == "Secret"]
     assert not [name for name in kept if name.endswith(".env")]
     for example in MANIFESTS.rglob("*.env.example"):
-        given = dict(line.split("=", 1) for line in example.read_text().splitlines() if "=" in line and line[0] != "#")
+        given = dict(
+            line.split("=", 1) for line in example.read_text().splitlines() if "=" in line and line[0] != "#"
+        )
         secret = {name: value for name, value in given.items() if "KEY" in name}
         assert secret and set(secret.values()) <= {"", "none"}, example
 

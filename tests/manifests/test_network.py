@@ -8,7 +8,10 @@ from tests.manifests.network import Place, may_speak, selects
 from tests.manifests.reading import MANIFESTS, objects
 from tests.manifests.ways import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
 
-BASE = [{**one, "metadata": {**one["metadata"], "namespace": "qinglan"}} for one in objects(MANIFESTS / "base/network.yaml")]
+BASE = [
+    {**one, "metadata": {**one["metadata"], "namespace": "qinglan"}}
+    for one in objects(MANIFESTS / "base/network.yaml")
+]
 
 
 def test_every_way_is_as_promised() -> None:
