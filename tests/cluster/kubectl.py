@@ -1,0 +1,135 @@
+"""kubectl as a person would use it, against the tests' cluster, as whoever is asked for."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.cluster.binaries import binary
+from tests.manifests.reading import MANIFESTS, Object
+
+SECONDS = 120.0
+VALUES = {"AWS_ACCESS_KEY_ID": "a-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "OPENAI_API_KEY": "a-paid-key"}
+
+
+class Said(NamedTuple):
+    code: int
+    text: str
+
+
+class Kubectl(NamedTuple):
+    kubeconfig: Path
+
+    def __call__(self, *arguments: str, given: Sequence[Object] = (), account: str = "") -> Said:
+        """Run it; `account` is namespace/name of a service account to act as."""
+        command = [str(binary("kubectl")), "--kubeconfig", str(self.kubeconfig), *_acting(account), *arguments]
+        text = "\n---\n".join(json.dumps(one) for one in given) or None
+        done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=SECONDS)
+        return Said(done.returncode, done.stdout if done.returncode == 0 else done.stderr)
+
+    def must(self, *arguments: str, given: Sequence[Object] = (), account: str = "") -> str:
+        said = self(*arguments, given=given, account=account)
+        assert said.code == 0, said.text
+        return said.text
+
+    def apply(self, given: Sequence[Object], *options: str, account: str = "") -> Said:
+        return self("apply", "--server-side", "--force-conflicts", *options, "-f", "-", given=given, account=account)
+
+    def one(self, *arguments: str) -> Any:
+        return json.loads(self.must("get", *arguments, "-o", "json"))
+
+    def all(self, *arguments: str) -> list[Any]:
+        found: list[Any] = self.one(*arguments)["items"]
+        return found
+
+
+def _acting(account: str) -> list[str]:
+    if not account:
+        return []
+    namespace, name = account.split("/")
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return [f"--as=system:serviceaccount:{namespace}:{name}", *(f"--as-group={group}" for group in groups)]
+
+
+def filled_in(folder: Path) -> Path:
+    """A copy of the manifests, with keys where a person would write them."""
+    copy = folder / "manifests"
+    shutil.copytree(MANIFESTS, copy)
+    for example in copy.rglob("*.env.example"):
+        lines = [_filled(line) for line in example.read_text().splitlines()]
+        example.with_suffix("").write_text("\n".join(lines) + "\n")
+    return copy
+
+
+def _filled(line: str) -> str:
+    name, equals, value = line.partition("=")
+    return f"{name}={value or VALUES[name]}" if equals and not name.startswith("#") else line
+
+
+def with_images(manifests: Path, names: Sequence[str] = ("cpu", "serve", "style")) -> None:
+    """What `make images` leaves once they are built."""
+    images = [{"name": f"qinglan/{name}", "digest": f"sha256:{name.encode().hex():0>64}"} for name in names]
+    file = manifests / "overlays/release/images/kustomization.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"images": images}))
+
+
+def rendered(folder: Path) -> list[Object]:
+    """What `kubectl apply -k` would send."""
+    done = subprocess.run([str(binary("kubectl")), "kustomize", str(folder)], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [one for one in yaml.load_all(done.stdout, Loader=loader) if one]
+
+
+def renamed(folder: Path, namespace: str, scratch: Path) -> list[Object]:
+    """The same, for another namespace."""
+    scratch.mkdir()
+    settings = {"namespace": namespace, "resources": [str(Path(*[".."] * len(scratch.parts[1:])) / str(folder)[1:])]}
+    (scratch / "kustomization.yaml").write_text(yaml.safe_dump(settings))
+    return rendered(scratch)
+
+
+def until(true: Callable[[], Any], what: str, seconds: float = SECONDS) -> None:
+    """Wait for it; what it is, where it never comes."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.2)
+
+
+@contextmanager
+def installed(kubectl: Kubectl, given: Sequence[Object]) -> Iterator[None]:
+    """An overlay as it is, with the volumes that its claims ask for, until the block ends."""
+    volumes = [volume(one) for one in given if one["kind"] == "PersistentVolumeClaim"]
+    try:
+        said = kubectl.apply([*volumes, *given])
+        assert said.code == 0, said.text
+        yield
+    finally:
+        # Policies last: what is refused while it goes is not made again.
+        spaces = [one for one in given if one["kind"] == "Namespace"]
+        rest = [one for one in given if "namespace" not in one["metadata"] and one["kind"] != "Namespace"]
+        for gone in (spaces, [*rest, *volumes]):
+            kubectl("delete", "--ignore-not-found", "--wait", "-f", "-", given=gone)
+
+
+def volume(claim: Object) -> Object:
+    """A simulated node mounts anything; the scheduler and the quota want it bound."""
+    name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{namespace}-{name}"},
+        "spec": {
+            "capacity": claim["spec"]["resources"]["requests"],
+            "accessModes": claim["spec"]["accessModes"],
+            "claimRef": {"namespace": namespace, "name": name},
+            "hostPath": {"path": "/nowhere"},
+        },
+    }

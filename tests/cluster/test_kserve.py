@@ -1,0 +1,243 @@
+"""Our runtimes and the states of a rollout, under KServe's real webhooks and controllers, and Knative's."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.kubectl import Kubectl, Said, filled_in, installed, rendered, until
+from tests.manifests.reading import MANIFESTS, Object
+
+NS = "qinglan"
+ROLLOUT = f"{NS}/qinglan-rollout"
+OLD, NEW = "1" * 64, "2" * 64
+
+
+@pytest.fixture(scope="module")
+def house(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    if not cluster.simulated:
+        pytest.skip("makes cluster-wide policies and a storage initialiser: on a cluster of our own only")
+    kubectl = Kubectl(cluster.kubeconfig)
+    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
+    with installed(kubectl, rendered(manifests / "overlays/a100")):
+        yield kubectl
+
+
+@pytest.fixture
+def rollout(house: Kubectl) -> Iterator[Kubectl]:
+    """Nothing is served before, nor after."""
+    yield house
+    house.must("delete", "isvc", "--all", "-n", NS, "--wait")
+    until(lambda: not served(house), "the last model's pods are gone")
+
+
+def state(name: str) -> Object:
+    (one,) = list(yaml.safe_load_all((MANIFESTS / f"rollout/{name}.yaml").read_text()))
+    one["metadata"]["namespace"] = NS
+    return dict(one)
+
+
+def put(kubectl: Kubectl, name: str) -> Object:
+    """As the rollout's controller would, by a whole replacement: a field that is left out is cleared."""
+    one = state(name)
+    said = replaced(kubectl, one)
+    if "NotFound" in said.text:
+        kubectl.must("create", "-f", "-", given=[one], account=ROLLOUT)
+    else:
+        assert said.code == 0, said.text
+    return one
+
+
+def replaced(kubectl: Kubectl, one: Object) -> Said:
+    """KServe writes to it at the same time: then once more."""
+    while (
+        "the object has been modified" in (said := kubectl("replace", "-f", "-", given=[one], account=ROLLOUT)).text
+    ):
+        time.sleep(0.2)
+    return said
+
+
+def served(kubectl: Kubectl) -> list[Object]:
+    return [
+        one
+        for one in kubectl.all("pods", "-n", NS, "-l", "serving.kserve.io/inferenceservice")
+        if "deletionTimestamp" not in one["metadata"] and is_ready(one)
+    ]
+
+
+def is_ready(one: Object) -> bool:
+    conditions = one.get("status", {}).get("conditions") or ()
+    return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
+
+
+def releases(kubectl: Kubectl) -> list[str]:
+    """The digest that each ready pod was started with, as its storage initialiser is told."""
+    uris = [one["spec"]["initContainers"][0]["args"][0] for one in served(kubectl)]
+    return sorted(uri.partition("/releases/")[2].partition("/")[0] for uri in uris)
+
+
+def ready(kubectl: Kubectl, name: str) -> bool:
+    return is_ready(kubectl.one("isvc", name, "-n", NS))
+
+
+@pytest.mark.parametrize("name", ["standard/stable", "style"])
+def test_a_model_becomes_ready_in_a_restricted_namespace(rollout: Kubectl, name: str) -> None:
+    one = put(rollout, name)
+    model = one["metadata"]["name"]
+
+    until(lambda: ready(rollout, model), f"{model} ready")
+    deployment = rollout.one("deployment", f"{model}-predictor", "-n", NS)
+
+    assert deployment["spec"]["replicas"] == one["spec"]["predictor"]["minReplicas"]
+    assert rollout.all("pods", "-n", NS, "-l", f"serving.kserve.io/inferenceservice={model}")
+
+
+def test_the_storage_initialiser_gets_the_stores_key_and_address(rollout: Kubectl) -> None:
+    put(rollout, "style")
+    until(lambda: served(rollout), "a pod of the style model")
+    (first,) = served(rollout)[0]["spec"]["initContainers"]
+    env = {one["name"]: one for one in first["env"]}
+
+    assert first["args"][1] == "/mnt/models"
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        assert env[key]["valueFrom"]["secretKeyRef"] == {"name": "qinglan-store", "key": key}
+    assert env["AWS_ENDPOINT_URL"]["value"] == "http://minio.minio.svc:9000"
+    assert env["AWS_DEFAULT_REGION"]["value"] == "us-east-1"
+    assert first["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert first["resources"]["limits"] == {"cpu": "4", "memory": "8Gi"}
+
+
+def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
+    put(rollout, "standard/stable")
+    until(lambda: len(served(rollout)) == 2, "two pods of the rewriter")
+    spec = served(rollout)[0]["spec"]
+    container = next(one for one in spec["containers"] if one["name"] == "kserve-container")
+
+    assert container["command"] == ["vllm", "serve", "/mnt/base"]
+    assert "--lora-modules=rewriter=/mnt/models" in container["args"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "5"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert spec["nodeSelector"]["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-80GB"
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+    assert spec["priorityClassName"] == "qinglan-online"
+    assert spec["serviceAccountName"] == "qinglan-serving"
+    mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+    assert {"/mnt/base", "/mnt/models", "/dev/shm", "/tmp"} <= set(mounts)
+
+
+def test_what_monitors_and_network_go_by_is_on_what_kserve_makes(rollout: Kubectl) -> None:
+    put(rollout, "style")
+    until(lambda: served(rollout), "a pod of the style model")
+    service = rollout.one("service", "style-predictor", "-n", NS)
+
+    assert service["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "style"
+    assert [(one["port"], one["targetPort"]) for one in service["spec"]["ports"]] == [(80, 8080)]
+    assert served(rollout)[0]["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "style"
+
+
+def test_a_rollout_in_standard_mode_keeps_the_service_that_is_asked(rollout: Kubectl) -> None:
+    promised = {
+        "stable": [OLD, OLD], "canary": [OLD, NEW], "promoted": [NEW, NEW], "rolled-back": [OLD, OLD],
+    }  # fmt: skip
+    for name, wanted in promised.items():
+        put(rollout, f"standard/{name}")
+        until(lambda wanted=wanted: releases(rollout) == wanted, f"{name}: {wanted}")  # type: ignore[misc]
+        assert rollout("get", "service", "rewriter-predictor", "-n", NS).code == 0, name
+
+
+def test_promotion_under_the_canarys_name_would_take_that_service_away(rollout: Kubectl) -> None:
+    """Why promoted.yaml does not do it."""
+    put(rollout, "standard/stable")
+    put(rollout, "standard/canary")
+    until(lambda: NEW in releases(rollout), "a pod of the canary")
+    one = state("standard/promoted")
+    one["spec"]["predictor"]["name"] = "c-22222222"
+    assert replaced(rollout, one).code == 0
+
+    until(lambda: rollout("get", "service", "rewriter-predictor", "-n", NS).code != 0, "the service is gone")
+
+
+def test_a_rollout_in_knative_mode_moves_the_traffic(rollout: Kubectl) -> None:
+    for name, wanted in {
+        "stable": {OLD: 100}, "canary": {NEW: 10, OLD: 90}, "promoted": {NEW: 100}, "rolled-back": {OLD: 100},
+    }.items():  # fmt: skip
+        put(rollout, f"knative/{name}")
+        until(lambda wanted=wanted: shares(rollout) == wanted, f"{name}: {wanted}")  # type: ignore[misc]
+
+
+def shares(kubectl: Kubectl) -> dict[str, int]:
+    """Per cent by release, from the status of the service and what each revision runs."""
+    status = kubectl.one("isvc", "rewriter", "-n", NS).get("status", {})
+    traffic = status.get("components", {}).get("predictor", {}).get("traffic") or ()
+    if not is_ready({"status": status}):
+        return {}
+    found: dict[str, int] = {}
+    for one in traffic:
+        revision = kubectl.one("revision", one["revisionName"], "-n", NS)
+        uri = revision["metadata"]["annotations"]["internal.serving.kserve.io/storage-initializer-sourceuri"]
+        found[uri.partition("/releases/")[2]] = one["percent"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "said, change",
+    [
+        ("'MinReplicas' cannot be greater than MaxReplicas", {"minReplicas": 9, "maxReplicas": 3}),
+        ("must not set maxReplicas", None),
+    ],
+)
+def test_what_is_wrong_is_refused_in_kserves_own_words(rollout: Kubectl, said: str, change: Object | None) -> None:
+    one = state("standard/canary")
+    if change:
+        one["spec"]["predictor"] |= change
+    else:
+        one["spec"]["canary"][0]["predictor"]["maxReplicas"] = 2
+    refused = rollout("create", "--dry-run=server", "-f", "-", given=[one], account=ROLLOUT)
+
+    assert refused.code != 0
+    assert "inferenceservice.kserve-webhook-server.validator" in refused.text and said in refused.text, refused.text
+
+
+def test_how_it_is_deployed_cannot_change_under_a_running_model(rollout: Kubectl) -> None:
+    put(rollout, "standard/stable")
+    refused = replaced(rollout, state("knative/stable"))
+
+    assert refused.code != 0 and "deploymentMode" in refused.text, refused.text
+
+
+def test_a_runtime_that_does_not_know_the_format_is_said_in_the_status(rollout: Kubectl) -> None:
+    """KServe admits it: only the status tells."""
+    one = state("style")
+    one["spec"]["predictor"]["model"]["modelFormat"] = {"name": "qinglan-rewriter"}
+    rollout.must("create", "-f", "-", given=[one], account=ROLLOUT)
+
+    def told() -> str:
+        return str(rollout.one("isvc", "style", "-n", NS).get("status", {}).get("modelStatus", {}))
+
+    until(lambda: "does not support specified framework/version" in told(), "the reason in the status")
+    assert "NoSupportingRuntime" in told()
+
+
+def test_pods_of_two_node_jobs_need_the_init_container_that_we_ship(house: Kubectl) -> None:
+    """As training-operator makes it, Pod Security refuses it; the one of manifests/training-operator passes."""
+    text = (MANIFESTS / "training-operator/initContainer.yaml").read_text()
+    for name, value in {"InitContainerImage": "alpine:3.10", "MaxTries": "100", "MasterAddr": "one-master-0"}.items():
+        text = text.replace("{{." + name + "}}", value)
+    ours = yaml.safe_load(text)
+    stock = [{name: one for name, one in ours[0].items() if name != "securityContext"}]
+    security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    main = {"name": "pytorch", "image": "one", "securityContext": ours[0]["securityContext"]}
+
+    def said(init: Any) -> str:
+        pod = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": NS},
+            "spec": {"securityContext": security, "initContainers": init, "containers": [main]},
+        }  # fmt: skip
+        answer = house("create", "--dry-run=server", "-f", "-", given=[pod])
+        return answer.text if answer.code else ""
+
+    assert 'container "init-pytorch" must set' in said(stock)
+    assert said(ours) == ""

@@ -1,0 +1,210 @@
+"""Every overlay, as kubectl renders it: what it promises, and that a real API server takes it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.kubectl import Kubectl, filled_in, installed, renamed, rendered, until, with_images
+from tests.manifests.hardening import faults
+from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
+from tests.manifests.ways import reaching_out, wrong_ways
+
+NAMESPACES = {"multi-tenant": {"qinglan-chengla", "qinglan-fivedoctors"}}
+TENANTS = (
+    "laptop-cluster/fivedoctors",
+    "single-tenant/fivedoctors",
+    "multi-tenant/chengla",
+    "multi-tenant/fivedoctors",
+    "a100",
+    "release",
+)
+
+
+@pytest.fixture(scope="session")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = filled_in(tmp_path_factory.mktemp("manifests"))
+    with_images(copy)
+    return copy
+
+
+@pytest.fixture(scope="session", params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest, manifests: Path) -> tuple[str, list[Object]]:
+    return request.param, rendered(manifests / "overlays" / request.param)
+
+
+def of_kind(given: Sequence[Object], *kinds: str) -> list[Object]:
+    return [one for one in given if one["kind"] in kinds]
+
+
+def test_every_overlay_is_here() -> None:
+    assert {path.parent.name for path in MANIFESTS.glob("overlays/*/kustomization.yaml")} == set(OVERLAYS)
+
+
+def test_its_namespaces_are_restricted_and_guarded(overlay: tuple[str, list[Object]]) -> None:
+    name, given = overlay
+    spaces = of_kind(given, "Namespace")
+
+    assert {one["metadata"]["name"] for one in spaces} == NAMESPACES.get(name, {"qinglan"})
+    for one in spaces:
+        assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+        assert one["metadata"]["labels"]["qinglan.dev/guarded"] == "true"
+        assert one["metadata"]["labels"]["qinglan.dev/tenant"]
+
+
+def test_nothing_is_outside_its_namespaces_but_the_platform(overlay: tuple[str, list[Object]]) -> None:
+    name, given = overlay
+    wide = {one["kind"] for one in given if "namespace" not in one["metadata"]}
+
+    assert {one["metadata"]["namespace"] for one in given if "namespace" in one["metadata"]} == NAMESPACES.get(
+        name, {"qinglan"}
+    )
+    assert wide == {
+        "Namespace", "PriorityClass", "ClusterStorageContainer",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    }  # fmt: skip
+
+
+def test_its_pods_are_hardened(overlay: tuple[str, list[Object]]) -> None:
+    found = [pod for one in overlay[1] for pod in pods(one)]
+
+    assert len(found) >= 6
+    assert {pod.owner: faults(pod) for pod in found if faults(pod)} == {}
+
+
+def test_its_rights_have_no_wildcard_and_end_at_the_namespace(overlay: tuple[str, list[Object]]) -> None:
+    roles, bindings = of_kind(overlay[1], "Role"), of_kind(overlay[1], "RoleBinding")
+
+    assert roles and bindings
+    assert not of_kind(overlay[1], "ClusterRole", "ClusterRoleBinding")
+    assert not [rule for one in roles for rule in one["rules"] for given in rule.values() if "*" in given]
+    for one in bindings:
+        assert {subject["namespace"] for subject in one["subjects"]} == {one["metadata"]["namespace"]}
+
+
+def test_its_gateway_alone_reaches_the_internet(overlay: tuple[str, list[Object]]) -> None:
+    name, given = overlay
+    policies = of_kind(given, "NetworkPolicy")
+
+    for namespace in NAMESPACES.get(name, {"qinglan"}):
+        assert wrong_ways(policies, namespace) == []
+        assert reaching_out(policies, namespace) == (set() if name == "laptop-cluster" else {"gateway"})
+
+
+def test_the_labels_that_the_network_goes_by_are_on_its_pods(overlay: tuple[str, list[Object]]) -> None:
+    labels = {pod.labels.get("app.kubernetes.io/name") for one in overlay[1] for pod in pods(one) if pod.labels}
+
+    assert {"qinglan-gateway", "qinglan-rag", "qinglan-janitor"} <= labels
+    tenants = {pod.labels["qinglan.dev/tenant"] for one in of_kind(overlay[1], "Deployment") for pod in pods(one)}
+    assert len(tenants) == len(NAMESPACES.get(overlay[0], {"qinglan"}))
+
+
+def test_the_key_of_the_paid_api_is_in_the_gateways_pod_alone(overlay: tuple[str, list[Object]]) -> None:
+    holders = {pod.owner for one in overlay[1] for pod in pods(one) if "qinglan-paid-api" in str(pod.spec)}
+
+    assert holders == {"Deployment/qinglan-gateway"}
+
+
+def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]]) -> None:
+    accounts = [one for one in of_kind(overlay[1], "ServiceAccount") if one["metadata"]["name"] == "qinglan-serving"]
+    stores = [one for one in of_kind(overlay[1], "Secret") if one["metadata"]["name"] == "qinglan-store"]
+
+    assert accounts and len(stores) == len(accounts)
+    assert all(one["secrets"] == [{"name": "qinglan-store"}] for one in accounts)
+    for one in stores:
+        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(one["data"])
+        told = one["metadata"]["annotations"]
+        assert {f"serving.kserve.io/s3-{name}" for name in ("endpoint", "usehttps", "region")} <= set(told)
+
+
+def test_every_claim_and_configuration_that_its_pods_name_is_there(overlay: tuple[str, list[Object]]) -> None:
+    given = overlay[1]
+    there = {(one["kind"], one["metadata"]["name"]) for one in given}
+    for pod in (pod for one in given for pod in pods(one)):
+        for volume in pod.spec.get("volumes") or ():
+            if claim := volume.get("persistentVolumeClaim"):
+                assert ("PersistentVolumeClaim", claim["claimName"]) in there
+            if config := volume.get("configMap"):
+                assert ("ConfigMap", config["name"]) in there
+        if priority := pod.spec.get("priorityClassName"):
+            assert ("PriorityClass", priority) in there
+        if account := pod.spec.get("serviceAccountName"):
+            assert ("ServiceAccount", account) in there
+
+
+def test_a_release_names_every_image_by_digest(manifests: Path) -> None:
+    given = rendered(manifests / "overlays/release")
+    images = {
+        container["image"]
+        for one in given
+        if one["kind"] != "ClusterStorageContainer"
+        for pod in pods(one)
+        for container in pod.spec["containers"]
+    }
+
+    assert images and all("@sha256:" in image for image in images), images
+
+
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_the_api_server_would_take_it_in_any_namespace(
+    tenant: str, manifests: Path, namespace: str, cluster: Any, tmp_path: Path
+) -> None:
+    """Nothing is made: so far it goes on somebody's cluster, too."""
+    given = renamed(manifests / "overlays" / tenant, namespace, tmp_path / "renamed")
+    inside = [one for one in given if one["metadata"].get("namespace") == namespace]
+
+    assert len(inside) > 30
+    said = Kubectl(cluster.kubeconfig).apply(given, "--dry-run=server")
+    assert said.code == 0, said.text
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_it_is_applied_and_its_services_run(name: str, manifests: Path, simulated: Any) -> None:
+    kubectl = Kubectl(simulated.kubeconfig)
+    given = rendered(manifests / "overlays" / name)
+    wanted = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}
+
+    def ready() -> bool:
+        found = kubectl.all("deployments", "-A", "-l", "app.kubernetes.io/part-of=qinglan")
+        done = {
+            (one["metadata"]["namespace"], one["metadata"]["name"])
+            for one in found
+            if (one.get("status") or {}).get("availableReplicas") == one["spec"]["replicas"]
+        }
+        return wanted <= done
+
+    with installed(kubectl, given):
+        until(ready, f"{sorted(wanted)} available")
+        warned = [
+            f"{policy['metadata']['name']}: {warning['warning']}"
+            for policy in kubectl.all("validatingadmissionpolicies", "-l", "app.kubernetes.io/part-of=qinglan")
+            for warning in (policy.get("status") or {}).get("typeChecking", {}).get("expressionWarnings", ())
+        ]
+        assert warned == []
+        again = kubectl.must("diff", "--server-side", "--force-conflicts", "-f", "-", given=given)
+        assert again == "", "what is applied twice is not the same"
+
+
+def test_the_operators_component_gives_its_init_container_to_the_operator(tmp_path: Path) -> None:
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "training-operator", "namespace": "kubeflow"},
+        "spec": {"template": {"spec": {"containers": [{"name": "training-operator", "image": "one"}]}}},
+    }
+    copy = filled_in(tmp_path)
+    install = copy / "install"
+    install.mkdir()
+    (install / "operator.yaml").write_text(yaml.safe_dump(deployment))
+    settings = {"resources": ["operator.yaml"], "components": ["../training-operator"]}
+    (install / "kustomization.yaml").write_text(yaml.safe_dump(settings))
+
+    given = {one["kind"]: one for one in rendered(install)}
+
+    (mount,) = given["Deployment"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    (held,) = given["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    assert mount["mountPath"] == "/etc/config"
+    assert held["configMap"]["name"] == given["ConfigMap"]["metadata"]["name"]
+    assert set(given["ConfigMap"]["data"]) == {"initContainer.yaml"}

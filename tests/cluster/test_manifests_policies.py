@@ -1,0 +1,364 @@
+"""What the manifests forbid is tried, on a release as it is applied: each attempt is refused, and says by whom.
+
+Rights alone would refuse most of it. So the account that tries is given every right that it would need.
+"""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until, with_images
+from tests.manifests.reading import MANIFESTS, Object
+
+NS = "qinglan"
+ROLLOUT = f"{NS}/qinglan-rollout"
+STRANGER = f"{NS}/stranger"
+DIGEST = f"qinglan/cpu@sha256:{'a' * 64}"
+OLD, NEW = "1" * 64, "2" * 64
+HARDENED: Object = {
+    "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def house(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    if not cluster.simulated:
+        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    kubectl = Kubectl(cluster.kubeconfig)
+    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
+    with_images(manifests)
+    with installed(kubectl, rendered(manifests / "overlays/release")):
+        kubectl.must("apply", "-f", "-", given=stranger())
+        # Policies take effect a moment after they are made.
+        until(lambda: "Forbidden" in attempt(kubectl, isvc("probe"), STRANGER), "the model policy in effect")
+        until(lambda: "by digest" in attempt(kubectl, pod("probe", image="one:tag")), "the image policy in effect")
+        until(lambda: "gateway" in attempt(kubectl, pod("probe", account="qinglan-gateway")), "the gateway's policy")
+        kubectl.must("create", "-f", "-", given=[isvc("rewriter")], account=ROLLOUT)
+        yield kubectl
+
+
+def stranger() -> list[Object]:
+    """Somebody with every right in the namespace that a rollout would need, and more."""
+    meta = {"name": "stranger", "namespace": NS}
+    groups = ["", "apps", "batch", "serving.kserve.io", "kubeflow.org"]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "stranger"}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta,
+            "rules": [{"apiGroups": groups, "resources": ["*"], "verbs": ["*"]}],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", "name": "stranger", "namespace": NS}],
+        },
+    ]  # fmt: skip
+
+
+def isvc(name: str) -> Object:
+    (one,) = list(yaml.safe_load_all((MANIFESTS / "rollout/standard/stable.yaml").read_text()))
+    one["metadata"] |= {"name": name, "namespace": NS}
+    return dict(one)
+
+
+def pod(name: str, image: str = DIGEST, account: str = "default", **changes: Any) -> Object:
+    container = {"name": "one", "image": image, "securityContext": HARDENED}
+    spec = {"serviceAccountName": account, "containers": [container], **changes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS}, "spec": spec}
+
+
+def attempt(kubectl: Kubectl, one: Object, account: str = "", verb: str = "create") -> str:
+    """What the API server says to it; empty if it would do it."""
+    said = kubectl(verb, "--dry-run=server", "-f", "-", given=[one], account=account)
+    return said.text if said.code else ""
+
+
+def test_a_pod_as_it_should_be_is_admitted(house: Kubectl) -> None:
+    """So that each refusal below is for the one thing that it changes."""
+    assert attempt(house, pod("good")) == ""
+    assert attempt(house, pod("good"), STRANGER) == ""
+
+
+@pytest.mark.parametrize(
+    "said, security",
+    [
+        ("privileged", {"privileged": True, "allowPrivilegeEscalation": True}),
+        ("allowPrivilegeEscalation", {"allowPrivilegeEscalation": True}),
+        ("runAsNonRoot", {"runAsNonRoot": False, "runAsUser": None}),
+        ("runAsUser=0", {"runAsUser": 0}),
+        ("unrestricted capabilities", {"capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}}),
+        ("seccompProfile", {"seccompProfile": {"type": "Unconfined"}}),
+    ],
+)
+def test_a_pod_with_more_power_than_it_needs_is_refused(house: Kubectl, said: str, security: Object) -> None:
+    one = pod("strong")
+    one["spec"]["containers"][0]["securityContext"] = {**HARDENED, **security}
+
+    refused = attempt(house, one)
+
+    assert 'violates PodSecurity "restricted' in refused and said in refused, refused
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hostNetwork": True}, {"hostPID": True}, {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}]
+)
+def test_a_pod_that_reaches_into_its_node_is_refused(house: Kubectl, changes: Object) -> None:
+    assert "violates PodSecurity" in attempt(house, pod("deep", **changes))
+
+
+WAYS: dict[str, Object] = {
+    "storageUri": {"predictor": {"model": {"storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}"}}},
+    "a canary": {
+        "canary": [
+            {"trafficPercent": 100, "predictor": {"name": "c", "model": {
+                "name": "", "modelFormat": {"name": "qinglan-rewriter-adapter"}, "runtime": "qinglan-rewriter-vllm",
+                "storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}"}}}
+        ]
+    },
+    "storageUris": {"predictor": {"storageUris": [{"uri": f"s3://q/releases/{NEW}", "mountPath": "/mnt/models"}]}},
+    "model.storage": {"predictor": {"model": {"storageUri": None, "storage": {"path": "other"}}}},
+    "containers": {"predictor": {"containers": [{"name": "kserve-container", "image": "evil"}]}},
+    "a framework's own field": {"predictor": {"model": None, "pytorch": {"storageUri": "s3://evil/model"}}},
+    "a transformer": {"transformer": {"containers": [{"name": "kserve-container", "image": "evil"}]}},
+    "another runtime": {"predictor": {"model": {"runtime": "qinglan-rewriter-cpu"}}},
+    "an image": {"predictor": {"model": {"image": "evil"}}},
+    "arguments": {"predictor": {"model": {"args": ["--model=/evil"]}}},
+    "another account": {"predictor": {"serviceAccountName": "stranger"}},
+    "canaryTrafficPercent": {"predictor": {"canaryTrafficPercent": 50}},
+    "another storage initialiser": {"predictor": {"storageContainerName": "evil"}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="class")
+def by_rollout_alone(house: Kubectl) -> Iterator[Kubectl]:
+    """Without the policy on digests, which refuses most of these ways too."""
+    binding = house.one("validatingadmissionpolicybinding", "qinglan-models-by-digest")
+    loose = {"spec": {"predictor": {"model": {"storageUri": "s3://models/latest"}}}}
+    house.must("delete", "validatingadmissionpolicybinding", "qinglan-models-by-digest")
+    until(lambda: merged(house, loose, ROLLOUT) == "", "the policy on digests is off")
+    yield house
+    again = {**binding, "metadata": {"name": binding["metadata"]["name"], "labels": binding["metadata"]["labels"]}}
+    house.must("create", "-f", "-", given=[again])
+    until(lambda: merged(house, loose, ROLLOUT) != "", "the policy on digests is on again")
+
+
+class TestWhoeverTries:
+    @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
+    @pytest.mark.parametrize("way", WAYS)
+    def test_nobody_but_the_rollout_changes_the_model(
+        self, by_rollout_alone: Kubectl, way: str, account: str
+    ) -> None:
+        refused = merged(by_rollout_alone, {"spec": WAYS[way]}, account)
+
+        assert "only qinglan/qinglan-rollout may change what rewriter serves" in refused, refused
+
+
+def merged(kubectl: Kubectl, change: Object, account: str) -> str:
+    said = kubectl(
+        "patch", "isvc", "rewriter", "-n", NS, "--type=merge", "--dry-run=server",
+        f"-p={json.dumps(change)}", account=account,
+    )  # fmt: skip
+    return said.text if said.code else ""
+
+
+def test_the_rollout_itself_may(house: Kubectl) -> None:
+    assert merged(house, {"spec": WAYS["storageUri"]}, ROLLOUT) == ""
+    assert merged(house, {"spec": {"predictor": {"minReplicas": 1}}}, ROLLOUT) == ""
+
+
+def test_what_does_not_touch_the_model_is_open_to_others(house: Kubectl) -> None:
+    assert merged(house, {"metadata": {"labels": {"team": "search"}}}, STRANGER) == ""
+    assert merged(house, {"metadata": {"annotations": {"note": "looked at"}}}, STRANGER) == ""
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"serving.kserve.io/storageSecretName": "other"},
+        {"serving.kserve.io/autoscalerClass": None},
+        {"internal.serving.kserve.io/storage-initializer-sourceuri": "s3://evil/model"},
+    ],
+)
+def test_kserves_own_annotations_are_the_rollouts_too(house: Kubectl, annotations: Object) -> None:
+    refused = merged(house, {"metadata": {"annotations": annotations}}, STRANGER)
+
+    assert "may change annotations of serving.kserve.io" in refused, refused
+
+
+def test_nobody_else_makes_one_either_or_replaces_it(house: Kubectl) -> None:
+    other = isvc("rewriter")
+    other["spec"]["predictor"]["model"]["storageUri"] = f"s3://qinglan/other/releases/{NEW}"
+
+    for account in (STRANGER, "", f"{NS}/pipeline-runner"):
+        assert attempt(house, isvc("second"), account) != ""
+        said = house("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", given=[other],
+                     account=account)  # fmt: skip
+        assert said.code != 0 and ("only qinglan/qinglan-rollout" in said.text or "forbidden" in said.text), said.text
+
+
+def test_the_rollout_of_another_namespace_is_a_stranger_here(house: Kubectl) -> None:
+    refused = merged(house, {"spec": WAYS["storageUri"]}, "default/qinglan-rollout")
+
+    assert refused != ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"predictor": {"model": {"storageUri": "s3://models/latest"}}},
+        {"predictor": {"model": {"storageUri": f"s3://qinglan/releases/{NEW[:-1]}"}}},
+        {"predictor": {"model": {"storageUri": f"s3://qinglan/releases/{NEW}/../latest"}}},
+        {"predictor": {"model": {"storageUri": f"https://evil/releases/{NEW}"}}},
+        {"predictor": {"model": {"storageUri": "pvc://claim/model"}}},
+        WAYS["storageUris"], WAYS["model.storage"], WAYS["containers"], WAYS["a framework's own field"],
+        WAYS["a transformer"], WAYS["an image"], WAYS["arguments"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_not_even_the_rollout_serves_what_no_digest_names(house: Kubectl, change: Object) -> None:
+    refused = merged(house, {"spec": change}, ROLLOUT)
+
+    assert "'qinglan-models-by-digest' with binding 'qinglan-models-by-digest' denied request" in refused, refused
+
+
+def test_a_canary_is_named_by_its_digest_too(house: Kubectl) -> None:
+    change: Object = copy.deepcopy({"spec": WAYS["a canary"]})
+    change["spec"]["canary"][0]["trafficPercent"] = 10
+    assert merged(house, change, ROLLOUT) == ""
+
+    change["spec"]["canary"][0]["predictor"]["model"]["storageUri"] = "s3://models/latest"
+    assert "names a release by its digest" in merged(house, change, ROLLOUT)
+
+
+TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "one", "image": "one:tag"}]}}
+BY_TAG: dict[str, Object] = {
+    "Pod": pod("one", image="one:tag"),
+    "init container": pod("one", initContainers=[{"name": "first", "image": "one", "securityContext": HARDENED}]),
+    "Deployment": {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "one", "namespace": NS},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE},
+    },
+    "CronJob": {
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "one", "namespace": NS},
+        "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": {
+            **TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}}},
+    },
+    "PyTorchJob": {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "one", "namespace": NS},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [
+            {"name": "pytorch", "image": "one:tag"}]}}}}},
+    },
+    "ServingRuntime": {
+        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime",
+        "metadata": {"name": "one", "namespace": NS},
+        "spec": {"containers": [{"name": "kserve-container", "image": "one:tag"}]},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BY_TAG)
+def test_in_a_release_an_image_by_tag_is_refused(house: Kubectl, kind: str) -> None:
+    refused = attempt(house, BY_TAG[kind])
+
+    assert "in a namespace of a release an image is named by digest" in refused, refused
+    assert "and not: one" in refused
+
+
+@pytest.mark.parametrize("kind", BY_TAG)
+def test_the_same_by_digest_is_admitted(house: Kubectl, kind: str) -> None:
+    text = (
+        yaml.safe_dump(BY_TAG[kind])
+        .replace("image: one:tag", f"image: {DIGEST}")
+        .replace("image: one", f"image: {DIGEST}")
+    )
+    one = yaml.safe_load(text.replace(f"{DIGEST}:tag", DIGEST))
+
+    assert attempt(house, one) == ""
+
+
+def test_what_the_platform_injects_by_tag_is_listed_to_the_letter(house: Kubectl) -> None:
+    assert attempt(house, pod("one", image="kserve/storage-initializer:v0.20.0")) == ""
+    assert "by digest" in attempt(house, pod("one", image="kserve/storage-initializer:v0.20.1"))
+    assert "by digest" in attempt(house, pod("one", image="evil/kserve/storage-initializer:v0.20.0"))
+
+
+def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -> None:
+    name = house.all("pods", "-n", NS, "-l", "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    said = house("debug", name, "-n", NS, "--image=busybox:latest", "--profile=restricted", "--attach=false")
+
+    assert said.code != 0 and "named by digest" in said.text, said.text
+
+
+def test_a_release_whose_images_were_never_built_is_refused(house: Kubectl, tmp_path: Path) -> None:
+    given = rendered(filled_in(tmp_path) / "overlays/release")
+    said = house.apply([one for one in given if one["kind"] == "Deployment"], "--dry-run=server")
+
+    assert said.code != 0
+    assert "named by digest (name@sha256:...), and not: qinglan/cpu:0.1.0" in said.text, said.text
+
+
+def secret(**container: Any) -> Object:
+    one = pod("thief")
+    one["spec"]["containers"][0] |= container
+    return one
+
+
+THEFTS: dict[str, Object] = {
+    "by account": pod("thief", account="qinglan-gateway"),
+    "by label": {**pod("thief"), "metadata": {"name": "thief", "namespace": NS, "labels": {
+        "app.kubernetes.io/name": "qinglan-gateway"}}},
+    "by env": secret(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api", "key": "A"}}}]),
+    "by envFrom": secret(envFrom=[{"secretRef": {"name": "qinglan-paid-api"}}]),
+    "by volume": pod("thief", volumes=[{"name": "a", "secret": {"secretName": "qinglan-paid-api"}}]),
+    "by projected volume": pod("thief", volumes=[
+        {"name": "a", "projected": {"sources": [{"secret": {"name": "qinglan-paid-api"}}]}}]),
+    "by the journal": pod("thief", volumes=[
+        {"name": "a", "persistentVolumeClaim": {"claimName": "qinglan-journal"}}]),
+    "by init container": pod("thief", initContainers=[{
+        "name": "first", "image": DIGEST, "securityContext": HARDENED,
+        "envFrom": [{"secretRef": {"name": "qinglan-paid-api"}}]}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
+@pytest.mark.parametrize("way", THEFTS)
+def test_nobody_else_takes_the_gateways_place(house: Kubectl, way: str, account: str) -> None:
+    assert "are for the pods of its own Deployment" in attempt(house, THEFTS[way], account)
+
+
+def test_a_running_pod_does_not_become_the_gateway(house: Kubectl) -> None:
+    name = house.all("pods", "-n", NS, "-l", "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    said = house("label", "pod", name, "-n", NS, "--overwrite", "app.kubernetes.io/name=qinglan-gateway")
+
+    assert said.code != 0 and "does not become the gateway" in said.text, said.text
+
+
+def test_the_gateways_own_pod_runs(house: Kubectl) -> None:
+    until(
+        lambda: house.one("deployment", "qinglan-gateway", "-n", NS)["status"].get("availableReplicas") == 1,
+        "the gateway is available",
+    )
+
+
+def test_more_cards_than_the_tenant_has_are_refused(house: Kubectl) -> None:
+    one = pod("greedy")
+    cards = {"nvidia.com/gpu": "25"}
+    one["spec"]["containers"][0]["resources"] = {"limits": cards, "requests": cards}
+
+    assert "exceeded quota: qinglan, requested: requests.nvidia.com/gpu=25" in attempt(house, one)
+
+
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
+def test_no_service_opens_a_way_past_the_gateways_of_the_cluster(house: Kubectl, kind: str) -> None:
+    service = {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "open", "namespace": NS},
+        "spec": {"type": kind, "ports": [{"port": 80}], "selector": {"a": "b"}},
+    }  # fmt: skip
+
+    assert "exceeded quota" in attempt(house, service)

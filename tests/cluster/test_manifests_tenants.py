@@ -1,0 +1,90 @@
+"""Two tenants, with real tokens: neither sees what is the other's, nor more of its own than it needs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered
+
+OWN, OTHER = "qinglan-chengla", "qinglan-fivedoctors"
+JOB = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
+FORBIDDEN, FOUND, CREATED = 403, 200, 201
+
+
+@pytest.fixture(scope="module")
+def tenants(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if not cluster.simulated:
+        pytest.skip("makes namespaces with names of its own: on a cluster of our own only")
+    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
+    with installed(Kubectl(cluster.kubeconfig), rendered(manifests / "overlays/multi-tenant")):
+        yield cluster
+
+
+def status(api: Any, path: str, method: str = "GET", body: Any = None) -> int:
+    from kubernetes.client import ApiException  # type: ignore[import-untyped]
+
+    try:
+        answer = api.call_api(
+            path, method, body=body, auth_settings=["BearerToken"], _preload_content=False,
+            header_params={"Content-Type": "application/json"},
+        )  # fmt: skip
+    except ApiException as error:
+        return int(error.status)
+    return int(answer[1])
+
+
+@pytest.mark.parametrize("account", ["pipeline-runner", "qinglan-janitor", "qinglan-rollout", "qinglan-gateway"])
+@pytest.mark.parametrize("namespace", [OWN, OTHER])
+def test_no_account_reads_secrets_through_the_api(tenants: Any, account: str, namespace: str) -> None:
+    api = tenants.account(OWN, account)
+
+    for name in ("qinglan-store", "qinglan-paid-api"):
+        assert status(api, f"/api/v1/namespaces/{namespace}/secrets/{name}") == FORBIDDEN
+    assert status(api, f"/api/v1/namespaces/{namespace}/secrets") == FORBIDDEN
+    assert status(api, "/api/v1/secrets") == FORBIDDEN
+
+
+def test_a_step_manages_jobs_of_its_own_tenant_alone(tenants: Any) -> None:
+    api = tenants.account(OWN, "pipeline-runner")
+    job = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "one"},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [
+            {"name": "pytorch", "image": "one"}]}}}}},
+    }  # fmt: skip
+
+    assert status(api, JOB.format(OWN) + "?dryRun=All", "POST", job) == CREATED
+    assert status(api, JOB.format(OTHER) + "?dryRun=All", "POST", job) == FORBIDDEN
+    assert status(api, JOB.format(OWN)) == FOUND
+    assert status(api, JOB.format(OTHER)) == FORBIDDEN
+    for kind in ("pods", "events"):
+        assert status(api, f"/api/v1/namespaces/{OWN}/{kind}") == FOUND
+        assert status(api, f"/api/v1/namespaces/{OTHER}/{kind}") == FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "method, path",
+    [
+        ("POST", "/api/v1/namespaces/{}/pods"),
+        ("POST", "/api/v1/namespaces/{}/secrets"),
+        ("POST", "/api/v1/namespaces/{}/serviceaccounts/qinglan-gateway/token"),
+        ("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"),
+        ("POST", "/apis/serving.kserve.io/v1beta1/namespaces/{}/inferenceservices"),
+        ("POST", "/apis/apps/v1/namespaces/{}/deployments"),
+        ("DELETE", "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/default-deny"),
+        ("GET", "/api/v1/namespaces/{}/configmaps"),
+    ],
+)
+def test_a_step_can_do_nothing_else(tenants: Any, method: str, path: str) -> None:
+    api = tenants.account(OWN, "pipeline-runner")
+
+    assert status(api, path.format(OWN), method, {} if method == "POST" else None) == FORBIDDEN
+
+
+def test_the_janitor_finds_and_deletes_jobs_and_makes_none(tenants: Any) -> None:
+    api = tenants.account(OWN, "qinglan-janitor")
+
+    assert status(api, JOB.format(OWN)) == FOUND
+    assert status(api, JOB.format(OWN) + "/none", "DELETE") == 404
+    assert status(api, JOB.format(OWN), "POST", {}) == FORBIDDEN
+    assert status(api, JOB.format(OTHER)) == FORBIDDEN

@@ -1,0 +1,55 @@
+"""What is wrong with a pod's security, by its template alone: scanners look past kinds that they do not know."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.manifests.reading import Pod
+
+HOST = ("hostNetwork", "hostPID", "hostIPC")
+
+
+def faults(pod: Pod) -> list[str]:
+    """One line for each, with the container's name; none for a pod that is as it should be."""
+    found = [f"{name} is on" for name in HOST if pod.spec.get(name)]
+    found += [
+        f"volume {one['name']} is a folder of the node" for one in pod.spec.get("volumes") or () if "hostPath" in one
+    ]
+    both = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
+    found += [f"{one['name']}: {fault}" for one in both for fault in _container(one, pod.spec)]
+    if pod.serves:
+        found += [f"{one['name']}: {fault}" for one in pod.spec.get("containers") or () for fault in _probes(one)]
+    return found
+
+
+def _container(one: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
+    own, shared = one.get("securityContext") or {}, spec.get("securityContext") or {}
+    if own.get("privileged"):
+        yield "is privileged"
+    if own.get("allowPrivilegeEscalation") is not False:
+        yield "may escalate its privileges"
+    capabilities = own.get("capabilities") or {}
+    if capabilities.get("drop") != ["ALL"] or capabilities.get("add"):
+        yield "keeps capabilities"
+    if own.get("runAsNonRoot", shared.get("runAsNonRoot")) is not True:
+        yield "may run as root"
+    if not own.get("runAsUser", shared.get("runAsUser")):
+        yield "has no user of its own: the image's may be root, or a name that the kubelet cannot judge"
+    if (own.get("seccompProfile") or shared.get("seccompProfile") or {}).get("type") not in (
+        "RuntimeDefault",
+        "Localhost",
+    ):
+        yield "has no seccomp profile"
+    if any("hostPort" in port for port in one.get("ports") or ()):
+        yield "takes a port of the node"
+    resources = one.get("resources") or {}
+    for name in ("requests", "limits"):
+        if missing := {"cpu", "memory"} - set(resources.get(name) or {}):
+            yield f"{name} no {' and '.join(sorted(missing))}"
+
+
+def _probes(one: dict[str, Any]) -> Iterator[str]:
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        if name not in one:
+            yield f"has no {name}"
+    if (one.get("securityContext") or {}).get("readOnlyRootFilesystem") is not True:
+        yield "may write to its root"

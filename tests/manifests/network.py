@@ -1,0 +1,84 @@
+"""Whether NetworkPolicies let one pod speak to another: judged as rendered, for simulated nodes enforce nothing."""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+Policy = dict[str, Any]
+Labels = Mapping[str, str]
+
+
+class Place(NamedTuple):
+    """A pod with its namespace; or an address outside, without either."""
+
+    labels: Labels = {}
+    namespace: str = ""
+    namespace_labels: Labels = {}
+    address: str = "10.0.0.9"
+
+
+def may_speak(policies: Sequence[Policy], one: Place, other: Place, port: int, protocol: str = "TCP") -> bool:
+    """Both ends must allow it; a pod that no policy of that direction selects allows everything."""
+    return _allows(policies, "Egress", one, other, port, protocol) and _allows(
+        policies, "Ingress", other, one, port, protocol
+    )
+
+
+def _allows(policies: Sequence[Policy], direction: str, own: Place, other: Place, port: int, protocol: str) -> bool:
+    mine = [
+        one["spec"]
+        for one in policies
+        if own.namespace
+        and one["metadata"]["namespace"] == own.namespace
+        and direction in _directions(one["spec"])
+        and selects(one["spec"].get("podSelector") or {}, own.labels)
+    ]
+    side, peers = ("egress", "to") if direction == "Egress" else ("ingress", "from")
+    rules = [rule for spec in mine for rule in spec.get(side) or ()]
+    return not mine or any(
+        _peer(rule.get(peers), own, other) and _port(rule.get("ports"), port, protocol) for rule in rules
+    )
+
+
+def _directions(spec: Policy) -> Sequence[str]:
+    given: Sequence[str] = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
+    return given
+
+
+def _peer(peers: Sequence[Policy] | None, own: Place, other: Place) -> bool:
+    """No peers means everybody."""
+    return not peers or any(_matches(peer, own, other) for peer in peers)
+
+
+def _matches(peer: Policy, own: Place, other: Place) -> bool:
+    if block := peer.get("ipBlock"):
+        address = ipaddress.ip_address(other.address)
+        return address in ipaddress.ip_network(block["cidr"]) and not any(
+            address in ipaddress.ip_network(hole) for hole in block.get("except") or ()
+        )
+    if not other.namespace:
+        return False
+    spaces = peer.get("namespaceSelector")
+    there = other.namespace == own.namespace if spaces is None else selects(spaces, other.namespace_labels)
+    return there and selects(peer.get("podSelector") or {}, other.labels)
+
+
+def _port(ports: Sequence[Policy] | None, port: int, protocol: str) -> bool:
+    return not ports or any(one.get("protocol", "TCP") == protocol and one.get("port", port) == port for one in ports)
+
+
+def selects(selector: Policy, labels: Labels) -> bool:
+    """An empty selector selects everything."""
+    wanted = selector.get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _expression(one, labels) for one in selector.get("matchExpressions") or ()
+    )
+
+
+def _expression(one: Policy, labels: Labels) -> bool:
+    key, operator, values = one["key"], one["operator"], one.get("values") or ()
+    if operator in ("Exists", "DoesNotExist"):
+        return bool((key in labels) == (operator == "Exists"))
+    if operator in ("In", "NotIn"):
+        return bool((labels.get(key) in values) == (operator == "In"))
+    raise ValueError(f"{operator}: no operator of a label selector.")

@@ -1,0 +1,94 @@
+"""What the manifests start really exists and takes the options that it is given."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
+
+STARTED = [
+    (f"{file}", one)
+    for file, owner in resources()
+    for pod in pods(owner)
+    for one in pod.spec.get("containers", ())
+    if one.get("args") and (one.get("command") or one["name"] == "rag")
+]
+SERVERS = [(file, one) for file, one in STARTED if (one.get("command") or ["python"])[0] == "python"]
+
+
+def expanded(container: Object) -> list[str]:
+    """The arguments as the kubelet and KServe would fill them in."""
+    return [arg.replace("$(TENANT)", "demo").replace("{{.Name}}", "rewriter") for arg in container["args"]]
+
+
+@pytest.mark.parametrize("file, container", SERVERS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_server_reads_its_command_line(file: str, container: Object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way through argparse and our settings, up to the opening of what only a cluster has."""
+    name = container["command"][2] if "command" in container else "serving.rag"
+    main = importlib.import_module(f"{name}.__main__")
+    seen: list[Any] = []
+
+    def opened(*values: Any, **named: Any) -> None:
+        seen.append((values, named))
+
+    for function in ("serve", "serve_knowledge_bases"):
+        monkeypatch.setattr(main, function, opened, raising=False)
+    if name == "serving.gateway":
+        monkeypatch.setattr(main, "load_yaml", lambda path: _config())
+    monkeypatch.setattr(sys, "argv", [name, *expanded(container)])
+    main.main()
+
+    assert len(seen) == 1
+    assert "0.0.0.0" in repr(seen), "a pod that listens on loopback alone answers nobody"
+    (port,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--port=")]
+    assert port in repr(seen)
+    if "ports" in container:
+        assert [one["containerPort"] for one in container["ports"]] == [int(port)]
+
+
+def _config() -> Any:
+    from qinglan.config import load_yaml
+
+    return load_yaml(MANIFESTS / "overlays/single-tenant/fivedoctors/gateway.yaml")
+
+
+def test_all_of_our_servers_but_the_console_are_started() -> None:
+    names = {one["command"][2] for _, one in SERVERS if "command" in one}
+
+    assert names == {"serving.gateway", "serving.rag", "serving.rewriter", "serving.style", "serving.teacher"}
+
+
+def test_the_rag_service_opens_what_the_line_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With A100s it asks vLLM in OpenAI's protocol, else KServe's server."""
+    from serving.rag.config import RewriterConfig
+
+    kinds = {}
+    for overlay, file in (("base", "base/rag.yaml"), ("a100", "overlays/a100/rag.yaml")):
+        container = next(one for pod in pods(objects(MANIFESTS / file)[0]) for one in pod.spec["containers"])
+        (told,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--rewriter=")]
+        kinds[overlay] = RewriterConfig.read(told)
+
+    assert (kinds["base"].kind, kinds["base"].url) == ("kserve", "http://rewriter-predictor")
+    assert (kinds["a100"].kind, kinds["a100"].url) == ("openai", "http://rewriter-predictor/v1")
+
+
+def test_probes_ask_for_paths_that_the_servers_have() -> None:
+    """Of the whole addresses of our applications; vLLM's own is /health."""
+    asked = {
+        (container["command"][2] if container["command"][0] == "python" else "vllm", probe["httpGet"]["path"])
+        for _, container in STARTED
+        if "command" in container
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe")
+        for probe in [container[kind]]
+    }
+    kserves = {("/v2/health/ready"), ("/v2/health/live")}
+    known = {
+        "serving.gateway": {"/healthz", "/readyz"}, "serving.rag": {"/healthz", "/readyz"},
+        "serving.teacher": {"/healthz", "/readyz"}, "serving.rewriter": kserves, "serving.style": kserves,
+        "vllm": {"/health"},
+    }  # fmt: skip
+
+    assert all(path in known[name] for name, path in asked)

@@ -1,0 +1,151 @@
+"""What the manifests say, file by file: nothing here needs a cluster or kubectl."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
+from qinglan.config import load_yaml
+from qinglan.llm.config import GatewayConfig
+from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
+from tests.manifests.hardening import faults
+from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
+
+RESOURCES = resources()
+IMAGES = {"qinglan/cpu:0.1.0", "qinglan/serve:0.1.0", "qinglan/style:0.1.0", "kserve/storage-initializer:v0.20.0"}
+WHOLE = [(file, pod) for file, one in RESOURCES for pod in pods(one) if "image" in str(pod.spec)]
+"""Templates of their own, and no patches of some lines of one."""
+
+ROLLOUTS = {file: one for file, one in RESOURCES if one["kind"] == "InferenceService"}
+STATES = ("stable", "canary", "promoted", "rolled-back")
+CONFIGS = sorted((MANIFESTS / "overlays").rglob("gateway.yaml"))
+PINNED = re.compile(r"s3://[a-z0-9./-]+/releases/[0-9a-f]{64}(/model/adapter)?")
+
+
+@pytest.mark.parametrize("file, pod", WHOLE, ids=lambda value: value.owner if hasattr(value, "owner") else "")
+def test_every_pod_is_hardened(file: Path, pod: Object) -> None:
+    assert faults(pod) == []  # type: ignore[arg-type]
+
+
+def test_the_pods_of_every_kind_are_looked_at() -> None:
+    assert {pod.kind for _, pod in WHOLE} == {"Deployment", "CronJob", "ServingRuntime", "ClusterStorageContainer"}
+
+
+@pytest.mark.parametrize("file, pod", WHOLE, ids=lambda value: value.owner if hasattr(value, "owner") else "")
+def test_every_image_is_one_of_ours_or_kserves(file: Path, pod: Object) -> None:
+    both = [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]  # type: ignore[attr-defined]
+
+    assert {one["image"] for one in both} <= IMAGES
+
+
+def test_no_right_has_a_wildcard_and_no_account_changes_rights_or_enters_pods() -> None:
+    rules = [rule for _, one in RESOURCES if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
+
+    assert len(rules) >= 10
+    for rule in rules:
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert not {"pods/exec", "pods/attach", "roles", "rolebindings", "serviceaccounts/token"} & {
+            *rule["resources"]
+        }
+        assert not {"escalate", "bind", "impersonate"} & {*rule["verbs"]}
+        assert "secrets" not in rule["resources"] or (rule["resourceNames"] and rule["verbs"] == ["get"])
+
+
+def test_nothing_is_granted_beyond_the_namespace() -> None:
+    assert not [one for _, one in RESOURCES if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+
+
+def test_only_who_asks_the_api_server_is_given_a_token() -> None:
+    accounts = [one for _, one in RESOURCES if one["kind"] == "ServiceAccount"]
+    given = {pod.owner for _, pod in WHOLE if pod.spec.get("automountServiceAccountToken")}
+
+    assert all(one["automountServiceAccountToken"] is False for one in accounts)
+    assert given == {"CronJob/qinglan-janitor"}
+
+
+def test_no_secret_is_in_the_repository() -> None:
+    kept = subprocess.run(
+        ["git", "ls-files", "--", "."], cwd=MANIFESTS, capture_output=True, text=True
+    ).stdout.split()
+
+    assert not [one for _, one in RESOURCES if one["kind"] == "Secret"]
+    assert not [name for name in kept if name.endswith(".env")]
+    for example in MANIFESTS.rglob("*.env.example"):
+        given = dict(
+            line.split("=", 1) for line in example.read_text().splitlines() if "=" in line and line[0] != "#"
+        )
+        secret = {name: value for name, value in given.items() if "KEY" in name}
+        assert secret and set(secret.values()) <= {"", "none"}, example
+
+
+def test_git_ignores_a_filled_in_env_file() -> None:
+    path = "manifests/overlays/single-tenant/fivedoctors/store.env"
+    said = subprocess.run(["git", "check-ignore", path], cwd=MANIFESTS.parent, capture_output=True, text=True)
+
+    assert said.stdout.strip() == path
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
+def test_the_gateway_may_reach_whom_it_is_configured_for(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = yaml.safe_load((config.parent / "kustomization.yaml").read_text())
+    (hosts,) = settings["configMapGenerator"][0]["literals"]
+    monkeypatch.setenv(ALLOWED_VARIABLE, hosts.removeprefix("allowed-hosts="))
+    given = GatewayConfig.parse(load_yaml(config), str(config))
+
+    for where in (*(model.base_url for model in given.models().values()), given.rag.base_url):
+        check_host(where, str(config))
+    keys = (config.parent / "paid-api.env.example").read_text()
+    assert all(f"{model.api_key_env}=" in keys for model in given.models().values())
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
+def test_the_store_is_the_same_for_kserve_and_for_us(config: Path) -> None:
+    settings = yaml.safe_load((config.parent / "kustomization.yaml").read_text())
+    told = settings["secretGenerator"][0]["options"]["annotations"]
+    scheme = {"0": "http", "1": "https"}[told["serving.kserve.io/s3-usehttps"]]
+
+    endpoint = f"QINGLAN_S3_ENDPOINT={scheme}://{told['serving.kserve.io/s3-endpoint']}\n"
+    assert endpoint in (config.parent / "store.env.example").read_text()
+
+
+def test_the_adapter_of_a_whole_training_fits_into_vllm() -> None:
+    runtime = objects(MANIFESTS / "overlays/a100/rewriter-vllm.yaml")[0]
+    (told,) = [arg for arg in runtime["spec"]["containers"][0]["args"] if arg.startswith("--max-lora-rank=")]
+
+    assert SftConfig.model_fields["lora_rank"].default + PpoConfig().lora.rank <= int(told.partition("=")[2])
+
+
+@pytest.mark.parametrize("mode", ["knative", "standard"])
+def test_there_is_a_file_for_each_state_of_a_rollout(mode: str) -> None:
+    assert {file.stem for file in ROLLOUTS if file.parent.name == mode} == {*STATES}
+    assert len({one["metadata"]["name"] for file, one in ROLLOUTS.items() if file.parent.name == mode}) == 1
+
+
+@pytest.mark.parametrize("file", ROLLOUTS, ids=str)
+def test_every_model_is_named_by_its_digest(file: Path) -> None:
+    spec = ROLLOUTS[file]["spec"]
+    predictors = [spec["predictor"], *(one["predictor"] for one in spec.get("canary", ()))]
+
+    assert all(PINNED.fullmatch(one["model"]["storageUri"]) for one in predictors)
+    assert all(one["serviceAccountName"] == "qinglan-serving" for one in predictors)
+
+
+def test_a_rollout_goes_from_the_old_release_to_the_new_one_and_back() -> None:
+    for mode in ("knative", "standard"):
+        served = {
+            file.stem: one["spec"]["predictor"]["model"]["storageUri"]
+            for file, one in ROLLOUTS.items()
+            if file.parent.name == mode
+        }
+        assert served["stable"] == served["rolled-back"] != served["promoted"]
+
+
+def test_a_release_names_no_image_before_one_was_built() -> None:
+    component = yaml.safe_load((MANIFESTS / "overlays/release/images/kustomization.yaml").read_text())
+
+    for one in component["images"]:
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", one["digest"]) and len(set(one["digest"][7:])) > 1, one

@@ -1,0 +1,93 @@
+"""The judge of pods sees each thing that is wrong, in every kind of object that brings pods."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.manifests.hardening import faults
+from tests.manifests.reading import Pod, pods
+
+GOOD: dict[str, Any] = {
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [
+        {
+            "name": "one",
+            "image": "one",
+            "securityContext": {
+                "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+            },
+            "resources": {"requests": {"cpu": 1, "memory": 1}, "limits": {"cpu": 1, "memory": 1}},
+            "startupProbe": {}, "readinessProbe": {}, "livenessProbe": {},
+        }
+    ],
+}  # fmt: skip
+
+WRONG: dict[str, tuple[tuple[str | int, ...], Any]] = {
+    "is privileged": (("containers", 0, "securityContext", "privileged"), True),
+    "may escalate its privileges": (("containers", 0, "securityContext", "allowPrivilegeEscalation"), None),
+    "keeps capabilities": (("containers", 0, "securityContext", "capabilities", "add"), ["NET_ADMIN"]),
+    "may run as root": (("securityContext", "runAsNonRoot"), False),
+    "has no user of its own": (("securityContext", "runAsUser"), 0),
+    "has no seccomp profile": (("securityContext", "seccompProfile"), {"type": "Unconfined"}),
+    "hostNetwork is on": (("hostNetwork",), True),
+    "is a folder of the node": (("volumes",), [{"name": "root", "hostPath": {"path": "/"}}]),
+    "takes a port of the node": (("containers", 0, "ports"), [{"containerPort": 80, "hostPort": 80}]),
+    "limits no cpu": (("containers", 0, "resources", "limits"), {"memory": 1}),
+    "requests no cpu and memory": (("containers", 0, "resources", "requests"), {}),
+    "may write to its root": (("containers", 0, "securityContext", "readOnlyRootFilesystem"), False),
+    "may run as root ": (("initContainers",), [{"name": "first", "securityContext": {"runAsNonRoot": False}}]),
+}
+
+
+def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    spec = copy.deepcopy(GOOD)
+    place: Any = spec
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return spec
+
+
+def test_a_pod_as_it_should_be_has_no_faults() -> None:
+    assert faults(Pod("Deployment/one", "Deployment", {}, GOOD)) == []
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_each_weakness_is_named(said: str) -> None:
+    found = faults(Pod("Deployment/one", "Deployment", {}, changed(*WRONG[said])))
+
+    assert any(said.strip() in fault for fault in found), found
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
+def test_a_server_needs_its_probes_and_a_job_does_not(probe: str) -> None:
+    spec = copy.deepcopy(GOOD)
+    del spec["containers"][0][probe]
+
+    assert faults(Pod("Deployment/one", "Deployment", {}, spec)) == [f"one: has no {probe}"]
+    assert faults(Pod("Job/one", "Job", {}, spec)) == []
+
+
+@pytest.mark.parametrize(
+    "kind, spec",
+    [
+        ("Pod", GOOD),
+        ("Deployment", {"template": {"spec": GOOD}}),
+        ("CronJob", {"jobTemplate": {"spec": {"template": {"spec": GOOD}}}}),
+        ("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": GOOD}}}}),
+        ("ServingRuntime", GOOD),
+        ("InferenceService", {"predictor": GOOD}),
+        ("InferenceService", {"predictor": {"model": {}}, "transformer": GOOD}),
+        ("InferenceService", {"predictor": {"model": {}}, "canary": [{"predictor": GOOD}]}),
+        ("ClusterStorageContainer", {"container": GOOD["containers"][0]}),
+        ("RayCluster", {"workerGroupSpecs": [{"template": {"spec": GOOD}}]}),
+    ],
+)
+def test_a_privileged_container_is_found_in_whatever_brings_it(kind: str, spec: dict[str, Any]) -> None:
+    one = {"kind": kind, "metadata": {"name": "one"}, "spec": copy.deepcopy(spec)}
+    for pod in pods(one):
+        for container in [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]:
+            container.setdefault("securityContext", {})["privileged"] = True
+
+    assert any("is privileged" in fault for pod in pods(one) for fault in faults(pod))

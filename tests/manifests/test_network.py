@@ -1,0 +1,75 @@
+"""Who may speak to whom, by the policies as they are written."""
+
+import copy
+
+import pytest
+
+from tests.manifests.network import Place, may_speak, selects
+from tests.manifests.reading import MANIFESTS, objects
+from tests.manifests.ways import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
+
+BASE = [
+    {**one, "metadata": {**one["metadata"], "namespace": "qinglan"}}
+    for one in objects(MANIFESTS / "base/network.yaml")
+]
+
+
+def test_every_way_is_as_promised() -> None:
+    assert wrong_ways(BASE, "qinglan") == []
+
+
+def test_the_gateway_alone_reaches_the_internet() -> None:
+    assert reaching_out(BASE, "qinglan") == {"gateway"}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_everybody_may_ask_for_names(name: str) -> None:
+    dns = Place({"k8s-app": "kube-dns"}, "kube-system", {"kubernetes.io/metadata.name": "kube-system"})
+
+    assert may_speak(BASE, pod(name, "qinglan"), dns, 53, "UDP")
+    assert not may_speak(BASE, pod(name, "qinglan"), dns, 9153)
+
+
+@pytest.mark.parametrize("missing", [one["metadata"]["name"] for one in BASE if one["metadata"]["name"] != "dns"])
+def test_each_policy_is_needed(missing: str) -> None:
+    rest = [one for one in BASE if one["metadata"]["name"] != missing]
+
+    assert wrong_ways(rest, "qinglan") != []
+
+
+def test_without_the_default_a_stranger_would_reach_the_internet() -> None:
+    rest = [one for one in BASE if one["metadata"]["name"] not in ("default-deny", "dns")]
+
+    assert "stranger" in reaching_out(rest, "qinglan")
+
+
+def test_a_way_too_many_is_seen() -> None:
+    loose = copy.deepcopy(BASE)
+    steps = next(one for one in loose if one["metadata"]["name"] == "steps")
+    steps["spec"]["egress"].append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]})
+
+    assert reaching_out(loose, "qinglan") == {"gateway", "step"}
+    assert not may_speak(BASE, pod("step", "qinglan"), INTERNET, 443)
+
+
+def test_the_promises_forbid_as_much_as_they_allow() -> None:
+    promised = [wanted for _, _, _, wanted in ways("qinglan").values()]
+
+    assert promised.count(True) > 10 and promised.count(False) > 10
+
+
+@pytest.mark.parametrize(
+    "selector, labels, selected",
+    [
+        ({}, {}, True),
+        ({"matchLabels": {"a": "1"}}, {"a": "1"}, True),
+        ({"matchLabels": {"a": "1"}}, {"a": "2"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {"a": "1"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {"a": "1"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
+    ],
+)
+def test_selectors_select_as_the_api_server_would(selector: dict, labels: dict, selected: bool) -> None:  # type: ignore[type-arg]
+    assert selects(selector, labels) is selected

@@ -1,0 +1,82 @@
+"""Who may speak to whom in a tenant's namespace: the promise that the rendered NetworkPolicies are held to."""
+
+from collections.abc import Mapping, Sequence
+
+from tests.manifests.network import Place, Policy, may_speak
+
+INTERNET = Place(address="93.184.215.14")
+CLOUD = Place(address="169.254.169.254")
+PRIVATE = Place(address="10.96.0.1")
+PODS: Mapping[str, Mapping[str, str]] = {
+    "gateway": {"app.kubernetes.io/name": "qinglan-gateway"},
+    "rag": {"app.kubernetes.io/name": "qinglan-rag"},
+    "janitor": {"app.kubernetes.io/name": "qinglan-janitor"},
+    "model": {"serving.kserve.io/inferenceservice": "rewriter"},
+    "step": {"workflows.argoproj.io/workflow": "run-1"},
+    "job": {"training.kubeflow.org/job-name": "sft-1"},
+    "stranger": {"app": "stranger"},
+}
+MODEL, GATEWAY, RAG = 8080, 8300, 8200
+
+
+def pod(name: str, namespace: str) -> Place:
+    return Place(PODS[name], namespace, {"kubernetes.io/metadata.name": namespace})
+
+
+def outside(name: str, **labels: str) -> Place:
+    """Some pod of another namespace."""
+    return Place({"app": name}, name, {"kubernetes.io/metadata.name": name, **labels})
+
+
+def ways(namespace: str) -> dict[str, tuple[Place, Place, int, bool]]:
+    """Each way that must be open, or must not be."""
+    here = {name: pod(name, namespace) for name in PODS}
+    client = outside("app", **{"qinglan.dev/clients": "true"})
+    store = outside("minio", **{"qinglan.dev/store": "true"})
+    return {
+        "a step asks the gateway": (here["step"], here["gateway"], GATEWAY, True),
+        "a job asks the gateway": (here["job"], here["gateway"], GATEWAY, True),
+        "the gateway asks the RAG service": (here["gateway"], here["rag"], RAG, True),
+        "the RAG service asks a model": (here["rag"], here["model"], MODEL, True),
+        "an application asks the RAG service": (client, here["rag"], RAG, True),
+        "an application asks a model": (client, here["model"], MODEL, True),
+        "a model is fetched from the store": (here["model"], store, 9000, True),
+        "a step writes to the store": (here["step"], store, 9000, True),
+        "a job writes to the store": (here["job"], store, 9000, True),
+        "a job's pods find each other": (here["job"], here["job"], 29500, True),
+        "a step asks the API server": (here["step"], PRIVATE, 443, True),
+        "the janitor asks the API server": (here["janitor"], PRIVATE, 443, True),
+        "a step tells KFP": (here["step"], outside("kubeflow"), 8887, True),
+        "Prometheus reads a model's numbers": (outside("monitoring"), here["model"], MODEL, True),
+        "Prometheus reads the gateway's numbers": (outside("monitoring"), here["gateway"], GATEWAY, True),
+        "an application asks the gateway": (client, here["gateway"], GATEWAY, False),
+        "a model asks the gateway": (here["model"], here["gateway"], GATEWAY, False),
+        "the RAG service asks the gateway": (here["rag"], here["gateway"], GATEWAY, False),
+        "a stranger asks the gateway": (here["stranger"], here["gateway"], GATEWAY, False),
+        "an application asks a stranger": (client, here["stranger"], 80, False),
+        "a stranger asks a model": (here["stranger"], here["model"], MODEL, False),
+        "a stranger asks a stranger": (here["stranger"], here["stranger"], 80, False),
+        "a job asks the API server": (here["job"], PRIVATE, 443, False),
+        "a model asks the API server": (here["model"], PRIVATE, 443, False),
+        "the gateway asks a cloud's metadata service": (here["gateway"], CLOUD, 80, False),
+        "the gateway asks a private address": (here["gateway"], PRIVATE, 443, False),
+        "the gateway goes out without TLS": (here["gateway"], INTERNET, 80, False),
+        "another tenant asks the gateway": (pod("step", "qinglan-other"), here["gateway"], GATEWAY, False),
+        "another tenant asks the RAG service": (pod("gateway", "qinglan-other"), here["rag"], RAG, False),
+        "a step asks another tenant's gateway": (here["step"], pod("gateway", "qinglan-other"), GATEWAY, False),
+    }
+
+
+def wrong_ways(policies: Sequence[Policy], namespace: str) -> list[str]:
+    """The promises that these policies break."""
+    return [
+        f"{said}: {'open' if not promised else 'closed'}"
+        for said, (one, other, port, promised) in ways(namespace).items()
+        if may_speak(policies, one, other, port) is not promised
+    ]
+
+
+def reaching_out(policies: Sequence[Policy], namespace: str) -> set[str]:
+    """Who reaches the internet, on whatever port."""
+    ports = (80, 443, 6443, 8080, 9000)
+    return {name for name in PODS if any(may_speak(policies, pod(name, namespace), INTERNET, port) for port in ports)}
