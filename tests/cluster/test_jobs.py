@@ -19,6 +19,7 @@ from qinglan.jobs.follower import Patience
 from qinglan.jobs.manifest import GPU, PRODUCT
 from qinglan.jobs.placement import placed
 from qinglan.jobs.reading import LATE
+from qinglan.jobs.spec import JobSpec
 from tests.cluster.api_proxy import wire
 from tests.cluster.job_world import (
     ENDS_BADLY,
@@ -137,13 +138,16 @@ def test_pods_are_placed_on_a100s_with_what_the_task_was_given(world: World) -> 
     }.items()  # fmt: skip
 
 
-def test_a_namespace_that_enforces_the_restricted_standard_takes_it(world: World, simulated: Cluster) -> None:
+@pytest.mark.parametrize("spec", [ONE, TWO])
+def test_a_namespace_that_enforces_the_restricted_standard_takes_it(
+    world: World, simulated: Cluster, spec: JobSpec
+) -> None:
     from kubernetes import client
 
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     client.CoreV1Api(simulated.admin()).patch_namespace(world.api.namespace, {"metadata": {"labels": labels}})
 
-    assert world.run(ENDS_WELL) == Outcome(0)
+    assert world.run(ENDS_WELL, spec) == Outcome(0)
 
 
 CHILD = """

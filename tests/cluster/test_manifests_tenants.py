@@ -22,7 +22,7 @@ def tenants(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def status(api: Any, path: str, method: str = "GET", body: Any = None) -> int:
-    from kubernetes.client import ApiException  # type: ignore[import-untyped]
+    from kubernetes.client import ApiException
 
     try:
         answer = api.call_api(

@@ -1,5 +1,6 @@
 """How each part of the cluster is called: command lines over plain data, and nothing is started here."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.plane.ports import Ports
@@ -8,6 +9,8 @@ from tests.cluster.plane.processes import Folder, Part
 LOOPBACK = "127.0.0.1"
 SERVICES = "10.96.0.0/16"
 PODS = "10.0.0.0/16"
+INIT_CONTAINER = Path(__file__).parents[3] / "manifests" / "training-operator" / "initContainer.yaml"
+"""The operator's own has no security context, and Pod Security "restricted" refuses a worker that has it."""
 
 
 class Keys(NamedTuple):
@@ -111,6 +114,7 @@ def _training(folder: Folder, ports: Ports) -> Part:
         "--enable-scheme=pytorchjob", f"--webhook-server-port={ports.training_webhook}",
         f"--metrics-bind-address={LOOPBACK}:{ports.training_metrics}",
         f"--health-probe-bind-address={LOOPBACK}:{ports.training_health}",
+        f"--pytorch-init-container-template-file={INIT_CONTAINER}",
     ]  # fmt: skip
     return Part(name, name, arguments, _manager(folder, name), f"http://{LOOPBACK}:{ports.training_health}/readyz")
 
