@@ -1,0 +1,112 @@
+"""Rank 0 of a Ray cluster: it waits for all, runs the training, notices who is lost, and ends the cluster."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qinglan.errors import TrainingError
+from qinglan.jobs.inside.place import Place, without_operator
+from qinglan.jobs.inside.raylet import (
+    POLL_SECONDS,
+    free_port,
+    head_command,
+    shared_token,
+    start,
+    wait_for_ray,
+)
+from qinglan.jobs.inside.rollcall import RollCall
+from qinglan.jobs.local import end_group
+
+LOST_SECONDS = 3.0
+"""A command that fails may fail since a node is gone: so long we wait to hear of it."""
+
+DISMISS_SECONDS = 30.0
+
+
+def head(where: Place, argv: Sequence[str], environment: Mapping[str, str], folder: Path, wait: float) -> int:
+    """The command's own code; an error when not all came, or one was lost."""
+    roll = RollCall(where.port, shared_token(environment), where.nodes)
+    code = TrainingError.exit_code
+    try:
+        wait_for_all(roll, where, wait)
+        code = _with_cluster(where, argv, environment, folder, roll, wait)
+    finally:
+        roll.dismiss(code, DISMISS_SECONDS)
+    return code
+
+
+def wait_for_all(roll: RollCall, where: Place, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    said: list[int] = []
+    while missing := roll.missing():
+        if missing != said:
+            _say(f"waiting for {len(missing)} of {where.nodes} nodes: {names(where, missing)}")
+            said = missing
+        if time.monotonic() > until:
+            raise TrainingError(
+                f"{len(missing)} of {where.nodes} nodes did not come within {seconds:.0f} s: "
+                f"{names(where, missing)}. Most often no machine has GPUs free: see `kubectl describe pod` of each."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _with_cluster(
+    where: Place, argv: Sequence[str], environment: Mapping[str, str], folder: Path, roll: RollCall, wait: float
+) -> int:
+    def check() -> None:
+        if roll.lost:
+            raise TrainingError(lost(where, roll.lost))
+        if ray.poll() is not None:
+            raise TrainingError(f"{where.head}: its Ray ended with code {ray.returncode}. Its own words stand above.")
+
+    own, port = roll.my_address(), free_port()
+    address, clean, code = f"{own}:{port}", without_operator(environment), TrainingError.exit_code
+    ray = start(head_command(own, port, where.pod(0), where.per_node, folder), clean)
+    try:
+        roll.tell({"ray": address})
+        wait_for_ray(address, where.nodes, wait, check)
+        _say(f"{where.nodes} nodes are there; the training starts")
+        code = _run(argv, {**clean, "RAY_ADDRESS": address}, roll, check)
+        return code
+    finally:
+        roll.tell({"ended": code})  # before Ray ends: its workers would see that first
+        end_group(ray)
+
+
+def _run(argv: Sequence[str], environment: Mapping[str, str], roll: RollCall, check: Callable[[], None]) -> int:
+    process = subprocess.Popen(list(argv), env=dict(environment), start_new_session=True)
+    try:
+        while process.poll() is None:
+            check()
+            time.sleep(POLL_SECONDS)
+        if process.returncode:
+            _listen_for_losses(roll)
+            check()
+        return process.returncode
+    finally:
+        end_group(process)
+
+
+def _listen_for_losses(roll: RollCall) -> None:
+    until = time.monotonic() + LOST_SECONDS
+    while not roll.lost and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+
+
+def lost(where: Place, why: Mapping[int, str]) -> str:
+    """What to say of nodes that are gone."""
+    each = "; ".join(f"{names(where, [rank])}: {reason}" for rank, reason in sorted(why.items()))
+    return (
+        f"Training lost {len(why)} of {where.nodes} nodes ({each}). See that pod's events and last lines; killed for "
+        "memory and a preempted node are the usual causes."
+    )
+
+
+def names(where: Place, ranks: Sequence[int]) -> str:
+    return ", ".join(f"{where.pod(rank)} (rank {rank})" for rank in ranks)
+
+
+def _say(what: str) -> None:
+    print(f"[inside] {what}", file=sys.stderr, flush=True)
