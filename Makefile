@@ -43,7 +43,7 @@ test-fast: $(READY) ## the tests that take about a minute together
 	@$(BIN)/python -m pytest -m "not slow"
 
 test-cluster: $(READY) ## the tests against real servers, built from Go modules once (needs Go; some minutes the first time)
-	@$(BIN)/python tests/cluster/binaries.py
+	@$(BIN)/python -m tests.cluster.binaries
 	@$(BIN)/python -m pytest tests/cluster
 
 check: $(READY) ## ruff, mypy strict, import rules

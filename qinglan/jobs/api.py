@@ -121,6 +121,7 @@ def _translated(method: str, resource: str) -> Iterator[None]:
 
 def connect(environment: Mapping[str, str] = os.environ) -> Api:
     """By the ServiceAccount of the pod this runs in, else by KUBECONFIG."""
+    import yaml
     from kubernetes import client, config
 
     settings = client.Configuration()
@@ -130,9 +131,10 @@ def connect(environment: Mapping[str, str] = os.environ) -> Api:
             namespace = ACCOUNT_NAMESPACE.read_text().strip()
         else:
             namespace = _by_file(_kubeconfig(environment), settings)
-    except config.ConfigException as error:
+    except (config.ConfigException, yaml.YAMLError, OSError) as error:
         raise ConfigError(
-            f"No login to a cluster: {str(error).strip()}. Set KUBECONFIG to a file that `kubectl` works with."
+            f"No login to a cluster: {' '.join(str(error).split())}. "
+            "Set KUBECONFIG to a file that `kubectl` works with."
         ) from None
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS

@@ -178,7 +178,8 @@ def workers_ran(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> int:
     """By the job's own count, which stays when its pods are cleaned away, or by what was seen of them."""
     counted: Mapping[str, int] = (job["status"].get("replicaStatuses") or {}).get("Worker") or {}
     by_count = sum(counted.get(name, 0) for name in ("active", "succeeded", "failed"))
-    return max(by_count, sum(pod["ran"] for pod in pods if "-worker-" in pod["metadata"]["name"]))
+    by_sight = sum(1 for pod in pods if pod["ran"] and "-worker-" in pod["metadata"]["name"])
+    return max(by_count, by_sight)
 
 
 def deadline(job: Mapping[str, Any]) -> float:

@@ -1,28 +1,29 @@
-"""The servers that the cluster's tests run against, built from their Go modules once and kept.
+"""The programs that the cluster's tests run against, built from their Go modules once and kept.
 
-    python tests/cluster/binaries.py      builds what is missing, with its progress
+    python -m tests.cluster.binaries      builds what is missing, with its progress
 
-A binary is kept under the digest of its go.mod and go.sum, so another version is another binary.
+What is built is kept under the digest of its go.mod, go.sum, sources and changes, so another version is another
+binary. Everything is loaded first, side by side, for that waits for the network; then built, one after another.
 """
 
 import fcntl
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from qinglan.errors import ConfigError, QinglanError
-from qinglan.files import cache_folder, replaced, sha256_file, sha256_text
-from qinglan.services import end_with_parent
+from qinglan.errors import QinglanError
+from qinglan.files import cache_folder, replaced, replaced_folder, sha256_file, sha256_text
+from tests.cluster.gocommand import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
+from tests.cluster.programs import MODULES as TABLE
+from tests.cluster.programs import Copied, Module, Source, module_of
 
-MODULES = Path(__file__).parent / "go"
-PACKAGES = {"minio": "github.com/minio/minio"}
 AT_ONCE = 2
-LAST_LINES = 12
-EVERY_SECONDS = 5.0
+FLAGS = ("-trimpath", "-buildvcs=false")
 
 
 def binary(name: str) -> Path:
@@ -34,46 +35,124 @@ def binary(name: str) -> Path:
     return target
 
 
+def manifests(module: str, folder: str) -> list[Path]:
+    """What upstream ships beside its programs, e.g. the "crds" of "kserve"; copied now if it was not before."""
+    target = kept(module) / "manifests"
+    with _alone(target.parent):
+        if not target.exists():
+            _copy(module, target)
+    return sorted((target / folder).iterdir())
+
+
 def kept_at(name: str) -> Path:
-    module = MODULES / name
-    pinned = sha256_text(sha256_file(module / "go.mod"), sha256_file(module / "go.sum"))
-    return cache_folder("cluster") / f"{name}-{pinned[:16]}" / name
+    return kept(module_of(name)) / name
+
+
+def kept(module: str) -> Path:
+    files = sorted(file for file in (MODULES / module).iterdir() if file.name != "tools.go")
+    pinned = sha256_text(
+        repr(TABLE[module]), *FLAGS, *(part for file in files for part in (file.name, sha256_file(file)))
+    )
+    return cache_folder("cluster") / f"{module}-{pinned[:16]}"
+
+
+def build_all() -> bool:
+    """Build what is missing; True if nothing was."""
+    missing = [name for name in TABLE if not _complete(name)]
+    if missing:
+        _download(missing)
+    for module in missing:
+        for name in TABLE[module].programs:
+            binary(name)
+        if TABLE[module].manifests:
+            with _alone(kept(module)):
+                _copy(module, kept(module) / "manifests")
+    return not missing
+
+
+def _complete(module: str) -> bool:
+    wanted = [*TABLE[module].programs, *(["manifests"] if TABLE[module].manifests else [])]
+    return all((kept(module) / name).exists() for name in wanted)
+
+
+def _download(modules: list[str]) -> None:
+    """Every Go module that a build will ask for, of all programs side by side."""
+    runs = []
+    for name in modules:
+        packages = list(TABLE[name].programs.values())
+        asked = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
+        log = kept(name) / "download.log"
+        runs.append(started(f"load {name}", asked, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE)))
+    go_together(runs)
 
 
 def _build(name: str, target: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise ConfigError(
-            f"{name} is built from its Go module, and there is no `go` on the PATH. "
-            f"Install Go ({_go_version(name)} or newer), or leave these tests out: `make test` needs none of it."
+    module = TABLE[module_of(name)]
+    pinned = MODULES / module_of(name)
+    with replaced(target) as partial, _sources(module, pinned) as (folder, package):
+        command = ["build", "-v", "-p", str(AT_ONCE), *FLAGS, *module.flags, f"-ldflags={_linked(module, pinned)}"]
+        go(
+            f"build {name}",
+            [*command, "-o", str(partial), package or module.programs[name]],
+            folder,
+            target.with_name(f"{name}.build.log"),
         )
-    command = [go, "build", "-v", "-p", str(AT_ONCE), "-ldflags=-s -w"]
-    log = target.with_name("build.log")
-    with replaced(target) as partial, log.open("wb") as said:
-        process = subprocess.Popen(
-            [*command, "-o", str(partial), PACKAGES[name]],
-            cwd=MODULES / name, stderr=said, preexec_fn=end_with_parent,
-        )  # fmt: skip
-        _watch(name, process, log)
-        if process.returncode != 0:
-            last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-            raise QinglanError("\n".join([f"{name} was not built by {' '.join(command)}:", *last]))
 
 
-def _watch(name: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """A line every few seconds, though go says nothing for a minute while it links."""
-    began = time.monotonic()
-    while process.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(EVERY_SECONDS)
-        lines = log.read_text(errors="replace").splitlines()
-        last = f", {lines[-1]}" if lines else ""
-        print(f"[build {name}] {time.monotonic() - began:.0f} s, {len(lines)} packages{last}", flush=True)
+def _linked(module: Module, pinned: Path) -> str:
+    if module.stamped is None:
+        return "-s -w"
+    source, variables = module.stamped
+    version = folder_of(source, pinned).name.rpartition("@")[2]
+    return " ".join(["-s -w", *(f"-X {name}={version}" for name in variables)])
 
 
-def _go_version(name: str) -> str:
-    lines = (MODULES / name / "go.mod").read_text().splitlines()
-    return next(line.removeprefix("go ") for line in lines if line.startswith("go "))
+@contextmanager
+def _sources(module: Module, pinned: Path) -> Iterator[tuple[Path, str]]:
+    """Where to build, and what if not the program's own package: a changed main.go beside the same go.mod."""
+    if module.source is None:
+        yield pinned, ""
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("go.mod", "go.sum"):
+            shutil.copyfile(pinned / name, Path(folder, name))
+        origin = folder_of(module.source.module, pinned) / module.source.path
+        Path(folder, "main.go").write_text(changed(origin, module.source))
+        yield Path(folder), "."
+
+
+def changed(origin: Path, source: Source) -> str:
+    """Its text with every change made; a change that no longer fits is an error, not a program that lacks it."""
+    text = origin.read_text()
+    for change in source.changes:
+        if text.count(change.old) != 1:
+            raise QinglanError(
+                f"{source.module}/{source.path}: {text.count(change.old)} places say\n{change.old}\n"
+                "and one should. The module changed: look there, and change tests/cluster/programs.py."
+            )
+        text = text.replace(change.old, change.new)
+    return text
+
+
+def _copy(module: str, target: Path) -> None:
+    with replaced_folder(target) as partial:
+        for copied in TABLE[module].manifests:
+            origin = folder_of(copied.module, MODULES / module)
+            for file in _files(copied, origin):
+                into = partial / copied.folder
+                into.mkdir(exist_ok=True)
+                shutil.copyfile(file, into / f"{copied.module.rpartition('/')[2]}-{file.name}")
+
+
+def _files(copied: Copied, origin: Path) -> Iterator[Path]:
+    for pattern in copied.files:
+        found = sorted(origin.glob(pattern))
+        if not found:
+            raise QinglanError(
+                f"{origin}: no {pattern}. The module changed: look where its manifests lie now, "
+                "and change tests/cluster/programs.py."
+            )
+        yield from found
 
 
 @contextmanager
@@ -87,13 +166,11 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def main() -> None:
     began = time.monotonic()
-    cached = all(kept_at(name).exists() for name in PACKAGES)
     try:
-        for name in PACKAGES:
-            binary(name)
-    except QinglanError as error:
+        cached = build_all()
+    except (QinglanError, subprocess.SubprocessError) as error:
         print(error, file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+        raise SystemExit(getattr(error, "exit_code", 1)) from None
     print("cluster binaries: " + ("cached" if cached else f"built in {time.monotonic() - began:.0f} s"), flush=True)
 
 

@@ -1,29 +1,96 @@
-"""The servers are built once, and what is missing for it is said."""
+"""The programs are built once, and what is missing for it is said."""
 
 from pathlib import Path
 
 import pytest
 
-from qinglan.errors import ConfigError
-from tests.cluster.binaries import PACKAGES, binary, kept_at
+from qinglan.errors import ConfigError, QinglanError
+from tests.cluster import binaries, gocommand
+from tests.cluster.binaries import binary, changed, kept, manifests
+from tests.cluster.programs import MODULES, Change, Source
+
+PROGRAMS = [name for module in MODULES.values() for name in module.programs]
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_without_go_it_is_said_what_to_install(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "")
 
-    with pytest.raises(ConfigError, match=r"no `go` on the PATH. Install Go \(1\.\d+"):
+
+@pytest.mark.usefixtures("nothing_kept")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_go_it_is_said_what_to_install(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"no `go` on the PATH. Install Go 1\.\d+"):
         binary(name)
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_another_version_is_another_binary(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / name).mkdir()
-    for file in ("go.mod", "go.sum"):
-        (tmp_path / name / file).write_text("another")
-    pinned = kept_at(name)
+@pytest.mark.usefixtures("nothing_kept")
+def test_upstreams_manifests_need_go_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match="no `go` on the PATH"):
+        manifests("kserve", "crds")
 
-    monkeypatch.setattr("tests.cluster.binaries.MODULES", tmp_path)
 
-    assert kept_at(name) != pinned
+@pytest.mark.usefixtures("nothing_kept")
+def test_the_command_says_so_too_and_ends_badly(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=str(ConfigError.exit_code)):
+        binaries.main()
+
+    assert "no `go` on the PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("file", ["go.mod", "go.sum"])
+def test_another_version_is_another_binary(
+    module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / module).mkdir()
+    for own in (gocommand.MODULES / module).iterdir():
+        (tmp_path / module / own.name).write_bytes(own.read_bytes())
+    pinned = kept(module)
+    monkeypatch.setattr(binaries, "MODULES", tmp_path)
+    assert kept(module) == pinned
+
+    with (tmp_path / module / file).open("a") as changed_file:
+        changed_file.write("\n")
+
+    assert kept(module) != pinned
+
+
+def test_another_change_is_another_binary(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned, module = kept("kserve"), MODULES["kserve"]
+    assert module.source is not None
+    source = module.source._replace(changes=(*module.source.changes, Change("a", "b")))
+
+    monkeypatch.setitem(MODULES, "kserve", module._replace(source=source))
+
+    assert kept("kserve") != pinned
+
+
+@pytest.mark.parametrize("text", ["nothing of it", "Port: 9443\nPort: 9443\n"])
+def test_a_change_that_does_not_fit_is_an_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text(text)
+    source = Source("example.test/module", "main.go", (Change("Port: 9443", "Port: 1"),))
+
+    with pytest.raises(
+        QinglanError, match=r"example.test/module/main.go: [02] places say\nPort: 9443\nand one should"
+    ):
+        changed(tmp_path / "main.go", source)
+
+
+def test_what_go_said_last_is_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text("module broken\n\ngo 1.26.0\n")
+    (tmp_path / "main.go").write_text("package main\n\nfunc main() { nowhere() }\n")
+
+    with pytest.raises(QinglanError, match=r"build broken: .*\n(.*\n)*.*undefined: nowhere"):
+        gocommand.go("build broken", ["build", "-o", str(tmp_path / "it"), "."], tmp_path, tmp_path / "log")
+
+
+def test_a_module_whose_bytes_are_others_is_refused(tmp_path: Path) -> None:
+    """go.sum is a pin: with another sum in it, what the proxy gives is not taken."""
+    for name in ("go.mod", "go.sum"):
+        text = (gocommand.MODULES / "prometheus-operator" / name).read_text()
+        (tmp_path / name).write_text(text.replace("h1:M5x", "h1:N5x"))
+
+    with pytest.raises(QinglanError, match="checksum mismatch"):
+        gocommand.folder_of("github.com/prometheus-operator/prometheus-operator", tmp_path)

@@ -1,0 +1,104 @@
+"""The Go command: what it says goes to a log, how far it is to the screen, and what it could not do into an error."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.errors import ConfigError, QinglanError
+from qinglan.services import end_with_parent
+
+MODULES = Path(__file__).parent / "go"
+LAST_LINES = 12
+EVERY_SECONDS = 5.0
+DOWNLOADS_AT_ONCE = 8
+"""Go loads as many modules at a time as it has processors, and here the network is what it waits for."""
+
+
+class Run(NamedTuple):
+    what: str
+    command: list[str]
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def lines(self) -> list[str]:
+        return self.log.read_text(errors="replace").splitlines()
+
+
+def go(what: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
+    """Run it to its end, with a line every few seconds: go says nothing for a minute while it links."""
+    began = time.monotonic()
+    run = started(what, arguments, folder, log)
+    while run.process.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(EVERY_SECONDS)
+        lines = run.lines()
+        last = f", {lines[-1]}" if lines else ""
+        print(f"[{what}] {time.monotonic() - began:.0f} s, {len(lines)} packages{last}", flush=True)
+    check(run)
+
+
+def go_together(runs: list[Run]) -> None:
+    """Wait for all of them, with a line as each ends."""
+    began = time.monotonic()
+    waiting = list(runs)
+    try:
+        while waiting:
+            with suppress(subprocess.TimeoutExpired):
+                waiting[0].process.wait(EVERY_SECONDS)
+            for run in [run for run in waiting if run.process.poll() is not None]:
+                waiting.remove(run)
+                check(run)
+                loaded = sum("downloading" in line for line in run.lines())
+                print(f"[{run.what}] {time.monotonic() - began:.0f} s, {loaded} modules loaded", flush=True)
+            if waiting:
+                print(f"{time.monotonic() - began:.0f} s, still: {', '.join(it.what for it in waiting)}", flush=True)
+    finally:
+        for run in waiting:
+            run.process.kill()
+            run.process.wait()
+
+
+def started(what: str, arguments: Sequence[str], folder: Path, log: Path, **settings: str) -> Run:
+    command = [program(what), *arguments]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said, preexec_fn=end_with_parent,
+            env={**os.environ, "GOWORK": "off", **settings},
+        )  # fmt: skip
+    return Run(what, command, process, log)
+
+
+def check(run: Run) -> None:
+    if run.process.returncode != 0:
+        raise QinglanError("\n".join([f"{run.what}: {' '.join(run.command)} failed:", *run.lines()[-LAST_LINES:]]))
+
+
+def folder_of(module: str, pinned: Path) -> Path:
+    """Where a Go module lies that go.mod in `pinned` names, loaded if need be, its sum checked."""
+    asked = [program(module), "mod", "download", "-json", module]
+    done = subprocess.run(asked, cwd=pinned, capture_output=True, text=True, env={**os.environ, "GOWORK": "off"})
+    said = {line.split('"')[1]: line.split('"')[3] for line in done.stdout.splitlines() if line.count('"') >= 4}
+    if done.returncode != 0 or "Dir" not in said:
+        raise QinglanError(f"{module}: its Go module could not be loaded: {said.get('Error') or done.stderr.strip()}")
+    return Path(said["Dir"])
+
+
+def program(what: str) -> str:
+    found = shutil.which("go")
+    if found is None:
+        raise ConfigError(
+            f"{what}: it is built from its Go module, and there is no `go` on the PATH. "
+            f"Install Go {_newest()} or newer, or leave these tests out: `make test` needs none of it."
+        )
+    return found
+
+
+def _newest() -> str:
+    lines = [line for each in MODULES.glob("*/go.mod") for line in each.read_text().splitlines()]
+    return max(line.removeprefix("go ") for line in lines if line.startswith("go "))

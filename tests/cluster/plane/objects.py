@@ -1,0 +1,103 @@
+"""What is put into the API server before a cluster is one: upstream's objects as they are, in their place."""
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from qinglan.errors import QinglanError
+from tests.cluster.binaries import binary
+from tests.cluster.plane.processes import Folder
+
+OWN = Path(__file__).parent / "manifests"
+CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace")
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""In C where it is there: KServe's kinds alone are megabytes."""
+
+Object = dict[str, Any]
+
+
+def kubectl(folder: Folder, *arguments: str, given: str | None = None) -> str:
+    command = [str(binary("kubectl")), f"--kubeconfig={folder.kubeconfig}", *arguments]
+    done = subprocess.run(command, input=given, text=True, capture_output=True, env={"HOME": str(folder.root)})
+    if done.returncode != 0:
+        raise QinglanError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def apply(folder: Folder, objects: Iterable[Object], *arguments: str) -> None:
+    given = "\n---\n".join(json.dumps(it) for it in objects)
+    kubectl(folder, "apply", "--server-side", "--force-conflicts", *arguments, "-f", "-", given=given)
+
+
+def load(files: Iterable[Path]) -> list[Object]:
+    return [it for file in files for it in yaml.load_all(file.read_text(), Loader=LOADER) if it]
+
+
+def own(*names: str) -> list[Object]:
+    return load(OWN / f"{name}.yaml" for name in names)
+
+
+def placed(objects: list[Object], namespace: str) -> list[Object]:
+    """What kustomize's `namespace:` does, for the few kinds that are here."""
+    for it in objects:
+        if it["kind"] not in CLUSTER_WIDE:
+            it["metadata"]["namespace"] = namespace
+        for subject in it.get("subjects", ()):
+            if subject["kind"] == "ServiceAccount":
+                subject["namespace"] = namespace
+    return objects
+
+
+def served_here(objects: list[Object], port: int, authority: Path, only: str = "") -> list[Object]:
+    """Webhooks of a process on this machine instead of a Service in the cluster."""
+    bundle = base64.b64encode(authority.read_bytes()).decode()
+    for it in objects:
+        it["metadata"].pop("creationTimestamp", None)
+        it["webhooks"] = [hook for hook in it["webhooks"] if only in hook["name"]]
+        for hook in it["webhooks"]:
+            path = hook["clientConfig"]["service"]["path"]
+            hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
+    return objects
+
+
+def established(folder: Folder) -> bool:
+    """Whether every kind is served; `kubectl wait` gives up on one that has no conditions yet."""
+    kinds = json.loads(kubectl(folder, "get", "crd", "-o", "json"))["items"]
+    return all(condition(kind, "Established") for kind in kinds)
+
+
+def nodes_ready(folder: Folder) -> bool:
+    nodes = json.loads(kubectl(folder, "get", "nodes", "-o", "json"))["items"]
+    return bool(nodes) and all(condition(node, "Ready") for node in nodes)
+
+
+def condition(it: Object, name: str) -> bool:
+    given = it.get("status", {}).get("conditions") or []
+    return any(each["type"] == name and each["status"] == "True" for each in given)
+
+
+WRONG: Object = {
+    "apiVersion": "serving.kserve.io/v1beta1",
+    "kind": "InferenceService",
+    "metadata": {"name": "wrong", "namespace": "default"},
+    "spec": {
+        "predictor": {
+            "minReplicas": 9, "maxReplicas": 3,
+            "model": {"modelFormat": {"name": "pytorch"}, "storageUri": "s3://models/m/1"},
+        }
+    },
+}  # fmt: skip
+
+
+def refuses(folder: Folder) -> bool:
+    """Whether KServe's webhook is asked: until it is, a wrong InferenceService would simply be admitted."""
+    try:
+        apply(folder, [WRONG], "--dry-run=server")
+    except QinglanError as error:
+        return "inferenceservice.kserve-webhook-server.validator" in str(error)
+    return False

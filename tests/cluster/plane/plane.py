@@ -1,0 +1,239 @@
+"""A cluster comes up, says how it is, and goes: all of it or nothing.
+
+with running(folder) as kubeconfig: ...
+"""
+
+import fcntl
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qinglan.errors import ConfigError, OutageError, QinglanError
+from tests.cluster.binaries import build_all, kept_at, manifests
+from tests.cluster.plane import certs, objects
+from tests.cluster.plane.parts import Keys, parts, server, stages
+from tests.cluster.plane.ports import Ports, free_ports
+from tests.cluster.plane.processes import (
+    Folder,
+    Record,
+    answering,
+    end,
+    records,
+    resident,
+    runs,
+    start,
+    until,
+)  # fmt: skip
+
+BUCKET = "qinglan"
+NAMESPACES = {
+    "kwok": "kube-system", "kserve": "kserve", "knative": "knative-serving", "training-operator": "kubeflow",
+}  # fmt: skip
+"""Where the roles of each belong."""
+OWNED = ("etcd", "objects", "pki", "parts", "logs", "bin", "kwok.yaml", "env", ".kube")
+
+
+def up(root: Path, outlives: bool = True, ports: Ports | None = None) -> Folder:
+    """A whole cluster in this folder: the one that runs there, or a new one."""
+    folder = Folder(root.resolve())
+    folder.root.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        if not _runs_whole(folder):
+            build_all()
+            _clear(folder)
+            try:
+                Rise(folder, ports or free_ports(), outlives).all()
+            except BaseException:
+                end(records(folder))  # half a cluster admits what the missing webhooks would refuse; the logs stay
+                raise
+    return folder
+
+
+def down(root: Path) -> list[Record]:
+    """End what `up` started, forget what it kept, and say what that was."""
+    folder = Folder(root.resolve())
+    if not folder.root.exists():
+        return []
+    with _alone(folder):
+        ended = [record for record in records(folder) if runs(record)]
+        volumes = _volumes(folder) if ended else []
+        end(ended)
+        for volume in volumes:
+            shutil.rmtree(volume, ignore_errors=True)
+        _clear(folder)
+    return ended
+
+
+@contextmanager
+def running(root: Path) -> Iterator[Folder]:
+    """For as long as a block, or as this process."""
+    try:
+        yield up(root, outlives=False)
+    finally:
+        down(root)
+
+
+def restart(folder: Folder, name: str) -> Record:
+    """End one part and start it again as it was, on the same port."""
+    old = next(record for record in records(folder) if record.part.name == name)
+    end([old])
+    new = start(folder, old.part, outlives=False)
+    if new.part.ready:
+        until(f"{name} is ready", answering(folder, new.part), folder)
+    return new
+
+
+def status(root: Path) -> list[str]:
+    """A line of each part, whether it runs, and its memory."""
+    each = records(Folder(root.resolve()))
+    lines = [
+        f"{it.part.name:26} pid {it.pid:7}  " + (f"{resident(it) / 2**20:6.0f} MiB" if runs(it) else "does not run")
+        for it in each
+    ]
+    total = sum(resident(it) for it in each if runs(it))
+    return (
+        [*lines, f"{'all':39} {total / 2**20:6.0f} MiB"] if lines else ["No cluster here. make cluster starts one."]
+    )
+
+
+class Rise:
+    """The way up, step after step, with a line and the seconds of each."""
+
+    def __init__(self, folder: Folder, ports: Ports, outlives: bool) -> None:
+        self.folder, self.ports, self.outlives = folder, ports, outlives
+        self.keys = Keys(secrets.token_hex(8), secrets.token_hex(16))
+        self.parts = parts(folder, ports, self.keys)
+        self.began = time.monotonic()
+
+    def all(self) -> None:
+        certs.make(self.folder.pki, server(self.ports))
+        self.say("certificates")
+        self.start("etcd", "minio")
+        self.await_ready("etcd")
+        self.start("kube-apiserver")
+        self.await_ready("kube-apiserver")
+        self.start("kube-controller-manager", "kube-scheduler")
+        self.kinds()
+        self.start_managers()
+        self.await_ready("kube-controller-manager", "kube-scheduler", "kwok", "minio")
+        self.bucket()
+        self.await_ready("kserve", "training-operator")
+        self.webhooks()
+        self.nodes()
+        self.leave()
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            start(self.folder, self.parts[name], self.outlives)
+
+    def await_ready(self, *names: str) -> None:
+        for name in names:
+            until(f"{name} is ready", answering(self.folder, self.parts[name]), self.folder)
+            self.say(f"{name} is ready")
+
+    def kinds(self) -> None:
+        """Before the managers and KWOK: they look for their kinds once, when they start."""
+        kinds = [file for module in ("kserve", "knative", "training-operator", "prometheus-operator")
+                 for file in manifests(module, "crds")]  # fmt: skip
+        objects.apply(self.folder, [*objects.own("cluster"), *objects.load(kinds)])
+        until("every kind is served", lambda: objects.established(self.folder), self.folder)
+        self.say(f"{len(kinds)} files of custom resource definitions")
+
+    def start_managers(self) -> None:
+        rights = [
+            it
+            for module, namespace in NAMESPACES.items()
+            for it in objects.placed(objects.load(manifests(module, "rbac")), namespace)
+        ]
+        nodes = objects.own("nodes")
+        objects.apply(self.folder, [*rights, *objects.own("kserve", "knative"), *nodes])
+        objects.apply(self.folder, nodes, "--subresource=status")
+        told = [*manifests("kwok", "stages"), objects.OWN / "stages.yaml"]
+        Path(stages(self.folder)).write_text("\n---\n".join(file.read_text() for file in told))
+        self.start("kwok", "kserve", "training-operator", "knative")
+        self.say("upstream's roles, the nodes, and KServe's and Knative's configuration")
+
+    def webhooks(self) -> None:
+        authority = self.folder.pki / "ca.crt"
+        kserve = objects.load(manifests("kserve", "webhooks"))
+        training = objects.load(manifests("training-operator", "webhooks"))
+        objects.apply(self.folder, [
+            *objects.served_here(kserve, self.ports.kserve_webhook, authority),
+            *objects.served_here(training, self.ports.training_webhook, authority, only="pytorchjob"),
+        ])  # fmt: skip
+        until("KServe's webhook is asked", lambda: objects.refuses(self.folder), self.folder)
+        objects.apply(self.folder, objects.own("runtimes"))
+        self.say("KServe refuses a wrong InferenceService")
+
+    def nodes(self) -> None:
+        until("every node is Ready", lambda: objects.nodes_ready(self.folder), self.folder)
+        self.say(f"{len(objects.own('nodes')[0]['items'])} nodes are Ready")
+
+    def bucket(self) -> None:
+        from minio import Minio
+
+        Minio(f"127.0.0.1:{self.ports.minio}", self.keys.user, self.keys.secret, secure=False).make_bucket(BUCKET)
+
+    def leave(self) -> None:
+        """What a shell needs to use the cluster, and a kubectl of its version."""
+        (self.folder.root / "bin").mkdir()
+        (self.folder.root / "bin" / "kubectl").symlink_to(kept_at("kubectl"))
+        settings = {
+            "KUBECONFIG": self.folder.kubeconfig, "QINGLAN_S3_ENDPOINT": f"http://127.0.0.1:{self.ports.minio}",
+            "AWS_ACCESS_KEY_ID": self.keys.user, "AWS_SECRET_ACCESS_KEY": self.keys.secret,
+        }  # fmt: skip
+        env = self.folder.root / "env"
+        env.touch(mode=0o600)
+        lines = [f'export PATH="{self.folder.root / "bin"}:$PATH"']
+        env.write_text("\n".join([*lines, *(f'export {name}="{value}"' for name, value in settings.items())]) + "\n")
+
+    def say(self, what: str) -> None:
+        print(f"{time.monotonic() - self.began:6.1f} s  {what}", flush=True)
+
+
+def _runs_whole(folder: Folder) -> bool:
+    """Whether a cluster runs here; one of which a part has ended is neither used nor replaced behind its user."""
+    each = records(folder)
+    dead = [record for record in each if not runs(record)]
+    if each and not dead and (folder.root / "env").exists():
+        return True
+    if len(dead) < len(each):
+        names = ", ".join(record.part.name for record in dead) or "no part of it"
+        raise OutageError(
+            f"{folder.root}: a cluster runs here that is not whole; {names} ended. "
+            f"Look into {folder.root / 'logs'}, then end the rest with make cluster-down."
+        )
+    return False
+
+
+def _volumes(folder: Folder) -> list[Path]:
+    """The folders that the controller manager made for claims that are still there."""
+    try:
+        found = json.loads(objects.kubectl(folder, "get", "pv", "-o", "json", "--request-timeout=5s"))["items"]
+    except QinglanError:
+        return []
+    paths = [Path(it["spec"].get("hostPath", {}).get("path", "/")) for it in found]
+    return [path for path in paths if path.parent == Path("/tmp/hostpath_pv")]
+
+
+def _clear(folder: Folder) -> None:
+    for name in OWNED:
+        path = folder.root / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Folder) -> Iterator[None]:
+    with (folder.root / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder.root}: another command is at work on this cluster; wait for it.") from None
+        yield

@@ -1,0 +1,59 @@
+"""Which job of a name is followed, which replaced, which left alone."""
+
+from typing import Any
+
+import pytest
+
+from qinglan.jobs.attach import Decision, decide, persist
+from qinglan.jobs.names import ATTEMPT, SPEC
+from qinglan.jobs.refusals import Refusal
+from tests.qinglan.jobs.things import job, said
+
+RUNNING, SUCCEEDED, FAILED = said("Running"), said("Succeeded"), said("Failed")
+
+
+def marked(spec: str, attempt: str, conditions: list[dict[str, str]], **meta: Any) -> dict[str, Any]:
+    made = job(conditions=conditions)
+    return {**made, "metadata": {**made["metadata"], "annotations": {SPEC: spec, ATTEMPT: attempt}, **meta}}
+
+
+@pytest.mark.parametrize(
+    ("found", "decision"),
+    [
+        (marked("same", "earlier", RUNNING), "attach"),
+        (marked("same", "earlier", SUCCEEDED), "attach"),
+        (marked("same", "earlier", FAILED), "replace"),
+        (marked("same", "this", FAILED), "attach"),
+        (marked("same", "this", SUCCEEDED), "attach"),
+        (marked("other", "earlier", RUNNING), "refuse"),
+        (marked("other", "earlier", []), "refuse"),
+        (marked("other", "earlier", SUCCEEDED), "replace"),
+        (marked("other", "earlier", FAILED), "replace"),
+        (marked("same", "earlier", RUNNING, deletionTimestamp="x"), "wait"),
+        (job(conditions=RUNNING), "refuse"),
+    ],
+)
+def test_a_name_that_is_taken(found: dict[str, Any], decision: Decision) -> None:
+    assert decide(found, marked("same", "this", [])) == decision
+
+
+def test_an_outage_is_asked_through_and_a_refusal_is_not() -> None:
+    answers = [Refusal("GET", "pods", 0, "down"), Refusal("GET", "pods", 503, "starting"), None]
+
+    def ask() -> str:
+        if answer := answers.pop(0):
+            raise answer
+        return "here"
+
+    assert persist(ask, 5.0) == "here"
+    answers = [Refusal("GET", "pods", 403, "no"), None]
+    with pytest.raises(Refusal, match="403"):
+        persist(ask, 5.0)
+
+
+def test_an_outage_is_not_asked_through_for_ever() -> None:
+    def ask() -> None:
+        raise Refusal("GET", "pods", 0, "down")
+
+    with pytest.raises(Refusal, match="down"):
+        persist(ask, 0.5)

@@ -1,0 +1,82 @@
+"""A command on this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome
+
+SLEEPS = [sys.executable, "-c", "import time; print('on', flush=True); time.sleep(600)"]
+
+
+def spec(*argv: str, hours: float = 1.0, **environment: str) -> JobSpec:
+    return JobSpec("sft", Command([sys.executable, "-c", *argv], environment), hours=hours)
+
+
+def test_the_output_is_kept_and_heard(tmp_path: Path) -> None:
+    heard: list[str] = []
+    code = "import os; print(os.environ['WHO']); print('二')"
+
+    outcome = LocalRunner().run(spec(code, WHO="me"), tmp_path / "log" / "train.log", heard.append)
+
+    assert outcome == Outcome(0)
+    assert heard == ["me", "二"]
+    assert (tmp_path / "log" / "train.log").read_text() == "me\n二\n"
+
+
+def test_a_failure_is_its_code(tmp_path: Path) -> None:
+    assert LocalRunner().run(spec("raise SystemExit(3)"), tmp_path / "log") == Outcome(3)
+
+
+def test_more_machines_than_one_are_not_here(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="2 machines, and this is one"):
+        LocalRunner().run(spec("")._replace(nodes=2), tmp_path / "log")
+
+
+def test_told_to_stop_it_stops(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    outcome = LocalRunner().run(
+        JobSpec("sft", Command(SLEEPS)), tmp_path / "log", heard.append, stop=lambda: bool(heard)
+    )
+
+    assert outcome.code == -signal.SIGTERM
+
+
+def test_what_takes_too_long_is_ended_and_said(tmp_path: Path) -> None:
+    outcome = LocalRunner().run(JobSpec("sft", Command(SLEEPS), hours=0.0001), tmp_path / "log")
+
+    assert outcome == Outcome(-signal.SIGTERM, "it took longer than its 0.0001 hours")
+
+
+def test_an_error_of_the_listener_ends_the_command(tmp_path: Path) -> None:
+    def refuse(line: str) -> None:
+        raise ValueError(line)
+
+    with pytest.raises(ValueError, match="on"):
+        LocalRunner().run(JobSpec("sft", Command(SLEEPS)), tmp_path / "log", refuse)
+
+
+def test_sigterm_ends_what_was_started(tmp_path: Path) -> None:
+    ours = (
+        "import sys; from pathlib import Path; from qinglan.jobs import *\n"
+        "argv = [sys.executable, '-c', 'import os, time; print(os.getpid(), flush=True); time.sleep(600)']\n"
+        "LocalRunner().run(JobSpec('sft', Command(argv)), Path(sys.argv[1]))"
+    )
+    log = tmp_path / "log"
+    step = subprocess.Popen([sys.executable, "-c", ours, str(log)])
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (log.is_file() and log.read_text().endswith("\n")):
+        time.sleep(0.05)
+
+    step.send_signal(signal.SIGTERM)
+
+    assert step.wait(30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)
