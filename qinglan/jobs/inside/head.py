@@ -4,17 +4,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from qinglan.errors import TrainingError
 from qinglan.jobs.inside.place import Place, without_operator
 from qinglan.jobs.inside.raylet import (
     POLL_SECONDS,
+    STARTS,
+    Clock,
     free_port,
+    gather,
     head_command,
     shared_token,
     start,
-    wait_for_ray,
 )
 from qinglan.jobs.inside.rollcall import RollCall
 from qinglan.jobs.local import end_group
@@ -23,6 +26,7 @@ LOST_SECONDS = 3.0
 """A command that fails may fail since a node is gone: so long we wait to hear of it."""
 
 DISMISS_SECONDS = 30.0
+ABOVE = "Its own words stand above."
 
 
 def head(where: Place, argv: Sequence[str], environment: Mapping[str, str], folder: Path, wait: float) -> int:
@@ -55,18 +59,16 @@ def wait_for_all(roll: RollCall, where: Place, seconds: float) -> None:
 def _with_cluster(
     where: Place, argv: Sequence[str], environment: Mapping[str, str], folder: Path, roll: RollCall, wait: float
 ) -> int:
-    def check() -> None:
-        if roll.lost:
-            raise TrainingError(lost(where, roll.lost))
-        if ray.poll() is not None:
-            raise TrainingError(f"{where.head}: its Ray ended with code {ray.returncode}. Its own words stand above.")
+    clean, code = without_operator(environment), TrainingError.exit_code
+    ray, address = _begin(where, clean, folder, roll, wait)
 
-    own, port = roll.my_address(), free_port()
-    address, clean, code = f"{own}:{port}", without_operator(environment), TrainingError.exit_code
-    ray = start(head_command(own, port, where.pod(0), where.per_node, folder), clean)
+    def check() -> None:
+        _all_there(roll, where)
+        if ray.poll() is not None:
+            raise TrainingError(f"{where.pod(0)}: its Ray ended with code {ray.returncode}. {ABOVE}")
+
     try:
-        roll.tell({"ray": address})
-        wait_for_ray(address, where.nodes, wait, check)
+        roll.tell({"complete": True})
         _say(f"{where.nodes} nodes are there; the training starts")
         code = _run(argv, {**clean, "RAY_ADDRESS": address}, roll, check)
         return code
@@ -75,8 +77,46 @@ def _with_cluster(
         end_group(ray)
 
 
+def _begin(
+    where: Place, environment: Mapping[str, str], folder: Path, roll: RollCall, wait: float
+) -> "tuple[subprocess.Popen[bytes], str]":
+    """Ray's head, with all nodes in it, and its address."""
+    own = roll.my_address()
+    for attempt in range(STARTS):
+        port = free_port()
+        ray = start(head_command(own, port, where.pod(0), where.per_node, folder / str(attempt)), environment)
+        address = f"{own}:{port}"
+        clock = Clock(wait, partial(_starting, roll, where, ray))
+        try:
+            gather(address, where.nodes, clock, partial(roll.tell, {"ray": address}))
+        except _GaveUp:
+            _say(f"Ray did not start; attempt {attempt + 1} of {STARTS}")
+            end_group(ray)
+        except BaseException:
+            end_group(ray)
+            raise
+        else:
+            return ray, address
+    raise TrainingError(f"{where.pod(0)}: Ray did not start in {STARTS} attempts. {ABOVE}")
+
+
+class _GaveUp(Exception):
+    """Ray ended before it was up."""
+
+
+def _starting(roll: RollCall, where: Place, ray: "subprocess.Popen[bytes]") -> None:
+    _all_there(roll, where)
+    if ray.poll() is not None:
+        raise _GaveUp
+
+
+def _all_there(roll: RollCall, where: Place) -> None:
+    if roll.lost:
+        raise TrainingError(lost(where, roll.lost))
+
+
 def _run(argv: Sequence[str], environment: Mapping[str, str], roll: RollCall, check: Callable[[], None]) -> int:
-    process = subprocess.Popen(list(argv), env=dict(environment), start_new_session=True)
+    process = subprocess.Popen(list(argv), env=dict(environment), process_group=0)
     try:
         while process.poll() is None:
             check()

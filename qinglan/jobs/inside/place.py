@@ -1,5 +1,6 @@
 """This pod among its job's: what training-operator says in the environment, held against what was asked for."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 FROM_OPERATOR = (
     *NEEDED, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT",
 )  # fmt: skip
-HEAD_SUFFIX = "-master-0"
+POD = re.compile(r"(.+)-(?:master|worker)-\d+")
+"""How training-operator names a job's pods, and a pod its host."""
 
 
 class Place(NamedTuple):
@@ -22,15 +24,16 @@ class Place(NamedTuple):
     nodes: int
     per_node: int
     head: str
-    """The name of rank 0's pod, which resolves to its address."""
+    """Where rank 0 is reached: a name that resolves to its pod."""
 
     port: int
+    job: str = ""
 
     def pod(self, rank: int) -> str:
         """The name that training-operator gives the pod of this rank."""
-        if not self.head.endswith(HEAD_SUFFIX):
+        if not self.job:
             return f"node {rank}"
-        return self.head if rank == 0 else f"{self.head.removesuffix(HEAD_SUFFIX)}-worker-{rank - 1}"
+        return f"{self.job}-worker-{rank - 1}" if rank else f"{self.job}-master-0"
 
 
 def place(environment: Mapping[str, str], nodes: int, per_node: int) -> Place:
@@ -48,9 +51,9 @@ def place(environment: Mapping[str, str], nodes: int, per_node: int) -> Place:
             f"({'; '.join(odd)}): training would not be one. The PyTorchJob needs 1 Master, {nodes - 1} Workers and "
             f"nprocPerNode {per_node}."
         )
-    return Place(
-        int(environment["RANK"]), nodes, per_node, environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    )
+    head, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    named = POD.fullmatch(environment.get("HOSTNAME", "")) or POD.fullmatch(head)
+    return Place(int(environment["RANK"]), nodes, per_node, head, port, named[1] if named else "")
 
 
 def contradictions(environment: Mapping[str, str], nodes: int, per_node: int) -> list[str]:

@@ -1,7 +1,7 @@
 """Who is there: each worker holds a connection to the head for as long as it lives, and both notice its end.
 
-A line of JSON each way: `{"token", "rank", "pod"}` says a worker, `{"ray": ADDRESS}` and at the end `{"ended": CODE}`
-says the head; `{"lost": WHY}` says a worker whose Ray has ended before.
+Lines of JSON: a worker says `{"token", "rank", "pod"}`; the head `{"ray": ADDRESS}`, `{"complete": true}` when Ray
+has all nodes, and at the end `{"ended": CODE}`; a worker whose Ray has ended before that, `{"lost": WHY}`.
 """
 
 import contextlib
