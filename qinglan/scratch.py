@@ -4,6 +4,8 @@ The key holds everything that decides the result, the code too, so that nothing 
 """
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 from qinglan.files import cache_folder, sha256_file, sha256_text
@@ -14,10 +16,44 @@ VARIABLE = "QINGLAN_SCRATCH"
 
 def scratch(stage: str, *parts: str) -> Path:
     """The folder of this training and no other; there already when it was begun before."""
-    root = Path(os.environ[VARIABLE]) if VARIABLE in os.environ else cache_folder("scratch")
-    folder = root / stage / sha256_text(*parts)[:24]
+    folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def shared(path: Path, digest: str) -> Path:
+    """The same file or folder where the pods of a job see it: copied there once, under its digest.
+
+    Steps of other runs may copy the same at the same time, from other machines: each fills a folder of its own, and
+    the first to have all of it gives it its name.
+    """
+    path, root = path.resolve(), _root().resolve()
+    if path.is_relative_to(root):
+        return path
+    target = root / "inputs" / digest[:24]
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        own = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+        try:
+            _copy(path, own / path.name)
+            own.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+    return target / path.name
+
+
+def _copy(path: Path, target: Path) -> None:
+    if path.is_dir():
+        shutil.copytree(path, target)
+    else:
+        shutil.copyfile(path, target)
+
+
+def _root() -> Path:
+    return Path(os.environ[VARIABLE]) if VARIABLE in os.environ else cache_folder("scratch")
 
 
 def source_digest(folder: Path) -> str:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from qinglan.errors import QinglanError, TrainingError
+from qinglan.jobs.spec import Outcome
 
 TAIL = 200_000
 CAUSES = (
@@ -16,15 +17,16 @@ KILLED = {-9: "it was killed, most often because the machine's memory was full",
 RESUMES = "and run again: it goes on from its last checkpoint."
 
 
-def explain_failure(name: str, code: int, log: Path) -> QinglanError:
-    """The error for a command that ended with this code."""
+def explain_failure(name: str, outcome: Outcome, log: Path) -> QinglanError:
+    """The error for a command that ended so: what its log says, and what the cluster says of its pods."""
     tail = _tail(log)
+    there = f" {outcome.reason}" if outcome.reason else ""
     for pattern, cause, step in CAUSES:
         if re.search(pattern, tail):
-            return TrainingError(f"{name} stopped: {cause}. {step}, {RESUMES} Log: {log}")
-    if code in KILLED:
-        return TrainingError(f"{name} stopped: {KILLED[code]}. Mend that, {RESUMES} Log: {log}")
-    return TrainingError(f"{name} ended with code {code}: {last_error(tail)} Log: {log}")
+            return TrainingError(f"{name} stopped: {cause}. {step}, {RESUMES}{there} Log: {log}")
+    if outcome.code in KILLED and not there:
+        return TrainingError(f"{name} stopped: {KILLED[outcome.code]}. Mend that, {RESUMES} Log: {log}")
+    return TrainingError(f"{name} ended with code {outcome.code}: {last_error(tail)}{there} Log: {log}")
 
 
 def last_error(tail: str) -> str:
@@ -35,6 +37,8 @@ def last_error(tail: str) -> str:
 
 
 def _tail(log: Path) -> str:
+    if not log.is_file():  # a pod that never ran said nothing
+        return ""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL))
         return file.read().decode("utf-8", "replace")

@@ -22,6 +22,12 @@ STOP_SECONDS = 15.0
 class LocalRunner:
     """Fulfils Runner with a process of this machine."""
 
+    remote = False
+
+    def attaches(self, spec: JobSpec) -> bool:
+        """A process ends with the stage that started it."""
+        return False
+
     def run(
         self,
         spec: JobSpec,

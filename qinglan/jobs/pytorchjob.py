@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.jobs.api import Api
-from qinglan.jobs.attach import make_or_find, persist
+from qinglan.jobs.attach import decide, make_or_find, persist
 from qinglan.jobs.follower import Follower, Lost, Patience, left_running
 from qinglan.jobs.hub import Hub, View
 from qinglan.jobs.interrupts import sigterm_raises
@@ -31,11 +31,21 @@ def say(line: str) -> None:
 class PyTorchJobRunner:
     """Fulfils Runner on a cluster."""
 
+    remote = True
+
     def __init__(
         self, api: Api, place: Placement, patience: Patience | None = None, out: Callable[[str], None] = say
     ) -> None:
         self.api, self.place, self.patience, self.out = api, place, patience or Patience(), out
         self.hub = Hub(api, place.run)
+
+    def attaches(self, spec: JobSpec) -> bool:
+        wanted = render(spec, self.place)
+        try:
+            found = persist(lambda: self.api.get("pytorchjobs", wanted["metadata"]["name"]), self.patience.outage)
+        except Refusal as refusal:
+            raise explain(refusal, self.api.host, self.api.namespace) from None
+        return found is not None and decide(found, wanted) == "attach"
 
     def run(
         self,

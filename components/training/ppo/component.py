@@ -3,15 +3,17 @@
 from kfp import dsl
 
 from components.image import TRAINING_IMAGE
+from components.training.handed_on import HANDED_ON
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False, task_config_passthroughs=HANDED_ON)
 def ppo(
     before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],
     prompts: dsl.Input[dsl.Dataset],
     gateway_url: str,
     config: dict,  # type: ignore[type-arg]
+    task_config: dsl.TaskConfig,
     rl_model: dsl.Output[dsl.Model],
     ppo_log: dsl.Output[dsl.Artifact],
     ppo_curve: dsl.Output[dsl.HTML],
@@ -24,16 +26,24 @@ def ppo(
     from components.training.ppo import stage
     from components.training.ppo.config import PpoConfig
     from qinglan.curves import write_curve_page
+    from qinglan.jobs import runner
     from qinglan.lineage.paid import add_gateway, add_prompts, add_reward
     from qinglan.lineage.record import recorded
     from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")
+    where = runner(settings.hardware.device, task_config.__dict__)
     inputs = {"sft_model": sft_model, "prompts": prompts}
     outputs = {"rl_model": rl_model, "ppo_log": ppo_log, "ppo_curve": ppo_curve}
     with recorded("ppo", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.ppo(
-            Path(sft_model.path), Path(prompts.path), Path(rl_model.path), Path(ppo_log.path), gateway_url, settings
+            Path(sft_model.path),
+            Path(prompts.path),
+            Path(rl_model.path),
+            Path(ppo_log.path),
+            gateway_url,
+            settings,
+            runner=where,
         )
         step.facts.update(counts._asdict())
         add_gateway(step, REWARD, gateway_url)

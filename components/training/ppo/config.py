@@ -18,7 +18,7 @@ class Hardware(Config):
     """`cpu` runs the same verl through its own extension points, with Hugging Face's generate for the rollout."""
 
     nodes: Positive = 1
-    """More than one needs a Ray cluster, named by RAY_ADDRESS."""
+    """More than one are the pods of one job on a cluster, a Ray head and its workers."""
 
     per_node: Positive = 4
     """GPUs, or on a CPU processes, of one node."""

@@ -1,12 +1,13 @@
 """The command that trains: stock verl, told in its own words; on a CPU with its processes forked from one."""
 
+import json
 import os
 import secrets
 import sys
 from pathlib import Path
 
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.overrides import Places, overrides
+from components.training.ppo.overrides import OBJECT_STORE, POOL, Places, overrides
 from components.training.ppo.plugin import EVERYWHERE, ON_CPU, forking
 from qinglan.jobs import Command
 from qinglan.jobs.processes import MARK
@@ -14,18 +15,26 @@ from qinglan.jobs.processes import MARK
 ROOT = Path(__file__).parents[3]
 
 
-def command(config: PpoConfig, places: Places, verl_log: Path, log: Path, mark: str, temporary: Path) -> Command:
-    """`python -m verl.trainer.main_ppo ...`, with what every process of it must find in its environment."""
-    entry = forking.__name__ if config.hardware.device == "cpu" else forking.DRIVER
+def command(config: PpoConfig, places: Places, verl_log: Path, log: Path, token: str) -> Command:
+    """`python -m verl.trainer.main_ppo ...`, with what every process of it must find in its environment.
+
+    It is the same at each attempt, so that a job is found again.
+    """
+    entry = forking.__name__ if forks(config) else forking.DRIVER
     argv = [sys.executable, "-m", entry, *overrides(config, places)]
-    given = {**variables(config), **outputs(verl_log, log), MARK: mark, "TMPDIR": str(temporary)}
+    given = {**variables(config), **outputs(verl_log, log)}
     if "RAY_ADDRESS" not in os.environ:
-        given |= own_cluster(temporary)
+        given |= only_us(token)
     return Command(argv, given, folder=log)
 
 
+def forks(config: PpoConfig) -> bool:
+    """All of verl's processes are forks of one: on one machine, where no GPU minds."""
+    return config.hardware.device == "cpu" and config.hardware.nodes == 1
+
+
 def variables(config: PpoConfig) -> dict[str, str]:
-    """On several nodes, the raylet of each must have been started with these too."""
+    """On several nodes, the raylet of each is started with these too: its workers have their environment from it."""
     cpu = config.hardware.device == "cpu"
     given = {
         "VERL_USE_EXTERNAL_MODULES": ",".join(ON_CPU if cpu else EVERYWHERE),
@@ -42,20 +51,32 @@ def variables(config: PpoConfig) -> dict[str, str]:
         given |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
         # A process that forks has no threads: this allocator would start one.
         given |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    if cpu and config.hardware.nodes > 1:
+        given["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": POOL, "object_store_memory": OBJECT_STORE})
     return given
 
 
-def own_cluster(temporary: Path) -> dict[str, str]:
-    """A Ray of our own: its files, and a token without which nobody on the machine can speak to it.
+def only_us(token: str) -> dict[str, str]:
+    """A Ray that speaks to nobody without this token.
 
     Ray would make one and keep it in the home folder; a forked worker has read its settings before that.
     """
-    return {
-        "RAY_TMPDIR": str(temporary),
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        forking.SOCKET: str(temporary / "nest"),
-    }
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+
+
+def kept_token(folder: Path) -> str:
+    """The training's own, the same at each attempt."""
+    path = folder / "ray-token"
+    if not path.is_file():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_hex(32))
+    return path.read_text()
+
+
+def on_this_machine(command: Command, mark: str, temporary: Path) -> Command:
+    """What a process here needs beside: the mark and the folder by which all that it starts is found."""
+    folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary), forking.SOCKET: str(temporary / "nest")}
+    return command._replace(environment={**command.environment, **folders, MARK: mark})
 
 
 def outputs(verl_log: Path, log: Path) -> dict[str, str]:

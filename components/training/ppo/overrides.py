@@ -15,6 +15,9 @@ CPU_ROLLOUT = "hf_generate"
 POOL = 12
 """CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
 
+OBJECT_STORE = 300_000_000
+"""Bytes."""
+
 
 class Places(NamedTuple):
     """What is read and written; absolute, since verl's processes run elsewhere."""
@@ -175,11 +178,14 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
         f"{ROLLOUT}.load_format": "auto",
         f"{ROLLOUT}.free_cache_engine": False,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "ray_kwargs.ray_init.num_cpus": POOL,
-        "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node,
-        "+ray_kwargs.ray_init.object_store_memory": 300_000_000,
-        "+ray_kwargs.ray_init.runtime_env.py_executable": f"{sys.executable} {forking.__file__}",
     }
+    if config.hardware.nodes == 1:  # of several, each was told by its own `ray start`
+        values |= {
+            "ray_kwargs.ray_init.num_cpus": POOL,
+            "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node,
+            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
+            "+ray_kwargs.ray_init.runtime_env.py_executable": f"{sys.executable} {forking.__file__}",
+        }
     engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
     models = {"actor_rollout_ref.model"}
     if config.advantage == "gae":

@@ -16,28 +16,28 @@ import qinglan.reward
 from components.training.ppo import checkpoints, watch
 from components.training.ppo.calls import Calls
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.launch import command
+from components.training.ppo.launch import command, kept_token, on_this_machine
 from components.training.ppo.metrics import Step, note, standing
 from components.training.ppo.overrides import Places
-from components.training.ppo.release import export
 from components.training.ppo.rows import Prompts, prepare
 from qinglan.curves import CURVE, curve_svg
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import replaced, replaced_folder, sha256_file
 from qinglan.gpus import need_gpus
-from qinglan.jobs import run
+from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
 from qinglan.jobs.failures import explain_failure
+from qinglan.jobs.followup import follow_up
 from qinglan.jobs.processes import nothing_left
 from qinglan.lineage.digests import digest
 from qinglan.progress import steps
 from qinglan.reward.outage import clear_outage
-from qinglan.rewriter import RewriterCard, Student, load_tokenizer, read_card, refuse_unusable
-from qinglan.scratch import scratch, source_digest
+from qinglan.rewriter import RewriterCard, load_tokenizer, read_card
+from qinglan.scratch import scratch, shared, source_digest
 
 REWARD = Path(qinglan.reward.__file__).parent / "entry.py"
 DONE = "done.json"
-TRIED = 64
-"""Dev prompts that the finished model is asked."""
+HOURS = 24.0 * 7
+HERE = LocalRunner()
 
 FATAL = ("not-a-number", "constant-reward")
 """Alarms that mean something is broken; after the others the best checkpoint is as good as it was."""
@@ -74,9 +74,10 @@ def ppo(
     gateway_url: str,
     config: PpoConfig,
     reward_function: Path = REWARD,
+    runner: Runner = HERE,
 ) -> PpoCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and curve."""
-    if config.hardware.device != "cpu" and "RAY_ADDRESS" not in os.environ:
+    if config.hardware.device != "cpu" and not runner.remote and "RAY_ADDRESS" not in os.environ:
         need_gpus("ppo", config.hardware.per_node)
     _check_loggers(config, os.environ)
     card = read_card(sft_model)
@@ -87,8 +88,10 @@ def ppo(
     reused = (work / DONE).is_file()
     if not reused:
         prompts = _prepare(sft_model, rows, work, config)
-        watched = _train(sft_model, work, gateway_url, config, prompts, reward_function)
-        _finish(sft_model, work, card, parents, prompts, config)
+        if runner.remote:
+            sft_model = shared(sft_model, parents["sft_model"])
+        watched = _train(sft_model, work, gateway_url, config, prompts, reward_function, runner)
+        _finish(sft_model, work, _card(card, parents, prompts, config), config, runner)
         with replaced(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(_facts(watched, prompts, checkpoints.kept_step(work / "best"))))
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
@@ -126,38 +129,56 @@ def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> Prom
 
 
 def _train(
-    sft_model: Path, work: Path, gateway_url: str, config: PpoConfig, prompts: Prompts, reward_function: Path
+    sft_model: Path,
+    work: Path,
+    gateway_url: str,
+    config: PpoConfig,
+    prompts: Prompts,
+    reward_function: Path,
+    runner: Runner,
 ) -> watch.Watch:
     """Run verl to its end, from its last checkpoint where there is one."""
-    log, saved, metrics = work / "log", work / "checkpoints", work / "log" / "metrics.jsonl"
+    log, saved, verl_log = work / "log", work / "checkpoints", work / "verl.jsonl"
     log.mkdir(exist_ok=True)
-    resumed = checkpoints.latest(saved)
-    watch.forget_after(metrics, resumed)
-    if checkpoints.kept_step(work / "best") > resumed:
-        shutil.rmtree(work / "best")
-    verl_log = work / "verl.jsonl"
-    verl_log.unlink(missing_ok=True)
-    clear_outage(work / "reward")
     places = Places(
         sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
         _reward_settings(work, gateway_url, config),
     )  # fmt: skip
+    padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
+    started = command(padded, places, verl_log, log, kept_token(work))
     total = config.steps or config.epochs * (prompts.train // config.prompts)
     with steps("ppo") as show, nothing_left(work / "running") as (mark, temporary):
+        job = _job(started if runner.remote else on_this_machine(started, mark, temporary), config)
+        if not runner.attaches(job):
+            _forget_unfinished(work)
         watched = watch.Watch(
-            verl_log, metrics, work / "reward", prompts.dev_by_tenant, Calls(gateway_url),
+            verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, Calls(gateway_url),
             tick=lambda step: show(int(step["step"]), total, note(step)),
             better=lambda step: checkpoints.keep(saved, step, work / "best"),
         )  # fmt: skip
-        padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
-        started = command(padded, places, verl_log, log, mark, temporary)
-        code = run(started, log / "train.log", stop=watched)
+        outcome = runner.run(job, log / "train.log", stop=watched)
         watched()
     _write_curve(log, watched.steps)
-    _explain(watched, code, work, log / "train.log")
+    _explain(watched, outcome, work, log / "train.log")
     if said := watch.no_gain(watched.steps):
         print(f"[ppo] warn: {said} The curve shows where it fell.", flush=True)
     return watched
+
+
+def _job(started: Command, config: PpoConfig) -> JobSpec:
+    """Several nodes are joined before verl starts; on one it starts a Ray of its own."""
+    hardware = config.hardware
+    return JobSpec("ppo", started, hardware.nodes, hardware.per_node, "ray" if hardware.nodes > 1 else None, HOURS)
+
+
+def _forget_unfinished(work: Path) -> None:
+    """What lies beyond the last checkpoint will be done again."""
+    resumed = checkpoints.latest(work / "checkpoints")
+    watch.forget_after(work / "log" / "metrics.jsonl", resumed)
+    if checkpoints.kept_step(work / "best") > resumed:
+        shutil.rmtree(work / "best")
+    (work / "verl.jsonl").unlink(missing_ok=True)
+    clear_outage(work / "reward")
 
 
 def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
@@ -169,7 +190,7 @@ def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
     return path
 
 
-def _explain(watched: watch.Watch, code: int, work: Path, log: Path) -> None:
+def _explain(watched: watch.Watch, outcome: Outcome, work: Path, log: Path) -> None:
     """Raise what ended the training, if it may not count; say where it goes on."""
     goes_on = checkpoints.latest(work / "checkpoints")
     again = f"Run the stage again: it goes on after step {goes_on}." if goes_on else "Run the stage again."
@@ -183,35 +204,25 @@ def _explain(watched: watch.Watch, code: int, work: Path, log: Path) -> None:
         if alarm.name in FATAL or not best:
             raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {kept} Log: {log}")
         print(f"[ppo] stopped ({alarm.name}); the checkpoint of step {best} becomes the model", flush=True)
-    elif code:
-        failure = explain_failure("verl", code, log)
+    elif outcome.code:
+        failure = explain_failure("verl", outcome, log)
         raise type(failure)(f"{failure} {kept}")
     elif not best:
         raise TrainingError(f"verl ended well but tested nothing on dev. Log: {log}")
 
 
-def _finish(
-    sft_model: Path, work: Path, card: RewriterCard, parents: dict[str, str], prompts: Prompts, config: PpoConfig
-) -> None:
-    """Best checkpoint to model folder, then asked with the serving prompt."""
-    made = RewriterCard(
+def _card(card: RewriterCard, parents: dict[str, str], prompts: Prompts, config: PpoConfig) -> RewriterCard:
+    return RewriterCard(
         stage="ppo", system_prompts=prompts.system_prompts, max_new_tokens=config.max_new_tokens,
         parents={**{name: value for name, value in card.parents.items() if name == "base_model"}, **parents},
     )  # fmt: skip
-    with replaced_folder(work / "model") as folder:
-        export(work / "best" / "actor", sft_model, folder, made)
-        _try(folder, work / "dev.parquet")
 
 
-def _try(model: Path, dev: Path) -> None:
-    import pyarrow.parquet
-
-    written = Student.load(model).write_messages(pyarrow.parquet.read_table(dev)["prompt"].to_pylist()[:TRIED])
-    refuse_unusable(
-        written,
-        "Look at the curve and at the rollouts beside it: entropy and length say whether it collapsed. "
-        "A lower learning rate may help.",
-    )
+def _finish(sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, runner: Runner) -> None:
+    """Best checkpoint to model folder, then asked with the serving prompt."""
+    settings = {"sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json")}
+    module, log = "components.training.ppo.finish", work / "log" / "finish.log"
+    follow_up(runner, "ppo-finish", module, settings, work / "finish.json", log, config.hardware.per_node)
 
 
 def _facts(watched: watch.Watch, prompts: Prompts, best: int) -> dict[str, Any]:

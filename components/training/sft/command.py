@@ -1,12 +1,19 @@
 """From settings to ms-swift's own command: pure, and all that decides how it trains."""
 
+import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from components.training.sft.config import SftConfig
 from qinglan.jobs import Command
+from qinglan.jobs.inside.place import WORLD
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+START = "components.training.sft.start"
+TOGETHER = HERE / "plugin" / "together.py"
+"""ms-swift loads it, and puts its folder on the path of modules; it registers a callback of the same name."""
 
 
 class Paths(NamedTuple):
@@ -14,16 +21,18 @@ class Paths(NamedTuple):
     train: Path
     dev: Path
     output: Path
-    resume: Path | None = None
-    """A checkpoint to go on from."""
 
 
-def train_command(config: SftConfig, paths: Paths, environment: Mapping[str, str]) -> Command:
-    """`swift sft ...`, alone on a CPU, under torchrun on GPUs."""
+def train_command(config: SftConfig, paths: Paths) -> Command:
+    """`swift sft ...`, alone on a CPU, under torchrun on GPUs and on several nodes.
+
+    It is the same at each attempt, so that a job is found again: where it goes on from is looked up by START.
+    """
     entry = [sys.executable, "-m", "swift.cli.sft"]
-    if config.device == "cuda":
+    if config.device == "cuda" or config.nodes > 1:
         entry = [sys.executable, "-m", "swift.cli.main", "sft"]
-    return Command([*entry, *flags(config, paths)], variables(config, environment))
+    start = [sys.executable, "-m", START, str(paths.output), "--"]
+    return Command([*start, *entry, *flags(config, paths)], {**variables(config), **joined(config)})
 
 
 def flags(config: SftConfig, paths: Paths) -> list[str]:
@@ -61,8 +70,11 @@ def flags(config: SftConfig, paths: Paths) -> list[str]:
         "attn_impl": config.attention,
         "deepspeed": config.deepspeed,
         "packing": config.packing or None,
-        "resume_from_checkpoint": paths.resume,
+        "external_plugins": TOGETHER,
+        "callbacks": TOGETHER.stem,
     }
+    if config.device == "cpu" and config.nodes > 1:
+        given["use_cpu"] = True  # else accelerate, without a GPU, sees one process and each trains by itself
     if config.tuner == "lora":
         given |= {
             "lora_rank": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": config.target_modules,
@@ -83,18 +95,24 @@ def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
     words += ["--torch_dtype", config.dtype]
     for name, value in (("model_type", config.model_type), ("template", config.template)):
         words += [f"--{name}", value] if value else []
-    return Command([sys.executable, "-m", "swift.cli.export", *words], variables(config, {}, processes=False))
+    return Command([sys.executable, "-m", "swift.cli.export", *words], variables(config))
 
 
-def variables(config: SftConfig, environment: Mapping[str, str], processes: bool = True) -> dict[str, str]:
-    """ms-swift starts torchrun only if NPROC_PER_NODE is set: with RANK alone, every pod would train by itself."""
+def variables(config: SftConfig) -> dict[str, str]:
+    """What every process of ms-swift finds in its environment."""
     given = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    if config.device == "cpu":
-        return given | {"CUDA_VISIBLE_DEVICES": ""}
-    if processes:
-        given |= {"NPROC_PER_NODE": str(config.gpus)}
-        if config.nodes > 1:
-            given |= {"NNODES": str(config.nodes), "NODE_RANK": environment.get("RANK", "0")}
+    given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    return given | ({"CUDA_VISIBLE_DEVICES": ""} if config.device == "cpu" else {})
+
+
+def joined(config: SftConfig) -> dict[str, str]:
+    """ms-swift starts torchrun only if NPROC_PER_NODE is set; the nodes' places come from qinglan.jobs.inside.
+
+    Whoever forgets either is found out by TOGETHER: with RANK alone, every pod would train by itself.
+    """
+    given = {WORLD: str(config.nodes * config.processes)}
+    if config.device == "cuda" or config.nodes > 1:
+        given["NPROC_PER_NODE"] = str(config.processes)
     return given
 
 

@@ -3,14 +3,16 @@
 from kfp import dsl
 
 from components.image import TRAINING_IMAGE
+from components.training.handed_on import HANDED_ON
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False, task_config_passthroughs=HANDED_ON)
 def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
     chats: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
+    task_config: dsl.TaskConfig,
     sft_model: dsl.Output[dsl.Model],
     sft_log: dsl.Output[dsl.Artifact],
     sft_curve: dsl.Output[dsl.HTML],
@@ -23,14 +25,16 @@ def sft(
     from components.training.sft import stage
     from components.training.sft.config import SftConfig
     from qinglan.curves import write_curve_page
+    from qinglan.jobs import runner
     from qinglan.lineage.record import recorded
 
     settings = SftConfig.parse(config, "sft")
+    where = runner(settings.device, task_config.__dict__)
     inputs = {"base_model": base_model, "chats": chats}
     outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
     with recorded("sft", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.sft(
-            Path(base_model.path), Path(chats.path), Path(sft_model.path), Path(sft_log.path), settings
+            Path(base_model.path), Path(chats.path), Path(sft_model.path), Path(sft_log.path), settings, where
         )
         step.facts.update(counts._asdict())
         write_curve_page(Path(sft_log.path), Path(sft_curve.path))

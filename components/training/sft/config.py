@@ -14,10 +14,10 @@ class SftConfig(Config):
     """Where it must run; a GPU that is wanted and not there is an error, not a slow training."""
 
     gpus: Positive = 4
-    """On each node; on `cpu` one process is started."""
+    """On each node; on `cpu` one process is started there."""
 
     nodes: Positive = 1
-    """More than one needs a job whose pods know RANK and MASTER_ADDR."""
+    """More than one are the pods of one job on a cluster."""
 
     tuner: Literal["lora", "full"] = "lora"
     """LoRA is merged afterwards."""
@@ -91,10 +91,15 @@ class SftConfig(Config):
     max_new_tokens: Positive = 150
     """Longest rewrite that the trained model is allowed when it serves."""
 
+    @property
+    def processes(self) -> int:
+        """On each node."""
+        return self.gpus if self.device == "cuda" else 1
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.packing and self.attention != "flash_attention_2":
             raise ValueError("packing needs attention: flash_attention_2; ms-swift packs with flash attention alone")
-        if self.device == "cpu" and (self.deepspeed or self.nodes > 1):
-            raise ValueError("deepspeed and nodes are for GPUs; leave them out with device: cpu")
+        if self.device == "cpu" and self.deepspeed:
+            raise ValueError("deepspeed is for GPUs; leave it out with device: cpu")
         return self

@@ -1,0 +1,93 @@
+"""The best checkpoint becomes a model's folder: an adapter is merged, and the model asked with the serving prompt.
+
+    python -m components.training.sft.finish SETTINGS
+
+It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/followup.py).
+"""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.training.sft.command import merge_command
+from components.training.sft.config import SftConfig
+from qinglan.errors import TrainingError
+from qinglan.files import replaced_folder
+from qinglan.jobs import Outcome, run
+from qinglan.jobs.failures import explain_failure
+from qinglan.jobs.followup import answering
+from qinglan.rewriter import RewriterCard, Student, refuse_unusable, write_card
+from qinglan.scratch import last_checkpoint
+
+MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
+TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")
+TRIED = 64
+"""Development rows that the finished model is asked."""
+
+
+def finish(settings: Mapping[str, Any]) -> dict[str, float]:
+    """The share of answers like the teacher's."""
+    base, dev, work = (Path(settings[name]) for name in ("base", "dev", "work"))
+    config = SftConfig.model_validate(settings["config"])
+    write_model(base, work, RewriterCard.model_validate(settings["card"]), config)
+    return {"like_teacher": try_model(work / "model", dev)}
+
+
+def best_checkpoint(folder: Path) -> Path:
+    """The one with the lowest validation loss, as the last one's trainer state names it."""
+    last = last_checkpoint(folder)
+    best = orjson.loads((last / "trainer_state.json").read_bytes())["best_model_checkpoint"] if last else None
+    if not best or not (found := folder / Path(best).name).is_dir():
+        raise TrainingError(f"{folder}: no best checkpoint there. See the log beside it.")
+    return found
+
+
+def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
+    """Best checkpoint to model folder; an adapter is merged, and kept beside the merged weights."""
+    best = best_checkpoint(work / "checkpoints")
+    weights = best if config.tuner == "full" else _merged(best, work, config)
+    with replaced_folder(work / "model") as folder:
+        for pattern in MODEL_FILES:
+            _copy(weights, pattern, folder)
+        for pattern in TOKENIZER_FILES:  # the base's own: what training saved may have been rewritten
+            _copy(base, pattern, folder)
+        _copy(base, "chat_template.jinja", folder)
+        if config.tuner == "lora":
+            (folder / "adapter").mkdir()
+            for pattern in ("adapter_model.safetensors", "adapter_config.json"):
+                _copy(best, pattern, folder / "adapter")
+        write_card(folder, card)
+    shutil.rmtree(work / "merged", ignore_errors=True)
+
+
+def _merged(adapter: Path, work: Path, config: SftConfig) -> Path:
+    weights, log = work / "merged", work / "log" / "merge.log"
+    shutil.rmtree(weights, ignore_errors=True)
+    if code := run(merge_command(config, adapter, weights), log):
+        raise explain_failure("ms-swift", Outcome(code), log)
+    return weights
+
+
+def _copy(source: Path, pattern: str, target: Path) -> None:
+    for path in source.glob(pattern):
+        shutil.copyfile(path, target / path.name)
+
+
+def try_model(model: Path, dev: Path) -> float:
+    """The finished model loads and answers the serving prompt; the share of answers like the teacher's."""
+    student = Student.load(model)
+    rows = [orjson.loads(line) for line in dev.read_bytes().splitlines()[:TRIED]]
+    written = student.write_messages([row["messages"][:2] for row in rows])
+    refuse_unusable(
+        written, "Look at the loss curve: it has to fall; more epochs or another sft.learning_rate may help."
+    )
+    wanted = [str(row["messages"][2]["content"]) for row in rows]
+    return sum(one.text == text for one, text in zip(written, wanted, strict=True)) / len(wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(answering(sys.argv[1], finish))

@@ -1,0 +1,40 @@
+"""A plug-in of ms-swift: so many processes train one model as were asked for, or none trains at all.
+
+It looks from inside, after everything has been set up, at what will really happen: torch may know of all processes
+while the trainer does not, and then each would train a model of its own.
+"""
+
+import os
+
+import torch.distributed
+from swift.callbacks import callbacks_map
+from transformers import TrainerCallback
+
+from qinglan.errors import TrainingError
+from qinglan.jobs.inside.place import WORLD
+
+
+def refuse_copies(wanted: int, torch_knows: int, trainer_knows: int) -> None:
+    if (torch_knows, trainer_knows) == (wanted, wanted) or (wanted, trainer_knows) == (1, 1):
+        return
+    raise TrainingError(
+        f"{wanted} processes were to train one model; torch.distributed knows of {torch_knows} and the trainer of "
+        f"{trainer_knows}, so copies of it would be trained side by side. A job's pods are started by `python -m "
+        "qinglan.jobs.inside --join torchrun`, which tells ms-swift of its nodes; with RANK alone it stays by itself."
+    )
+
+
+class Together(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, args, trainer) -> None:  # type: ignore[no-untyped-def]
+        self._trainer = trainer
+
+    def on_train_begin(self, args, state, control, **_) -> None:  # type: ignore[no-untyped-def]
+        there = torch.distributed.is_initialized()
+        refuse_copies(
+            int(os.environ.get(WORLD, "1")),
+            torch.distributed.get_world_size() if there else 1,
+            self._trainer.accelerator.num_processes,
+        )
+
+
+callbacks_map["together"] = Together

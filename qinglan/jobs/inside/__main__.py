@@ -1,0 +1,64 @@
+"""One pod of a job: python -m qinglan.jobs.inside --join torchrun|ray --nodes N --per-node G -- ARGV..."""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from qinglan.errors import QinglanError
+from qinglan.jobs.inside.head import head
+from qinglan.jobs.inside.place import Place, place
+from qinglan.jobs.inside.torchrun import torchrun_environment
+from qinglan.jobs.inside.worker import worker
+from qinglan.jobs.processes import MARK, nothing_left
+
+WAIT_SECONDS = 900.0
+
+
+def main(argv: Sequence[str]) -> int:
+    given = _parse(argv)
+    try:
+        where = place(os.environ, given.nodes, given.per_node)
+        if given.join == "torchrun":
+            _become(given.argv, torchrun_environment(os.environ, where))
+        return _ray(where, given.argv, given.wait)
+    except QinglanError as error:
+        # As Python writes an error that nobody caught: the log's last line that names one is what a person is shown.
+        print(f"{type(error).__module__}.{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m qinglan.jobs.inside", description=__doc__)
+    parser.add_argument("--join", choices=("torchrun", "ray"), required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--per-node", type=int, required=True, help="GPUs, and processes, of each")
+    parser.add_argument("--wait", type=float, default=WAIT_SECONDS, help="seconds until all nodes must be there")
+    parser.add_argument("argv", nargs="+", help="what to run, after --")
+    return parser.parse_args(argv)
+
+
+def _become(argv: Sequence[str], environment: dict[str, str]) -> NoReturn:
+    """No process between the pod's and the training: its signals and its code are the pod's."""
+    sys.stdout.flush()
+    os.execvpe(argv[0], list(argv), environment)
+
+
+def _ray(where: Place, argv: Sequence[str], wait: float) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with (
+        tempfile.TemporaryDirectory() as notes,
+        nothing_left(Path(notes) / "running") as (mark, folder),
+    ):
+        environment = {**os.environ, MARK: mark}
+        if where.rank == 0:
+            return head(where, argv, environment, folder, wait)
+        return worker(where, environment, wait)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

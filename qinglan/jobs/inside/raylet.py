@@ -1,0 +1,111 @@
+"""`ray start`, and what Ray itself says of its nodes."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from qinglan.errors import ConfigError, TrainingError
+
+TOKEN = "RAY_AUTH_TOKEN"
+STARTS = 5
+"""Ray gives its own agents 15 s to come up, and itself up where they do not: on a machine that is busy, or reads its
+image for the first time, it has to be started again."""
+
+RAY = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block")
+POLL_SECONDS = 0.5
+
+
+def shared_token(environment: Mapping[str, str]) -> str:
+    """What all nodes were given, so that nobody else can speak to them."""
+    if environment.get("RAY_AUTH_MODE") != "token" or not environment.get(TOKEN):
+        raise ConfigError(
+            f"A Ray cluster over several pods wants RAY_AUTH_MODE=token and the same {TOKEN} in each: without, "
+            "whoever reaches a pod could run code in it. The stage puts both into the job's command."
+        )
+    return environment[TOKEN]
+
+
+def head_command(address: str, port: int, name: str, gpus: int, folder: Path) -> list[str]:
+    words = ["--head", f"--port={port}", f"--temp-dir={folder}", f"--ray-client-server-port={free_port()}"]
+    words += ["--include-dashboard=false", "--no-monitor"]  # processes for nobody: nothing scales here
+    return [*RAY, *words, *_node(address, name, gpus)]
+
+
+def worker_command(head: str, address: str, name: str, gpus: int) -> list[str]:
+    return [*RAY, f"--address={head}", *_node(address, name, gpus)]
+
+
+def _node(address: str, name: str, gpus: int) -> list[str]:
+    return [f"--node-ip-address={address}", f"--node-name={name}", f"--num-gpus={gpus}"]
+
+
+def start(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """A group of its own, so that the end of ours does not end it before we do."""
+    return subprocess.Popen(command, env=dict(environment), stdout=subprocess.DEVNULL, process_group=0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+class Clock:
+    """A wait that ends in time, or when `check` raises since what is waited for can never come."""
+
+    def __init__(self, seconds: float, check: Callable[[], None]) -> None:
+        self._until, self._check = time.monotonic() + seconds, check
+
+    def pause(self, waiting_for: str) -> None:
+        self._check()
+        if time.monotonic() > self._until:
+            raise TrainingError(f"Ray's {waiting_for} did not come in time. Its own words stand above.")
+        time.sleep(POLL_SECONDS)
+
+
+def gather(address: str, nodes: int, clock: Clock, invite: Callable[[], None]) -> None:
+    """Once Ray's head is there the workers are invited: one that comes before finds nothing and gives up."""
+    told_to_stop = signal.getsignal(signal.SIGTERM)  # Ray sets its own
+    ray = _connected(address, clock)
+    try:
+        while _alive(ray) < 1:
+            clock.pause("head")
+        invite()
+        while (alive := _alive(ray)) < nodes:
+            clock.pause(f"other nodes ({alive} of {nodes} are there)")
+    finally:
+        ray.shutdown()
+        signal.signal(signal.SIGTERM, told_to_stop)
+
+
+def _connected(address: str, clock: Clock) -> Any:
+    host, _, port = address.rpartition(":")
+    while not _open(host, int(port)):
+        clock.pause("head")
+    import ray
+
+    while True:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error")
+        except Exception:  # of many kinds, while the head is half there
+            ray.shutdown()
+            clock.pause("head")
+        else:
+            return ray
+
+
+def _alive(ray: Any) -> int:
+    return sum(bool(node["Alive"]) for node in ray.nodes())
+
+
+def _open(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
