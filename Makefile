@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit test test-fast test-cluster cluster cluster-status cluster-down check bench lock golden protocol docs clean
+.PHONY: help demo demo-style demo-audit test test-fast test-cluster cluster cluster-binaries cluster-status cluster-down check bench lock golden protocol docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -42,12 +42,13 @@ test: $(READY) ## every test
 test-fast: $(READY) ## the tests that take about a minute together
 	@$(BIN)/python -m pytest -m "not slow"
 
-test-cluster: $(READY) ## the tests against real servers, built from Go modules once (needs Go; some minutes the first time)
-	@$(BIN)/python -m tests.cluster.binaries
+test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
 	@$(BIN)/python -m pytest tests/cluster
 
-cluster: $(READY) ## a real control plane with simulated A100 nodes, on loopback, in runs/cluster; prints a KUBECONFIG
+cluster-binaries: $(READY) ## build their programs from Go modules, once (needs Go; a quarter of an hour the first time)
 	@$(BIN)/python -m tests.cluster.binaries
+
+cluster: cluster-binaries ## a real control plane with simulated A100 nodes, on loopback, in runs/cluster; prints a KUBECONFIG
 	@$(BIN)/python -m tests.cluster.plane up
 
 cluster-status: $(READY) ## which parts of it run, and their memory
