@@ -6,6 +6,7 @@ api.get("pytorchjobs", "sft-0123456789ab")
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,10 @@ PATHS = {
 CALL_SECONDS = (5.0, 30.0)
 """To be connected, and to be answered."""
 
-CONNECTIONS = 64
+AT_ONCE = 32
+"""Calls, whoever makes them; those that stay open to listen are not counted."""
+
+CONNECTIONS = 1024
 READ = 1 << 16
 ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -35,8 +39,10 @@ class Api:
 
     def __init__(self, client: Any, namespace: str) -> None:
         self.client, self.namespace = client, namespace
-        self.calls = 0
-        self._lock = threading.Lock()
+        self.calls: Counter[str] = Counter()
+        """How often what was asked, such as "GET pods/log"."""
+
+        self._lock, self._turns = threading.Lock(), threading.Semaphore(AT_ONCE)
 
     @property
     def host(self) -> str:
@@ -67,7 +73,8 @@ class Api:
                 raise
 
     def _call(self, method: str, resource: str, name: str = "", query: Any = (), body: Any = None) -> dict[str, Any]:
-        with self.opened(method, resource, name, query, body) as response, _translated(method, resource):
+        opened = self.opened(method, resource, name, query, body)
+        with self._turns, opened as response, _translated(method, resource):
             return dict(orjson.loads(response.read()))
 
     @contextmanager
@@ -82,7 +89,7 @@ class Api:
     ) -> Iterator[Any]:
         """The open answer, to be read by whoever asked; closed after the block."""
         with self._lock:
-            self.calls += 1
+            self.calls[f"{method} {resource}{'/log' if name.endswith('/log') else ''}"] += 1
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
         with _translated(method, resource):
             response = self.client.call_api(

@@ -19,7 +19,7 @@ from qinglan.jobs.names import RUN, label_value
 from qinglan.jobs.refusals import Refusal
 from qinglan.jobs.seen import JOB_OF_POD, Seen, slim_event, slim_job, slim_pod
 
-LISTED_SECONDS = 60.0
+BEGUN_SECONDS = 60.0
 REFUSED_PODS = "involvedObject.kind=PyTorchJob,reason=FailedCreatePod"
 
 
@@ -103,11 +103,11 @@ class Hub:
         for mirror in self._mirrors:
             mirror.start()
         for mirror in self._mirrors:
-            heard = mirror.listed.wait(LISTED_SECONDS)
+            heard = mirror.begun.wait(BEGUN_SECONDS)
             if mirror.trouble:
                 raise mirror.trouble[1]
             if not heard:
-                raise Refusal("GET", mirror.resource, 0, f"no answer for {LISTED_SECONDS:.0f} s")
+                raise Refusal("GET", mirror.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
 
     def _leave(self, name: str) -> None:
         with self._lock:

@@ -36,8 +36,8 @@ class Mirror:
         self.trouble: tuple[float, Refusal] | None = None
         """Since when nothing is heard, and why."""
 
-        self.listed = threading.Event()
-        """Set once everything was heard of, or the first try was refused."""
+        self.begun = threading.Event()
+        """Set once everything was listed and is watched, or the first try was refused."""
 
         self._version, self._pause = "", FIRST_PAUSE
         self._known: dict[str, Mapping[str, Any]] = {}
@@ -61,7 +61,6 @@ class Mirror:
             try:
                 if not self._version:
                     self._list()
-                    self._well()
                 self._watch()
                 self._stopped.wait(FIRST_PAUSE)
             except Refusal as refusal:
@@ -69,14 +68,14 @@ class Mirror:
 
     def _well(self) -> None:
         self.trouble, self._pause = None, FIRST_PAUSE
-        self.listed.set()
+        self.begun.set()
 
     def _refused(self, refusal: Refusal) -> None:
         if refusal.status == GONE:
             self._version = ""
             return
         self.trouble = (self.trouble[0] if self.trouble else time.monotonic(), refusal)
-        self.listed.set()
+        self.begun.set()
         self._stopped.wait(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 

@@ -1,0 +1,94 @@
+"""What the tests of jobs share: runners in a namespace of their own, and pods that are told how to end."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.jobs import Command, JobSpec, Outcome
+from qinglan.jobs.api import Api
+from qinglan.jobs.follower import Patience
+from qinglan.jobs.manifest import render
+from qinglan.jobs.placement import Placement
+from qinglan.jobs.pytorchjob import PyTorchJobRunner
+
+ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.05)
+TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
+PATIENCE = Patience(pending=2.0, outage=20.0, deletion=60.0, log=2.0)
+TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+IMAGE = "qinglan/sft@sha256:" + "0" * 64
+WAIT_SECONDS = 90.0
+
+ENDS_WELL = {"sim/exit-code": "0", "sim/run-seconds": "1s"}
+LASTS = {"sim/exit-code": "0", "sim/run-seconds": "6s"}
+ENDS_BADLY = {"sim/exit-code": "3", "sim/run-seconds": "1s"}
+RUNS_ON: dict[str, str] = {}
+HELD = {"sim/state": "hold"}
+
+
+class World(NamedTuple):
+    """A namespace of a cluster, and what was printed there."""
+
+    api: Api
+    folder: Path
+    said: list[str]
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "train.log"
+
+    def runner(
+        self, pods: Mapping[str, str], patience: Patience = PATIENCE, api: Api | None = None, **place: Any
+    ) -> PyTorchJobRunner:
+        where = Placement(self.api.namespace, "run-1", IMAGE, "fivedoctors", TASK, annotations=pods)
+        return PyTorchJobRunner(api or self.api, where._replace(**place), patience, self.said.append)
+
+    def run(self, pods: Mapping[str, str], spec: JobSpec = ONE, **more: Any) -> Outcome:
+        return self.runner(pods, **more).run(spec, self.log)
+
+    def manifest(self, pods: Mapping[str, str], spec: JobSpec = ONE) -> dict[str, Any]:
+        return render(spec, self.runner(pods).place, "of the test")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.all("pytorchjobs", {})["items"]
+        return found
+
+    def pods(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.all("pods", {})["items"]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def state(self) -> list[str]:
+        """The conditions that hold of the one job."""
+        return [
+            one["type"]
+            for job in self.jobs()
+            for one in job.get("status", {}).get("conditions") or ()
+            if one["status"] == "True"
+        ]
+
+    def heard(self, words: str) -> bool:
+        return any(words in line for line in self.said)
+
+
+@contextmanager
+def running(world: World, spec: JobSpec) -> Iterator[None]:
+    """A job whose pods run on until the block ends."""
+    stopped = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        outcome = pool.submit(world.runner(RUNS_ON).run, spec, world.log, print, stopped.is_set)
+        try:
+            until(lambda: world.heard(f"{spec.nodes} of {spec.nodes} pods run"))
+            yield
+        finally:
+            stopped.set()
+            outcome.result(WAIT_SECONDS)
+
+
+def until(holds: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to be"
+        time.sleep(0.05)
