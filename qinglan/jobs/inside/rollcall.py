@@ -53,7 +53,7 @@ class RollCall:
         """Tell how it ended, and give the workers time to end too."""
         self.tell({"ended": code})
         until = time.monotonic() + seconds
-        while time.monotonic() < until and len(self.lost) < self._nodes - 1:
+        while time.monotonic() < until and len(self.lost) < len(self._lines):
             time.sleep(0.1)
         self._listening.close()
 

@@ -10,6 +10,7 @@ from components.training.ppo.checkpoints import read_weights
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import TrainingError
+from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter import Student
 from qinglan.scratch import VARIABLE
 from tests.ppo_world import laptop, validated, world
@@ -69,3 +70,37 @@ def kill_the_worker(runner: LoopbackRunner, folder: Path) -> None:
     while not [log for log in folder.glob("scratch/ppo/*/verl.jsonl") if log.read_bytes().count(b"\n") > 1]:
         time.sleep(0.2)
     kill_all_of(runner.started[1])
+
+
+class Ended(LoopbackRunner):
+    """A job that was found or was not, and that failed."""
+
+    found = False
+
+    def attaches(self, spec: JobSpec) -> bool:
+        return self.found
+
+    def run(self, *_: object, **__: object) -> Outcome:
+        return Outcome(1, "Pod ppo-worker-0 was evicted.")
+
+
+def test_what_a_job_that_is_found_has_written_stays_and_of_one_that_begins_anew_is_cleared(
+    inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    runner, config = Ended(tmp_path), laptop(hardware=TWO)
+
+    def attempt() -> Path:
+        with pytest.raises(TrainingError, match="Pod ppo-worker-0 was evicted"):
+            train(inputs, tmp_path, config, runner)
+        [work] = tmp_path.glob("scratch/ppo/*")
+        return work / "verl.jsonl"
+
+    verl_log = attempt()
+    token = verl_log.with_name("ray-token").read_text()
+    verl_log.touch()
+    runner.found = True
+    assert attempt().is_file()
+    runner.found = False
+    assert not attempt().is_file()
+    assert verl_log.with_name("ray-token").read_text() == token, "another one would be another job"

@@ -7,10 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from components.training.sft.command import Paths, flags, merge_command, train_command, variables
+from components.training.sft.command import Paths, flags, joined, merge_command, train_command, variables
 from components.training.sft.config import SftConfig
+from components.training.sft.finish import best_checkpoint
 from components.training.sft.rows import check_lengths, check_tokenizer, read_chats
-from components.training.sft.stage import best_checkpoint, sft
+from components.training.sft.stage import sft
+from components.training.sft.start import command as started
 from components.training.sft.watch import Watch, read_line, trouble
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.prompts import Message
@@ -52,24 +54,35 @@ def test_full_tuning_has_no_adapter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "environment", "expected"),
+    ("config", "expected"),
     [
-        (SftConfig(), {}, {"NPROC_PER_NODE": "4"}),
-        (SftConfig(nodes=2), {"RANK": "1"}, {"NPROC_PER_NODE": "4", "NNODES": "2", "NODE_RANK": "1"}),
-        (SftConfig(device="cpu"), {"RANK": "1"}, {"CUDA_VISIBLE_DEVICES": ""}),
+        (SftConfig(), {"QINGLAN_WORLD_SIZE": "4", "NPROC_PER_NODE": "4"}),
+        (SftConfig(nodes=2), {"QINGLAN_WORLD_SIZE": "8", "NPROC_PER_NODE": "4"}),
+        (SftConfig(device="cpu", nodes=2), {"QINGLAN_WORLD_SIZE": "2", "NPROC_PER_NODE": "1"}),
+        (SftConfig(device="cpu"), {"QINGLAN_WORLD_SIZE": "1"}),
     ],
 )
-def test_pods_of_a_job_train_together_and_not_each_alone(
-    config: SftConfig, environment: dict[str, str], expected: dict[str, str]
-) -> None:
-    found = variables(config, environment)
+def test_so_many_processes_must_train_together(config: SftConfig, expected: dict[str, str]) -> None:
+    assert joined(config) == expected
+    assert train_command(config, PATHS).environment.items() >= expected.items()
+    assert ("CUDA_VISIBLE_DEVICES" in variables(config)) == (config.device == "cpu")
 
-    assert {name: found[name] for name in expected} == expected
-    assert ("NNODES" in found) == ("NNODES" in expected)
+
+def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) -> None:
+    """Where it goes on from is looked up where it runs: a job with another command would not be found again."""
+    paths = PATHS._replace(output=tmp_path)
+    first = train_command(SftConfig(nodes=2), paths)
+    assert started(tmp_path, ["swift"]) == ["swift"]
+
+    (tmp_path / "checkpoint-9").mkdir()
+    (tmp_path / "checkpoint-9" / "trainer_state.json").write_text("{}")
+
+    assert train_command(SftConfig(nodes=2), paths) == first
+    assert started(tmp_path, ["swift"]) == ["swift", "--resume_from_checkpoint", str(tmp_path / "checkpoint-9")]
 
 
 def test_on_gpus_the_launcher_is_ms_swifts_own() -> None:
-    assert "swift.cli.main" in train_command(SftConfig(), PATHS, {}).argv
+    assert "swift.cli.main" in train_command(SftConfig(), PATHS).argv
     assert "NPROC_PER_NODE" not in merge_command(SftConfig(), Path("a"), Path("m")).environment
 
 

@@ -46,9 +46,8 @@ def test_two_nodes_learn_what_one_process_learns_from_the_same_rows(base: Path, 
     two = sft(base, rows, tmp_path / "two" / "model", tmp_path / "two" / "log", TWO, runner)
 
     expected = losses(tmp_path / "one" / "log")
-    assert len(expected) == 14
-    assert losses(tmp_path / "two" / "log") == pytest.approx(expected, rel=1e-2)
-    assert losses(tmp_path / "two" / "log")[:3] == pytest.approx(expected[:3], rel=1e-5)
+    assert len(expected) == 15
+    assert losses(tmp_path / "two" / "log") == pytest.approx(expected, rel=1e-4)
     assert (two.steps, two.rows) == (one.steps, one.rows) == (48, 48)
     assert list((tmp_path / "scratch" / "inputs").glob("*/base")), "a job's pods cannot see the step's own files"
 

@@ -1,0 +1,85 @@
+"""Work after a training is a command of its own; what it found, or why it failed, comes back through files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qinglan.errors import DataError, TrainingError
+from qinglan.jobs import JobSpec, LocalRunner, Outcome
+from qinglan.jobs.failures import explain_failure
+from qinglan.jobs.followup import follow_up
+
+MODULE = """
+import os, sys
+from qinglan.errors import DataError
+from qinglan.jobs.followup import answering
+
+
+def work(settings):
+    if settings["how"] == "wrong":
+        raise DataError("the shards are of two models.")
+    if settings["how"] == "killed":
+        os.kill(os.getpid(), 9)
+    return {"twice": 2 * settings["number"]}
+
+
+if __name__ == "__main__":
+    sys.exit(answering(sys.argv[1], work))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, int]]:
+    (tmp_path / "after_work.py").write_text(MODULE)
+    root = str(Path(__file__).parents[3])
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
+
+    def follow(how: str) -> dict[str, int]:
+        settings, log = {"how": how, "number": 21}, tmp_path / "log"
+        return follow_up(LocalRunner(), "sft-finish", "after_work", settings, tmp_path / "work.json", log, 1)
+
+    return follow
+
+
+def test_the_answer_comes_back(run: Callable[[str], dict[str, int]]) -> None:
+    assert run("well") == {"twice": 42}
+
+
+def test_its_error_is_raised_as_what_it_was(run: Callable[[str], dict[str, int]]) -> None:
+    with pytest.raises(DataError, match=r"^the shards are of two models\.$"):
+        run("wrong")
+
+
+def test_one_that_is_killed_is_no_answer_though_an_earlier_one_lies_there(
+    run: Callable[[str], dict[str, int]],
+) -> None:
+    run("well")
+
+    with pytest.raises(TrainingError, match="sft-finish stopped: it was killed, most often because the machine's"):
+        run("killed")
+
+
+def test_it_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) -> None:
+    seen = list[JobSpec]()
+
+    class Cluster(LocalRunner):
+        def run(self, spec: JobSpec, log: Path, *_: object, **__: object) -> Outcome:
+            seen.append(spec)
+            return Outcome(1, "Pod x-master-0 was evicted: see its events.")
+
+    with pytest.raises(TrainingError, match=r"sft-finish ended with code 1: .* Pod x-master-0 was evicted"):
+        follow_up(Cluster(), "sft-finish", "m", {}, tmp_path / "work.json", tmp_path / "log", 4)
+
+    assert (seen[0].name, seen[0].nodes, seen[0].per_node, seen[0].join) == ("sft-finish", 1, 4, None)
+
+
+def test_what_the_cluster_says_stands_beside_what_the_log_says(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("Traceback\nValueError: no such column\n")
+    said = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
+    assert "ValueError: no such column" in said and "Pod sft-worker-0 failed." in said
+
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory\n")
+    said = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
+    assert "the GPU's memory is full" in said and "Pod sft-worker-0 failed." in said

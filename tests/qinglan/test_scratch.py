@@ -1,0 +1,65 @@
+"""What the pods of a job see: the volume that they share with the step, and copies on it."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from qinglan.scratch import VARIABLE, shared
+
+
+@pytest.fixture
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "volume"))
+    return tmp_path / "volume"
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"w" * 1000)
+    return folder
+
+
+def test_an_input_is_copied_once_under_its_digest(volume: Path, tmp_path: Path) -> None:
+    first = shared(model(tmp_path / "step" / "base"), "d1")
+    kept = (first / "weights").stat().st_ino
+
+    again = shared(model(tmp_path / "other" / "base"), "d1")
+
+    assert first.is_relative_to(volume) and again == first
+    assert (again / "weights").stat().st_ino == kept
+    assert (first / "weights").read_bytes() == b"w" * 1000
+
+
+def test_what_lies_there_already_is_not_copied(volume: Path) -> None:
+    there = model(volume / "weights" / "base")
+
+    assert shared(there, "d2") == there
+    assert not (volume / "inputs").exists()
+
+
+def test_a_file_keeps_its_name(volume: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}")
+
+    assert shared(tmp_path / "rows.jsonl", "d3").read_text() == "{}"
+    assert shared(tmp_path / "rows.jsonl", "d3").name == "rows.jsonl"
+
+
+def test_steps_that_copy_the_same_at_once_all_find_it_whole(volume: Path, tmp_path: Path) -> None:
+    source, found = model(tmp_path / "base"), list[Path]()
+    threads = [threading.Thread(target=lambda: found.append(shared(source, "d4"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(found) == 8 and len(set(found)) == 1
+    assert (found[0] / "weights").stat().st_size == 1000
+    assert [path.name for path in (volume / "inputs").iterdir()] == ["d4"]
+
+
+def test_a_copy_that_fails_leaves_nothing_behind(volume: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        shared(tmp_path / "none", "d5")
+
+    assert list((volume / "inputs").iterdir()) == []
