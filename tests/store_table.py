@@ -13,6 +13,7 @@ import pytest
 
 from qinglan.errors import Conflict, DataError
 from qinglan.lineage.digests import digest, files_of, tree_digest
+from qinglan.progress import Transfer
 from qinglan.store import Store, check_history, open_store
 from qinglan.store.manifest import Manifest, Stored
 from qinglan.store.shelf import Content
@@ -130,9 +131,9 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
     folder, own = release(tmp_path / "release")
     put = kept.store.shelf.put
 
-    def late(key: str, source: Path, sha256: str) -> None:
+    def late(key: str, source: Path, sha256: str, tally: Transfer) -> None:
         source.write_bytes(b"something else")
-        put(key, source, sha256)
+        put(key, source, sha256, tally)
 
     monkeypatch.setattr(kept.store.shelf, "put", late)
 

@@ -25,9 +25,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from qinglan.errors import ConfigError
+from qinglan.store.connection import Settings
 from qinglan.store.folder import FolderShelf
 from qinglan.store.names import Entry, Name, check_history
-from qinglan.store.s3 import S3Shelf, Settings
+from qinglan.store.s3 import S3Shelf
 from qinglan.store.store import Store
 
 __all__ = ["Entry", "Name", "Store", "check_history", "open_store"]

@@ -10,13 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from qinglan.config import explain
 from qinglan.errors import DataError
 from qinglan.lineage.digests import files_of, tree_digest
+from qinglan.store.paths import path_fault
 from qinglan.store.shelf import Content
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-LONGEST_PART = 255
-LONGEST_PATH = 800
-"""Bytes; S3 ends a key at 1,024."""
 
 
 class Stored(BaseModel):
@@ -60,22 +57,6 @@ class Manifest(BaseModel):
             raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from None
 
 
-def path_fault(name: str) -> str | None:
-    """Why a path in an artifact is refused: what leads elsewhere, or would make two lists of files look alike."""
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        return "leads out of its folder or says the same twice"
-    if "\\" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
-        return "has a backslash or a control character"
-    try:
-        sizes = [len(part.encode()) for part in parts]
-    except UnicodeEncodeError:
-        return "is not UTF-8"
-    if max(sizes) > LONGEST_PART or len(name.encode()) > LONGEST_PATH:
-        return f"is longer than {LONGEST_PART} bytes in a part or {LONGEST_PATH} in all"
-    return None
-
-
 def described(folder: Path) -> Manifest:
     """The manifest of a folder of plain files; a DataError for anything that could not come back as it is."""
     if not folder.is_dir():
@@ -95,11 +76,15 @@ def described(folder: Path) -> Manifest:
 
 def differences(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
     """What is stored otherwise than the manifest says, one line a file."""
-    expected = {name: Content(file.sha256, file.size) for name, file in manifest.files.items()}
-    lines = [f"{name} is missing" for name in expected.keys() - found.keys()]
-    lines += [f"{name} belongs to nothing" for name in found.keys() - expected.keys()]
-    lines += [f"{name} has other bytes" for name in expected.keys() & found.keys() if expected[name] != found[name]]
+    lines = [f"{name} is missing" for name in manifest.files.keys() - found.keys()]
+    lines += [f"{name} belongs to nothing" for name in found.keys() - manifest.files.keys()]
+    lines += [f"{name} has other bytes" for name in still_to_push(manifest, found) if name in found]
     return sorted(lines)
+
+
+def still_to_push(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
+    """The files that are not stored as the manifest says."""
+    return [name for name, file in manifest.files.items() if found.get(name) != Content(file.sha256, file.size)]
 
 
 def _parents(name: str) -> list[str]:

@@ -2,22 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import Conflict, DataError
-from qinglan.files import replaced_folder
-from qinglan.progress import progress
-from qinglan.store.manifest import Manifest, Stored, described, differences
+from qinglan.progress import transfer
+from qinglan.store.manifest import Manifest, described, differences, still_to_push
 from qinglan.store.names import NAME, Entry, Name, check_history, checked_name, moved, next_entry
-from qinglan.store.shelf import Shelf
+from qinglan.store.parallel import each
+from qinglan.store.pulling import pull_files
+from qinglan.store.shelf import PART, Shelf
 
 RELEASES = "releases"
 NAMES = "names"
 NOTES = "notes"
-FILES_AT_ONCE = 4
 SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
 KIND = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -34,6 +33,11 @@ class Store:
     def address(self) -> str:
         return self.shelf.address
 
+    def prepare(self) -> "Store":
+        """This store, made where there was none yet: for whoever is about to write."""
+        self.shelf.prepare()
+        return self
+
     def push(self, folder: Path, digest: str, kind: str = RELEASES) -> str:
         """Keep a folder under its own digest, once; its URI. One that is there already is checked, not written."""
         base = _base(digest, kind)
@@ -42,6 +46,7 @@ class Store:
             raise DataError(
                 f"{folder}: its digest is {manifest.digest}, not {digest}. Name the folder that was signed."
             )
+        self.shelf.prepare()
         there = self._manifest(digest, kind) is not None
         if not there:
             self._put(folder, manifest, base)
@@ -56,9 +61,7 @@ class Store:
         manifest = self._manifest(digest, kind)
         if manifest is None:
             raise DataError(f"{self.address}: no {kind}/{digest}. Push it first, or look in another store.")
-        base = _base(digest, kind)
-        with replaced_folder(into) as partial:
-            self._get(manifest, base, partial)
+        pull_files(self.shelf, _base(digest, kind), manifest, into)
         return into
 
     def has(self, digest: str, kind: str = RELEASES) -> bool:
@@ -138,26 +141,18 @@ class Store:
         return manifest
 
     def _put(self, folder: Path, manifest: Manifest, base: str) -> None:
-        _each("push", manifest.files, lambda name, file: self.shelf.put(f"{base}/{name}", folder / name, file.sha256))
+        """What is not there yet: small files several at once, then large ones, each in several parts at once."""
+        missing = still_to_push(manifest, self.shelf.found(f"{base}/"))
+        sizes = {name: file.size for name, file in manifest.files.items()}
+        with transfer("push", sum(sizes.values())) as tally:
 
-    def _get(self, manifest: Manifest, base: str, into: Path) -> None:
-        _each("pull", manifest.files, lambda name, file: self._fetch(f"{base}/{name}", into / name, file))
+            def put(name: str) -> None:
+                self.shelf.put(f"{base}/{name}", folder / name, manifest.files[name].sha256, tally)
 
-    def _fetch(self, key: str, target: Path, file: Stored) -> None:
-        """One file, given up as soon as it is longer than it should be."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        sha256, size = hashlib.sha256(), 0
-        with target.open("xb") as out:
-            for chunk in self.shelf.chunks(key):
-                size += len(chunk)
-                if size > file.size:
-                    break
-                sha256.update(chunk)
-                out.write(chunk)
-        if size != file.size or sha256.hexdigest() != file.sha256:
-            raise DataError(
-                f"{self.address}/{key}: not the bytes that were pushed. Nothing of this artifact was kept."
-            )
+            tally.there(sum(size for name, size in sizes.items() if name not in missing))
+            each(put, [name for name in missing if sizes[name] <= PART])
+            for name in (name for name in missing if sizes[name] > PART):
+                put(name)
 
     def _entries(self, name: str) -> list[str]:
         """The files of a history; a DataError where one is missing between them."""
@@ -174,19 +169,6 @@ class Store:
         if data is None:
             raise DataError(f"{self.address}/{key}: was removed while it was being read. Look again.")
         return Entry.parse(data, f"{self.address}/{key}")
-
-
-def _each(label: str, files: Mapping[str, Stored], work: Callable[[str, Stored], None]) -> None:
-    """A few files at a time; after the first failure none is begun any more."""
-    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix=label) as pool, progress(label, len(files)) as tick:
-        running = [pool.submit(work, name, file) for name, file in files.items()]
-        try:
-            for done in as_completed(running):
-                done.result()
-                tick()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _base(digest: str, kind: str) -> str:

@@ -15,6 +15,7 @@ from tests.store_table import NAME, Kept, release
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
     root = tmp_path / "the store"
+    root.mkdir()
 
     def overwrite(key: str, data: bytes) -> None:
         (root / key).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from qinglan.errors import DataError
 from qinglan.lineage.digests import digest
-from qinglan.store.manifest import Manifest, Stored, described, differences, path_fault
+from qinglan.store.manifest import Manifest, Stored, described, differences
+from qinglan.store.paths import path_fault
 from qinglan.store.shelf import Content
 
 FILE = Stored(sha256="0" * 64, size=1)
