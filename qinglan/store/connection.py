@@ -30,6 +30,7 @@ HOST = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(?::\d{1,5})?")
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 60.0
 RETRIES = 2
+RETRY_AFTER_SECONDS = 2
 RETRIES_OF_A_PART = 5
 """With the pauses between them some eight seconds: an upload outlives a server that is started again."""
 
@@ -193,7 +194,11 @@ class Connection:
 
 
 def _retry(times: int) -> "Retry":
-    """The last answer is kept, since S3 says in it what is wrong."""
+    """The last answer is kept, since S3 says in it what is wrong. A MinIO that has just started would have us wait
+    for a minute: two seconds are enough."""
     from urllib3 import Retry
 
-    return Retry(total=times, backoff_factor=0.25, status_forcelist=[500, 502, 503, 504], raise_on_status=False)
+    return Retry(
+        total=times, backoff_factor=0.25, status_forcelist=[500, 502, 503, 504], raise_on_status=False,
+        retry_after_max=RETRY_AFTER_SECONDS,
+    )  # fmt: skip

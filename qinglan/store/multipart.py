@@ -37,6 +37,7 @@ class Sent(NamedTuple):
 def upload(s3: Connection, key: str, source: Path, sha256: str, tally: Transfer) -> None:
     """A DataError, and nothing left there, if the source has changed meanwhile."""
     from minio.error import S3Error
+    from urllib3.exceptions import HTTPError
 
     whole = Content(sha256, source.stat().st_size)
     for _ in range(TRIES):
@@ -49,13 +50,15 @@ def upload(s3: Connection, key: str, source: Path, sha256: str, tally: Transfer)
         except S3Error as error:
             if error.code not in OTHERS_CAME_BETWEEN:
                 raise
-            begun.uncount()
-            if _held(s3, key) != whole:
-                continue
-            tally.there(whole.size)
-        for left in _begun(s3, key):
-            _abort(s3, key, left)
-        return
+        except HTTPError:  # so it looks too where S3 hangs up on a part of an upload that it no longer has
+            if begun.id in _begun(s3, key):
+                raise
+        if _held(s3, key) == whole:
+            tally.there(whole.size - begun.counted)
+            for left in _begun(s3, key):
+                _abort(s3, key, left)
+            return
+        tally.moved(-begun.counted)
     raise OutageError(f"{s3.address}: others broke off the upload of {key} {TRIES} times. Push again.")
 
 
@@ -66,8 +69,7 @@ class _Upload:
         self.id = id
         self._s3, self._key, self._tally = s3, key, tally
         self._there = _parts_there(s3, key, id)
-        self._sent: list[int] = []
-        self._kept: list[int] = []
+        self._sizes: list[int] = []
 
     def go_on(self, source: Path, whole: Content) -> None:
         with source.open("rb") as file:
@@ -76,23 +78,23 @@ class _Upload:
         hashed.must_be(whole.sha256, source)
         self._complete(sent)
 
-    def uncount(self) -> None:
-        """What went into an upload that is gone was no progress."""
-        self._tally.moved(-sum(self._sent))
-        self._tally.there(-sum(self._kept))
+    @property
+    def counted(self) -> int:
+        """Bytes of it that the progress has."""
+        return sum(self._sizes)
 
     def _send(self, part: tuple[int, bytes]) -> Sent:
         """A part, unless it is there."""
         number, data = part
         md5 = hashlib.md5(data, usedforsecurity=False)
         if self._there.get(number) == md5.hexdigest():
-            self._kept.append(len(data))
+            self._sizes.append(len(data))
             self._tally.there(len(data))
             return Sent(md5.hexdigest(), md5.digest())
         query = {"partNumber": str(number), "uploadId": self.id}
         headers = {"Content-MD5": b64encode(md5.digest()).decode()}
         answer = self._s3.ask("PUT", self._key, query, data, headers, retries=RETRIES_OF_A_PART)
-        self._sent.append(len(data))
+        self._sizes.append(len(data))
         self._tally.moved(len(data))
         return Sent(answer.headers["ETag"].strip('"'), md5.digest())
 
