@@ -16,7 +16,7 @@ from qinglan.lineage.digests import digest, files_of, tree_digest
 from qinglan.progress import Transfer
 from qinglan.store import Store, check_history, open_store
 from qinglan.store.manifest import Manifest, Stored
-from qinglan.store.shelf import Content
+from qinglan.store.shelf import Content, Source
 
 NAME = "fivedoctors/rewriter"
 MISSING = "0" * 64
@@ -131,9 +131,9 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
     folder, own = release(tmp_path / "release")
     put = kept.store.shelf.put
 
-    def late(key: str, source: Path, sha256: str, tally: Transfer) -> None:
-        source.write_bytes(b"something else")
-        put(key, source, sha256, tally)
+    def late(key: str, source: Source, tally: Transfer) -> None:
+        source.path.write_bytes(b"something else")
+        put(key, source, tally)
 
     monkeypatch.setattr(kept.store.shelf, "put", late)
 

@@ -1,5 +1,6 @@
 """A shelf in a folder of this machine. Files are read-only once they are there, and come there whole, by rename."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.digests import files_of
 from qinglan.progress import Transfer
 from qinglan.store.paths import checked_key
-from qinglan.store.shelf import Content, Hashed
+from qinglan.store.shelf import Content, Source, changed
 
 READ_ONLY = 0o444
 READ_AT_ONCE = 1 << 20
@@ -68,15 +69,17 @@ class FolderShelf:
                 return False
         return True
 
-    def put(self, key: str, source: Path, sha256: str, tally: Transfer) -> None:
+    def put(self, key: str, source: Source, tally: Transfer) -> None:
         target = self._at(key)
         with self._partial() as partial:
-            with source.open("rb") as file, partial.open("wb") as out:
-                hashed = Hashed(file)
-                while chunk := hashed.read(READ_AT_ONCE):
+            sha256 = hashlib.sha256()
+            with source.path.open("rb") as file, partial.open("wb") as out:
+                while chunk := file.read(READ_AT_ONCE):
+                    sha256.update(chunk)
                     out.write(chunk)
                     tally.moved(len(chunk))
-            hashed.must_be(sha256, source)
+            if sha256.hexdigest() != source.sha256:
+                raise changed(source)
             _settle(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.replace(target)

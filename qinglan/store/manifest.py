@@ -1,7 +1,6 @@
 """The files of an artifact, with their digests: what its own digest is the digest of."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Self
 
 import orjson
@@ -9,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from qinglan.config import explain
 from qinglan.errors import DataError
-from qinglan.lineage.digests import files_of, tree_digest
+from qinglan.lineage.digests import tree_digest
 from qinglan.store.paths import path_fault
 from qinglan.store.shelf import Content
 
@@ -55,23 +54,6 @@ class Manifest(BaseModel):
             return cls.model_validate_json(data)
         except ValidationError as error:
             raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from None
-
-
-def described(folder: Path) -> Manifest:
-    """The manifest of a folder of plain files; a DataError for anything that could not come back as it is."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise DataError(f"{path}: a link or a special file; a store keeps plain files. Copy what it points at.")
-        if fault := path_fault(path.relative_to(folder).as_posix()):
-            raise DataError(f"{folder}: the name {path.name!r} {fault}. Rename it.")
-    files = files_of(folder)
-    if not files:
-        raise DataError(f"{folder}: no files in it. Push the folder that a stage wrote.")
-    return Manifest(
-        files={name: Stored(sha256=sha, size=(folder / name).stat().st_size) for name, sha in files.items()}
-    )
 
 
 def differences(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:

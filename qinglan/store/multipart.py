@@ -1,49 +1,55 @@
 """A large file into S3 in parts, several at once; what a killed upload left there is gone on with.
 
-A part counts as sent if its ETag is the MD5 of our own bytes, so neither another cut of the file nor a damaged part
-is taken over. S3 refuses a part that came otherwise than its MD5, and the whole is checked by the ETag that follows
-from its parts. Two who push the same share one upload: whoever is late finds it finished. What other uploads of the
-file there are is of no use then, and goes; of artifacts that nobody pushes again, MinIO drops them after a day.
+Each part is signed with the digest that its bytes must have, so S3 refuses others; the whole is checked by the ETag
+that follows from those of its parts. A part counts as sent if it has that digest here and its ETag is the MD5 of the
+same bytes, so neither another cut of the file nor a changed part is taken over. Two who push the same share one
+upload: whoever is late finds it finished. Other uploads of the file are of no use then and go; those of artifacts
+that nobody pushes again MinIO drops after a day.
 """
 
 import hashlib
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO
 from xml.etree import ElementTree
 
 from qinglan.errors import DataError, OutageError
 from qinglan.progress import Transfer
 from qinglan.store.connection import RETRIES_OF_A_PART, Connection
 from qinglan.store.parallel import in_order
-from qinglan.store.shelf import PART, Content, Hashed
+from qinglan.store.shelf import Content, Source, changed, part_size
 
 SHA256 = "x-amz-meta-sha256"
+ENCRYPTED = "x-amz-server-side-encryption"
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
-MOST_PARTS = 10_000
 TRIES = 4
 GONE = "NoSuchUpload"
 OTHERS_CAME_BETWEEN = {GONE, "InvalidPart"}
+OTHER_BYTES = {"XAmzContentSHA256Mismatch", "BadDigest", "IncompleteBody"}
 
 
-class Sent(NamedTuple):
-    """A part that the server holds."""
+def send(
+    s3: Connection, key: str, query: dict[str, str], headers: dict[str, str], data: bytes, sha256: str, source: Source
+) -> str:
+    """Bytes that S3 takes only if they have the digest; their ETag."""
+    from minio.error import S3Error
 
-    etag: str
-    md5: bytes
+    try:
+        return s3.ask("PUT", key, query, data, headers, sha256, RETRIES_OF_A_PART).headers["ETag"].strip('"')
+    except S3Error as error:
+        if error.code in OTHER_BYTES:
+            raise changed(source) from None
+        raise
 
 
-def upload(s3: Connection, key: str, source: Path, sha256: str, tally: Transfer) -> None:
+def upload(s3: Connection, key: str, source: Source, tally: Transfer) -> None:
     """A DataError, and nothing left there, if the source has changed meanwhile."""
     from minio.error import S3Error
     from urllib3.exceptions import HTTPError
 
-    whole = Content(sha256, source.stat().st_size)
     for _ in range(TRIES):
-        begun = _Upload(s3, key, _furthest(s3, key) or _begin(s3, key, sha256), tally)
+        begun = _Upload(s3, key, _furthest(s3, key) or _begin(s3, key, source.sha256), source, tally)
         try:
-            begun.go_on(source, whole)
+            begun.go_on()
         except DataError:
             _abort(s3, key, begun.id)
             raise
@@ -53,8 +59,8 @@ def upload(s3: Connection, key: str, source: Path, sha256: str, tally: Transfer)
         except HTTPError:  # so it looks too where S3 hangs up on a part of an upload that it no longer has
             if begun.id in _begun(s3, key):
                 raise
-        if _held(s3, key) == whole:
-            tally.there(whole.size - begun.counted)
+        if _held(s3, key) == Content(source.sha256, source.size):
+            tally.there(source.size - begun.counted)
             for left in _begun(s3, key):
                 _abort(s3, key, left)
             return
@@ -65,76 +71,66 @@ def upload(s3: Connection, key: str, source: Path, sha256: str, tally: Transfer)
 class _Upload:
     """One upload of a file, from here or begun by another."""
 
-    def __init__(self, s3: Connection, key: str, id: str, tally: Transfer) -> None:
+    def __init__(self, s3: Connection, key: str, id: str, source: Source, tally: Transfer) -> None:
         self.id = id
-        self._s3, self._key, self._tally = s3, key, tally
+        self._s3, self._key, self._source, self._tally = s3, key, source, tally
         self._there = _parts_there(s3, key, id)
         self._sizes: list[int] = []
 
-    def go_on(self, source: Path, whole: Content) -> None:
-        with source.open("rb") as file:
-            hashed = Hashed(file)
-            sent = list(in_order(self._send, _parts(hashed, whole.size)))
-        hashed.must_be(whole.sha256, source)
-        self._complete(sent)
+    def go_on(self) -> None:
+        with self._source.path.open("rb") as file:
+            etags = list(in_order(self._send, _parts(file, self._source)))
+        self._complete(etags)
 
     @property
     def counted(self) -> int:
         """Bytes of it that the progress has."""
         return sum(self._sizes)
 
-    def _send(self, part: tuple[int, bytes]) -> Sent:
-        """A part, unless it is there."""
+    def _send(self, part: tuple[int, bytes]) -> str:
+        """A part, unless it is there; its ETag."""
         number, data = part
-        md5 = hashlib.md5(data, usedforsecurity=False)
-        if self._there.get(number) == md5.hexdigest():
-            self._sizes.append(len(data))
+        sha256, etag = self._source.parts[number - 1], self._there.get(number)
+        if etag and _md5(data) == etag and hashlib.sha256(data).hexdigest() == sha256:
             self._tally.there(len(data))
-            return Sent(md5.hexdigest(), md5.digest())
-        query = {"partNumber": str(number), "uploadId": self.id}
-        headers = {"Content-MD5": b64encode(md5.digest()).decode()}
-        answer = self._s3.ask("PUT", self._key, query, data, headers, retries=RETRIES_OF_A_PART)
+        else:
+            query = {"partNumber": str(number), "uploadId": self.id}
+            etag = send(self._s3, self._key, query, {}, data, sha256, self._source)
+            self._tally.moved(len(data))
         self._sizes.append(len(data))
-        self._tally.moved(len(data))
-        return Sent(answer.headers["ETag"].strip('"'), md5.digest())
+        return etag
 
-    def _complete(self, sent: Sequence[Sent]) -> None:
+    def _complete(self, etags: Sequence[str]) -> None:
         """The parts as one object; an S3Error also where S3 says only after its 200 that it could not."""
         from minio.error import S3Error
 
         parts = "".join(
-            f"<Part><PartNumber>{number}</PartNumber><ETag>{part.etag}</ETag></Part>"
-            for number, part in enumerate(sent, 1)
+            f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"
+            for number, etag in enumerate(etags, 1)
         )
         body = f'<CompleteMultipartUpload xmlns="{NAMESPACE}">{parts}</CompleteMultipartUpload>'.encode()
         answer = self._s3.ask("POST", self._key, {"uploadId": self.id}, body)
         found = ElementTree.fromstring(answer.data)
         if found.tag == "Error":
             raise S3Error.fromxml(answer)
-        etag = (found.findtext("{*}ETag") or "").strip('"')
-        if (expected := whole_etag(sent)) and etag != expected:
-            raise OutageError(
-                f"{self._s3.address}: {self._key} was put together as {etag}, not {expected}. Push again."
-            )
+        etag, expected = (found.findtext("{*}ETag") or "").strip('"'), whole_etag(etags)
+        if etag != expected and ENCRYPTED not in answer.headers:
+            raise OutageError(f"{self._s3.address}: {self._key} became {etag}, not {expected}. Push again.")
 
 
-def whole_etag(sent: Sequence[Sent]) -> str | None:
-    """What S3 calls an object of these parts; None where it encrypts them, and ETags are no digests of ours."""
-    if any(part.etag != part.md5.hex() for part in sent):
-        return None
-    return f"{hashlib.md5(b''.join(part.md5 for part in sent), usedforsecurity=False).hexdigest()}-{len(sent)}"
+def whole_etag(etags: Sequence[str]) -> str:
+    """What S3 calls an object of these parts, unless it encrypts them with keys of its own."""
+    return f"{_md5(b''.join(bytes.fromhex(etag) for etag in etags))}-{len(etags)}"
 
 
-def part_size(size: int) -> int:
-    """Depends on the file alone, so that what another push has sent fits."""
-    return max(PART, -(-size // MOST_PARTS))
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def _parts(file: Hashed, size: int) -> Iterator[tuple[int, bytes]]:
-    """Numbered from one; fewer than there should be where the file has become shorter."""
-    each = part_size(size)
-    for number, start in enumerate(range(0, size, each), 1):
-        yield number, file.read(min(each, size - start))
+def _parts(file: BinaryIO, source: Source) -> Iterator[tuple[int, bytes]]:
+    """Numbered from one."""
+    for number in range(1, len(source.parts) + 1):
+        yield number, file.read(part_size(source.size))
 
 
 def _begin(s3: Connection, key: str, sha256: str) -> str:

@@ -6,16 +6,15 @@ once, without retries. A server that ignores the header would let two writers wi
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.progress import Transfer
 from qinglan.store.connection import RETRIES, RETRIES_OF_A_PART, Connection, Settings
-from qinglan.store.multipart import SHA256, upload
+from qinglan.store.multipart import SHA256, send, upload
 from qinglan.store.paths import checked_key
-from qinglan.store.shelf import PART, Content, changed
+from qinglan.store.shelf import Content, Source
 
 if TYPE_CHECKING:
     from minio.datatypes import Object
@@ -93,20 +92,14 @@ class S3Shelf:
                     "could both win. Use a server that honours conditional writes (MinIO, AWS)."
                 )
 
-    def put(self, key: str, source: Path, sha256: str, tally: Transfer) -> None:
+    def put(self, key: str, source: Source, tally: Transfer) -> None:
         with self._s3.reached():
-            if source.stat().st_size > PART:
-                upload(self._s3, self._key(key), source, sha256, tally)
+            if source.parts:
+                upload(self._s3, self._key(key), source, tally)
             else:
-                self._put_whole(self._key(key), source, sha256)
-                tally.moved(source.stat().st_size)
-
-    def _put_whole(self, key: str, source: Path, sha256: str) -> None:
-        """A small file, signed with its digest: the server refuses bytes that have another."""
-        data = source.read_bytes()
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise changed(source)
-        self._s3.ask("PUT", key, None, data, {SHA256: sha256}, sha256, RETRIES_OF_A_PART)
+                data = source.path.read_bytes()
+                send(self._s3, self._key(key), {}, {SHA256: source.sha256}, data, source.sha256, source)
+                tally.moved(source.size)
 
     def children(self, prefix: str) -> list[str]:
         start = self._key(prefix)

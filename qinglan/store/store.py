@@ -2,17 +2,18 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import Conflict, DataError
 from qinglan.progress import transfer
-from qinglan.store.manifest import Manifest, described, differences, still_to_push
+from qinglan.store.manifest import Manifest, differences, still_to_push
 from qinglan.store.names import NAME, Entry, Name, check_history, checked_name, moved, next_entry
 from qinglan.store.parallel import each
 from qinglan.store.pulling import pull_files
-from qinglan.store.shelf import PART, Shelf
+from qinglan.store.shelf import Shelf, Source
+from qinglan.store.sources import manifest_of, sources_of
 
 RELEASES = "releases"
 NAMES = "names"
@@ -40,8 +41,8 @@ class Store:
 
     def push(self, folder: Path, digest: str, kind: str = RELEASES) -> str:
         """Keep a folder under its own digest, once; its URI. One that is there already is checked, not written."""
-        base = _base(digest, kind)
-        manifest = described(folder)
+        base, files = _base(digest, kind), sources_of(folder)
+        manifest = manifest_of(files)
         if manifest.digest != digest:
             raise DataError(
                 f"{folder}: its digest is {manifest.digest}, not {digest}. Name the folder that was signed."
@@ -49,7 +50,7 @@ class Store:
         self.shelf.prepare()
         there = self._manifest(digest, kind) is not None
         if not there:
-            self._put(folder, manifest, base)
+            self._put(files, manifest, base)
         if faults := differences(manifest, self.shelf.found(f"{base}/")):
             raise DataError(f"{self.address}/{base}: {_shown(faults)}. Remove what is there, and push again.")
         if not there:
@@ -140,18 +141,17 @@ class Store:
             )
         return manifest
 
-    def _put(self, folder: Path, manifest: Manifest, base: str) -> None:
+    def _put(self, files: Mapping[str, Source], manifest: Manifest, base: str) -> None:
         """What is not there yet: small files several at once, then large ones, each in several parts at once."""
         missing = still_to_push(manifest, self.shelf.found(f"{base}/"))
-        sizes = {name: file.size for name, file in manifest.files.items()}
-        with transfer("push", sum(sizes.values())) as tally:
+        with transfer("push", sum(file.size for file in files.values())) as tally:
 
             def put(name: str) -> None:
-                self.shelf.put(f"{base}/{name}", folder / name, manifest.files[name].sha256, tally)
+                self.shelf.put(f"{base}/{name}", files[name], tally)
 
-            tally.there(sum(size for name, size in sizes.items() if name not in missing))
-            each(put, [name for name in missing if sizes[name] <= PART])
-            for name in (name for name in missing if sizes[name] > PART):
+            tally.there(sum(file.size for name, file in files.items() if name not in missing))
+            each(put, [name for name in missing if not files[name].parts])
+            for name in (name for name in missing if files[name].parts):
                 put(name)
 
     def _entries(self, name: str) -> list[str]:
