@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
@@ -43,7 +42,7 @@ def main() -> None:
         kinds = {"large": _sizes(given.large, 20), "small": _sizes(given.small, 10)}
         found = measured(Path(folder), kinds, given.rounds)
     ratio = found["large_push"]["ratio"]
-    report("store", ratio, TARGET_RATIO, ratio <= TARGET_RATIO, **found, peak_memory_mb=largest_memory())
+    report("store", ratio, TARGET_RATIO, ratio <= TARGET_RATIO, **found)
 
 
 def _sizes(text: str, shift: int) -> tuple[int, int]:

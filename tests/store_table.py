@@ -218,7 +218,7 @@ def test_what_is_no_digest_is_refused(kept: Kept, tmp_path: Path, digest: str) -
             asked(digest)
 
 
-@pytest.mark.parametrize("kind", ["names", "", "../releases", "a/b", "Releases"])
+@pytest.mark.parametrize("kind", ["names", "notes", "", "../releases", "a/b", "Releases"])
 def test_what_is_no_kind_is_refused(kept: Kept, kind: str) -> None:
     with pytest.raises(DataError, match="is no kind"):
         kept.store.has(MISSING, kind)

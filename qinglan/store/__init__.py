@@ -17,8 +17,8 @@ in memory. Every byte has its digest checked where it is read and where it arriv
 S3 is reached at QINGLAN_S3_ENDPOINT with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where there are any,
 AWS_SESSION_TOKEN and AWS_REGION. A folder is for the processes of one machine; for more than one, use S3.
 
-A tenant has a prefix of its own, s3://bucket/tenants/<tenant>, and no name, digest, kind or path leads out of it. What
-keeps a tenant's keys from other prefixes is the server: let them do s3:ListBucket where s3:prefix is like
+A tenant has a prefix of its own, s3://bucket/tenants/<tenant>, and no name, digest, kind or path leads out of it.
+What keeps a tenant's keys from other prefixes is the server: let them do s3:ListBucket where s3:prefix is like
 tenants/<tenant>/*, s3:GetBucketLocation and s3:ListBucketMultipartUploads of the bucket, and s3:GetObject,
 s3:PutObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload of tenants/<tenant>/*.
 

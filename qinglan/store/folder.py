@@ -35,7 +35,7 @@ class FolderShelf:
                 f"{self._root}: no store can be made here ({error.strerror}). Name another place."
             ) from None
 
-    def _at(self, key: str) -> Path:
+    def at(self, key: str) -> Path:
         """Where a key lies; a ConfigError where there is no store to look in."""
         if not self._root.is_dir():
             raise ConfigError(
@@ -45,20 +45,20 @@ class FolderShelf:
 
     def read(self, key: str) -> bytes | None:
         try:
-            return self._at(key).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            return self.at(key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def part(self, key: str, start: int, size: int) -> bytes:
         try:
-            with self._at(key).open("rb") as file:
+            with self.at(key).open("rb") as file:
                 file.seek(start)
                 return file.read(size)
         except OSError as error:
             raise DataError(f"{self._root / key}: {error.strerror}. Push the artifact again.") from None
 
     def create(self, key: str, data: bytes) -> bool:
-        target = self._at(key)
+        target = self.at(key)
         with self._partial() as partial:
             partial.write_bytes(data)
             _settle(partial)
@@ -70,7 +70,7 @@ class FolderShelf:
         return True
 
     def put(self, key: str, source: Source, tally: Transfer) -> None:
-        target = self._at(key)
+        target = self.at(key)
         with self._partial() as partial:
             sha256 = hashlib.sha256()
             with source.path.open("rb") as file, partial.open("wb") as out:
@@ -85,11 +85,11 @@ class FolderShelf:
             partial.replace(target)
 
     def children(self, prefix: str) -> list[str]:
-        folder = self._at(prefix)
+        folder = self.at(prefix)
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def found(self, prefix: str) -> dict[str, Content]:
-        folder = self._at(prefix)
+        folder = self.at(prefix)
         return {name: Content(sha, (folder / name).stat().st_size) for name, sha in files_of(folder).items()}
 
     @contextmanager

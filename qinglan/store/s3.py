@@ -36,7 +36,7 @@ class S3Shelf:
     def address(self) -> str:
         return self._s3.address
 
-    def _key(self, key: str) -> str:
+    def key(self, key: str) -> str:
         return f"{self._s3.settings.prefix}/{checked_key(key)}".lstrip("/")
 
     def prepare(self) -> None:
@@ -56,7 +56,7 @@ class S3Shelf:
 
         with self._s3.reached():
             try:
-                return self._s3.ask("GET", self._key(key), headers=headers, retries=retries).data
+                return self._s3.ask("GET", self.key(key), headers=headers, retries=retries).data
             except S3Error as error:
                 if error.code == NOT_THERE:
                     return None
@@ -75,7 +75,7 @@ class S3Shelf:
 
         headers = {"If-None-Match": "*", "Content-Type": "application/json"}
         try:
-            self._s3.ask("PUT", self._key(key), None, data, headers, hashlib.sha256(data).hexdigest(), retries=0)
+            self._s3.ask("PUT", self.key(key), None, data, headers, hashlib.sha256(data).hexdigest(), retries=0)
         except S3Error as error:
             if error.code == TAKEN:
                 return False
@@ -95,19 +95,19 @@ class S3Shelf:
     def put(self, key: str, source: Source, tally: Transfer) -> None:
         with self._s3.reached():
             if source.parts:
-                upload(self._s3, self._key(key), source, tally)
+                upload(self._s3, self.key(key), source, tally)
             else:
                 data = source.path.read_bytes()
-                send(self._s3, self._key(key), {}, {SHA256: source.sha256}, data, source.sha256, source)
+                send(self._s3, self.key(key), {}, {SHA256: source.sha256}, data, source.sha256, source)
                 tally.moved(source.size)
 
     def children(self, prefix: str) -> list[str]:
-        start = self._key(prefix)
+        start = self.key(prefix)
         return sorted((item.object_name or "").removeprefix(start).rstrip("/") for item in self._listed(start, False))
 
     def found(self, prefix: str) -> dict[str, Content]:
         """Sizes as listed, and the digest that each was uploaded with, confirmed then by its bytes."""
-        start = self._key(prefix)
+        start = self.key(prefix)
         with ThreadPoolExecutor(STATS_AT_ONCE) as pool:
             contents = pool.map(self._content, items := self._listed(start, True))
             names = [(item.object_name or "").removeprefix(start) for item in items]

@@ -9,7 +9,7 @@ from pathlib import Path
 from qinglan.errors import Conflict, DataError
 from qinglan.progress import transfer
 from qinglan.store.manifest import Manifest, differences, still_to_push
-from qinglan.store.names import NAME, Entry, Name, check_history, checked_name, moved, next_entry
+from qinglan.store.names import NAME, TENANT, Entry, Name, check_history, checked_name, moved, next_entry
 from qinglan.store.parallel import each
 from qinglan.store.pulling import pull_files
 from qinglan.store.shelf import Shelf, Source
@@ -78,7 +78,7 @@ class Store:
 
     def names(self) -> Iterator[str]:
         """Every name that points somewhere."""
-        for tenant in self.shelf.children(f"{NAMES}/"):
+        for tenant in filter(TENANT.fullmatch, self.shelf.children(f"{NAMES}/")):
             for model in self.shelf.children(f"{NAMES}/{tenant}/"):
                 if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{tenant}/{model}"):
                     yield f"{tenant}/{model}"
@@ -178,7 +178,7 @@ def _base(digest: str, kind: str) -> str:
 
 
 def _checked_kind(kind: str) -> str:
-    if not KIND.fullmatch(kind) or kind == NAMES:
+    if not KIND.fullmatch(kind) or kind in (NAMES, NOTES):
         raise DataError(f"{kind!r} is no kind of artifact: it is a word in a-z, 0-9 and '-', as in {RELEASES}.")
     return kind
 
