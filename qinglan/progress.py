@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Protocol
 
 EVERY_SECONDS = 2.0
@@ -88,3 +89,83 @@ def progress_line(label: str, done: int, total: int | None, seconds: float, note
     if total is not None and rate > 0 and done < total:
         parts.append(f"{(total - done) / rate:.0f} s left")
     return f"[{label}] " + ", ".join(parts + ([note] if note else []))
+
+
+class Transfer:
+    """Bytes on their way, counted from any thread; what was there already is told apart and is no speed."""
+
+    def __init__(self, show: Callable[[int, int], None]) -> None:
+        self._show = show
+        self._lock = Lock()
+        self._moved = self._there = 0
+
+    def moved(self, count: int) -> None:
+        with self._lock:
+            self._moved += count
+            self._show(self._moved, self._there)
+
+    def there(self, count: int) -> None:
+        with self._lock:
+            self._there += count
+            self._show(self._moved, self._there)
+
+
+@contextmanager
+def transfer(label: str, total: int) -> Iterator[Transfer]:
+    """For bytes that are sent or fetched, of which some may be there already."""
+    with _bytes_bar(label, total) if sys.stdout.isatty() else _byte_lines(label, total) as show:
+        yield Transfer(show)
+
+
+@contextmanager
+def _bytes_bar(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, TimeRemainingColumn()) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda moved, there: bar.update(task, completed=moved + there)
+
+
+@contextmanager
+def _byte_lines(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    started = printed = time.monotonic()
+    last = 0, 0
+
+    def show(moved: int, there: int) -> None:
+        nonlocal printed, last
+        last = moved, there
+        if time.monotonic() - printed >= EVERY_SECONDS:
+            printed = time.monotonic()
+            print(bytes_line(label, total, moved, there, printed - started), flush=True)
+
+    yield show
+    print(bytes_line(label, total, *last, time.monotonic() - started), flush=True)
+
+
+def bytes_line(label: str, total: int, moved: int, there: int, seconds: float) -> str:
+    """What a log shows: `[push] 1.3 GB of 4.0 GB, 210.0 MB a second, 13 s left, 600.0 MB were there already`."""
+    rate = moved / seconds if seconds > 0 else 0.0
+    left = total - moved - there
+    parts = [f"{size_of(moved + there)} of {size_of(total)}", f"{size_of(rate)} a second"]
+    if rate > 0 and left > 0:
+        parts.append(f"{left / rate:.0f} s left")
+    if there:
+        parts.append(f"{size_of(there)} were there already")
+    return f"[{label}] " + ", ".join(parts)
+
+
+def size_of(count: float) -> str:
+    """Bytes for people: 950 B, 16.8 MB, 1.3 GB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.95:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

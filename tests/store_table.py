@@ -13,9 +13,10 @@ import pytest
 
 from qinglan.errors import Conflict, DataError
 from qinglan.lineage.digests import digest, files_of, tree_digest
+from qinglan.progress import Transfer
 from qinglan.store import Store, check_history, open_store
 from qinglan.store.manifest import Manifest, Stored
-from qinglan.store.shelf import Content
+from qinglan.store.shelf import Content, Source
 
 NAME = "fivedoctors/rewriter"
 MISSING = "0" * 64
@@ -130,9 +131,9 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
     folder, own = release(tmp_path / "release")
     put = kept.store.shelf.put
 
-    def late(key: str, source: Path, sha256: str) -> None:
-        source.write_bytes(b"something else")
-        put(key, source, sha256)
+    def late(key: str, source: Source, tally: Transfer) -> None:
+        source.path.write_bytes(b"something else")
+        put(key, source, tally)
 
     monkeypatch.setattr(kept.store.shelf, "put", late)
 
@@ -217,7 +218,7 @@ def test_what_is_no_digest_is_refused(kept: Kept, tmp_path: Path, digest: str) -
             asked(digest)
 
 
-@pytest.mark.parametrize("kind", ["names", "", "../releases", "a/b", "Releases"])
+@pytest.mark.parametrize("kind", ["names", "notes", "", "../releases", "a/b", "Releases"])
 def test_what_is_no_kind_is_refused(kept: Kept, kind: str) -> None:
     with pytest.raises(DataError, match="is no kind"):
         kept.store.has(MISSING, kind)

@@ -10,8 +10,17 @@
 What has a digest never changes: it is whole or not there, and pushed again it is only checked. What has a name can
 move, and each move is one more entry: `point` says from where, and loses with a Conflict when that is no longer so.
 
+A push or a pull that was cut off, by whomever, goes on where it was when it is done again: files and parts of files
+that are there are checked and not moved twice. Large files go in parts of 16 MiB, four at once and no more than five
+in memory. Every byte has its digest checked where it is read and where it arrives.
+
 S3 is reached at QINGLAN_S3_ENDPOINT with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where there are any,
 AWS_SESSION_TOKEN and AWS_REGION. A folder is for the processes of one machine; for more than one, use S3.
+
+A tenant has a prefix of its own, s3://bucket/tenants/<tenant>, and no name, digest, kind or path leads out of it.
+What keeps a tenant's keys from other prefixes is the server: let them do s3:ListBucket where s3:prefix is like
+tenants/<tenant>/*, s3:GetBucketLocation and s3:ListBucketMultipartUploads of the bucket, and s3:GetObject,
+s3:PutObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload of tenants/<tenant>/*.
 
     releases/<digest>/...                     the files
     releases/<digest>.json                    their digests and sizes, written last
@@ -25,9 +34,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from qinglan.errors import ConfigError
+from qinglan.store.connection import Settings
 from qinglan.store.folder import FolderShelf
 from qinglan.store.names import Entry, Name, check_history
-from qinglan.store.s3 import S3Shelf, Settings
+from qinglan.store.s3 import S3Shelf
 from qinglan.store.store import Store
 
 __all__ = ["Entry", "Name", "Store", "check_history", "open_store"]

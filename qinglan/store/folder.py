@@ -1,16 +1,20 @@
 """A shelf in a folder of this machine. Files are read-only once they are there, and come there whole, by rename."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from qinglan.errors import DataError
+from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.digests import files_of
-from qinglan.store.shelf import CHUNK, Content, Hashed
+from qinglan.progress import Transfer
+from qinglan.store.paths import checked_key
+from qinglan.store.shelf import Content, Source, changed
 
 READ_ONLY = 0o444
+READ_AT_ONCE = 1 << 20
 PARTIAL = ".partial"
 """Where files are written first; what a killed process left there is taken away by the next one that writes."""
 
@@ -23,23 +27,38 @@ class FolderShelf:
     def address(self) -> str:
         return self._root.as_uri()
 
+    def prepare(self) -> None:
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._root}: no store can be made here ({error.strerror}). Name another place."
+            ) from None
+
+    def at(self, key: str) -> Path:
+        """Where a key lies; a ConfigError where there is no store to look in."""
+        if not self._root.is_dir():
+            raise ConfigError(
+                f"{self._root}: there is no store here. Name the folder of a store, or push something to make one."
+            )
+        return self._root / checked_key(key)
+
     def read(self, key: str) -> bytes | None:
         try:
-            return (self._root / key).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            return self.at(key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
-    def chunks(self, key: str) -> Iterator[bytes]:
+    def part(self, key: str, start: int, size: int) -> bytes:
         try:
-            file = (self._root / key).open("rb")
+            with self.at(key).open("rb") as file:
+                file.seek(start)
+                return file.read(size)
         except OSError as error:
             raise DataError(f"{self._root / key}: {error.strerror}. Push the artifact again.") from None
-        with file:
-            while chunk := file.read(CHUNK):
-                yield chunk
 
     def create(self, key: str, data: bytes) -> bool:
-        target = self._root / key
+        target = self.at(key)
         with self._partial() as partial:
             partial.write_bytes(data)
             _settle(partial)
@@ -50,24 +69,27 @@ class FolderShelf:
                 return False
         return True
 
-    def put(self, key: str, source: Path, sha256: str) -> None:
-        target = self._root / key
+    def put(self, key: str, source: Source, tally: Transfer) -> None:
+        target = self.at(key)
         with self._partial() as partial:
-            with source.open("rb") as file, partial.open("wb") as out:
-                hashed = Hashed(file)
-                while chunk := hashed.read(CHUNK):
+            sha256 = hashlib.sha256()
+            with source.path.open("rb") as file, partial.open("wb") as out:
+                while chunk := file.read(READ_AT_ONCE):
+                    sha256.update(chunk)
                     out.write(chunk)
-            hashed.must_be(sha256, source)
+                    tally.moved(len(chunk))
+            if sha256.hexdigest() != source.sha256:
+                raise changed(source)
             _settle(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.replace(target)
 
     def children(self, prefix: str) -> list[str]:
-        folder = self._root / prefix
+        folder = self.at(prefix)
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def found(self, prefix: str) -> dict[str, Content]:
-        folder = self._root / prefix
+        folder = self.at(prefix)
         return {name: Content(sha, (folder / name).stat().st_size) for name, sha in files_of(folder).items()}
 
     @contextmanager

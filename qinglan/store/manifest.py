@@ -1,7 +1,6 @@
 """The files of an artifact, with their digests: what its own digest is the digest of."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Self
 
 import orjson
@@ -9,14 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from qinglan.config import explain
 from qinglan.errors import DataError
-from qinglan.lineage.digests import files_of, tree_digest
+from qinglan.lineage.digests import tree_digest
+from qinglan.store.paths import path_fault
 from qinglan.store.shelf import Content
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-LONGEST_PART = 255
-LONGEST_PATH = 800
-"""Bytes; S3 ends a key at 1,024."""
 
 
 class Stored(BaseModel):
@@ -60,46 +56,17 @@ class Manifest(BaseModel):
             raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from None
 
 
-def path_fault(name: str) -> str | None:
-    """Why a path in an artifact is refused: what leads elsewhere, or would make two lists of files look alike."""
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        return "leads out of its folder or says the same twice"
-    if "\\" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
-        return "has a backslash or a control character"
-    try:
-        sizes = [len(part.encode()) for part in parts]
-    except UnicodeEncodeError:
-        return "is not UTF-8"
-    if max(sizes) > LONGEST_PART or len(name.encode()) > LONGEST_PATH:
-        return f"is longer than {LONGEST_PART} bytes in a part or {LONGEST_PATH} in all"
-    return None
-
-
-def described(folder: Path) -> Manifest:
-    """The manifest of a folder of plain files; a DataError for anything that could not come back as it is."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise DataError(f"{path}: a link or a special file; a store keeps plain files. Copy what it points at.")
-        if fault := path_fault(path.relative_to(folder).as_posix()):
-            raise DataError(f"{folder}: the name {path.name!r} {fault}. Rename it.")
-    files = files_of(folder)
-    if not files:
-        raise DataError(f"{folder}: no files in it. Push the folder that a stage wrote.")
-    return Manifest(
-        files={name: Stored(sha256=sha, size=(folder / name).stat().st_size) for name, sha in files.items()}
-    )
-
-
 def differences(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
     """What is stored otherwise than the manifest says, one line a file."""
-    expected = {name: Content(file.sha256, file.size) for name, file in manifest.files.items()}
-    lines = [f"{name} is missing" for name in expected.keys() - found.keys()]
-    lines += [f"{name} belongs to nothing" for name in found.keys() - expected.keys()]
-    lines += [f"{name} has other bytes" for name in expected.keys() & found.keys() if expected[name] != found[name]]
+    lines = [f"{name} is missing" for name in manifest.files.keys() - found.keys()]
+    lines += [f"{name} belongs to nothing" for name in found.keys() - manifest.files.keys()]
+    lines += [f"{name} has other bytes" for name in still_to_push(manifest, found) if name in found]
     return sorted(lines)
+
+
+def still_to_push(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
+    """The files that are not stored as the manifest says."""
+    return [name for name, file in manifest.files.items() if found.get(name) != Content(file.sha256, file.size)]
 
 
 def _parents(name: str) -> list[str]:

@@ -17,7 +17,8 @@ from qinglan.config import explain
 from qinglan.errors import Conflict, DataError
 from qinglan.store.manifest import Sha256
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}/[a-z0-9][a-z0-9._-]{0,127}")
+TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+NAME = re.compile(f"{TENANT.pattern}/{TENANT.pattern}")
 
 
 class Entry(BaseModel):

@@ -1,13 +1,16 @@
 """Where bytes lie by key: all that a store needs of a folder or of S3."""
 
-import hashlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from qinglan.errors import DataError
+from qinglan.progress import Transfer
 
-CHUNK = 1 << 20
+PART = 16 << 20
+"""Of a large file as it is sent or fetched; what is smaller goes in one piece."""
+
+MOST_PARTS = 10_000
+"""As S3 has it."""
 
 
 class Content(NamedTuple):
@@ -17,23 +20,36 @@ class Content(NamedTuple):
     size: int
 
 
+class Source(NamedTuple):
+    """A file to push, and what it held when its digests were taken."""
+
+    path: Path
+    sha256: str
+    size: int
+    parts: tuple[str, ...]
+    """The digest of each part in which it goes; none where it goes in one piece."""
+
+
 class Shelf(Protocol):
-    """Keys are checked before they come here: they never lead out of the shelf."""
+    """A key that leads out of the shelf is refused by each of these with a DataError."""
 
     @property
     def address(self) -> str: ...
 
+    def prepare(self) -> None:
+        """Make the shelf where there is none yet: somebody is about to write."""
+
     def read(self, key: str) -> bytes | None:
         """All of a small object; None where there is none."""
 
-    def chunks(self, key: str) -> Iterator[bytes]:
-        """An object's bytes; a DataError where there is none."""
+    def part(self, key: str, start: int, size: int) -> bytes:
+        """An object's bytes from a place on, fewer where it ends; a DataError where there is no object."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a small object that nobody can write again; False, and nothing written, where one is there."""
 
-    def put(self, key: str, source: Path, sha256: str) -> None:
-        """Write a file; a DataError if its bytes, as they were written, are not those of the digest."""
+    def put(self, key: str, source: Source, tally: Transfer) -> None:
+        """Write a file; a DataError if its bytes, as they are written, are not those that the digests are of."""
 
     def children(self, prefix: str) -> list[str]:
         """The names directly under a prefix that ends with a slash."""
@@ -42,18 +58,10 @@ class Shelf(Protocol):
         """Every file under a prefix that ends with a slash, by the rest of its key."""
 
 
-class Hashed:
-    """A file whose digest is known once it has been read."""
+def changed(source: Source) -> DataError:
+    return DataError(f"{source.path}: changed while it was being pushed. Push again once nothing writes to it.")
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._sha256 = hashlib.sha256()
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._sha256.update(data)
-        return data
-
-    def must_be(self, sha256: str, source: Path) -> None:
-        if self._sha256.hexdigest() != sha256:
-            raise DataError(f"{source}: changed while it was being pushed. Push again once nothing writes to it.")
+def part_size(size: int) -> int:
+    """Depends on the file's size alone, so that what another push has sent fits."""
+    return max(PART, -(-size // MOST_PARTS))

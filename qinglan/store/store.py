@@ -2,22 +2,22 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import Conflict, DataError
-from qinglan.files import replaced_folder
-from qinglan.progress import progress
-from qinglan.store.manifest import Manifest, Stored, described, differences
-from qinglan.store.names import NAME, Entry, Name, check_history, checked_name, moved, next_entry
-from qinglan.store.shelf import Shelf
+from qinglan.progress import transfer
+from qinglan.store.manifest import Manifest, differences, still_to_push
+from qinglan.store.names import NAME, TENANT, Entry, Name, check_history, checked_name, moved, next_entry
+from qinglan.store.parallel import each
+from qinglan.store.pulling import pull_files
+from qinglan.store.shelf import Shelf, Source
+from qinglan.store.sources import manifest_of, sources_of
 
 RELEASES = "releases"
 NAMES = "names"
 NOTES = "notes"
-FILES_AT_ONCE = 4
 SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
 KIND = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -34,17 +34,23 @@ class Store:
     def address(self) -> str:
         return self.shelf.address
 
+    def prepare(self) -> "Store":
+        """This store, made where there was none yet: for whoever is about to write."""
+        self.shelf.prepare()
+        return self
+
     def push(self, folder: Path, digest: str, kind: str = RELEASES) -> str:
         """Keep a folder under its own digest, once; its URI. One that is there already is checked, not written."""
-        base = _base(digest, kind)
-        manifest = described(folder)
+        base, files = _base(digest, kind), sources_of(folder)
+        manifest = manifest_of(files)
         if manifest.digest != digest:
             raise DataError(
                 f"{folder}: its digest is {manifest.digest}, not {digest}. Name the folder that was signed."
             )
+        self.shelf.prepare()
         there = self._manifest(digest, kind) is not None
         if not there:
-            self._put(folder, manifest, base)
+            self._put(files, manifest, base)
         if faults := differences(manifest, self.shelf.found(f"{base}/")):
             raise DataError(f"{self.address}/{base}: {_shown(faults)}. Remove what is there, and push again.")
         if not there:
@@ -56,9 +62,7 @@ class Store:
         manifest = self._manifest(digest, kind)
         if manifest is None:
             raise DataError(f"{self.address}: no {kind}/{digest}. Push it first, or look in another store.")
-        base = _base(digest, kind)
-        with replaced_folder(into) as partial:
-            self._get(manifest, base, partial)
+        pull_files(self.shelf, _base(digest, kind), manifest, into)
         return into
 
     def has(self, digest: str, kind: str = RELEASES) -> bool:
@@ -74,7 +78,7 @@ class Store:
 
     def names(self) -> Iterator[str]:
         """Every name that points somewhere."""
-        for tenant in self.shelf.children(f"{NAMES}/"):
+        for tenant in filter(TENANT.fullmatch, self.shelf.children(f"{NAMES}/")):
             for model in self.shelf.children(f"{NAMES}/{tenant}/"):
                 if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{tenant}/{model}"):
                     yield f"{tenant}/{model}"
@@ -137,27 +141,18 @@ class Store:
             )
         return manifest
 
-    def _put(self, folder: Path, manifest: Manifest, base: str) -> None:
-        _each("push", manifest.files, lambda name, file: self.shelf.put(f"{base}/{name}", folder / name, file.sha256))
+    def _put(self, files: Mapping[str, Source], manifest: Manifest, base: str) -> None:
+        """What is not there yet: small files several at once, then large ones, each in several parts at once."""
+        missing = still_to_push(manifest, self.shelf.found(f"{base}/"))
+        with transfer("push", sum(file.size for file in files.values())) as tally:
 
-    def _get(self, manifest: Manifest, base: str, into: Path) -> None:
-        _each("pull", manifest.files, lambda name, file: self._fetch(f"{base}/{name}", into / name, file))
+            def put(name: str) -> None:
+                self.shelf.put(f"{base}/{name}", files[name], tally)
 
-    def _fetch(self, key: str, target: Path, file: Stored) -> None:
-        """One file, given up as soon as it is longer than it should be."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        sha256, size = hashlib.sha256(), 0
-        with target.open("xb") as out:
-            for chunk in self.shelf.chunks(key):
-                size += len(chunk)
-                if size > file.size:
-                    break
-                sha256.update(chunk)
-                out.write(chunk)
-        if size != file.size or sha256.hexdigest() != file.sha256:
-            raise DataError(
-                f"{self.address}/{key}: not the bytes that were pushed. Nothing of this artifact was kept."
-            )
+            tally.there(sum(file.size for name, file in files.items() if name not in missing))
+            each(put, [name for name in missing if not files[name].parts])
+            for name in (name for name in missing if files[name].parts):
+                put(name)
 
     def _entries(self, name: str) -> list[str]:
         """The files of a history; a DataError where one is missing between them."""
@@ -176,19 +171,6 @@ class Store:
         return Entry.parse(data, f"{self.address}/{key}")
 
 
-def _each(label: str, files: Mapping[str, Stored], work: Callable[[str, Stored], None]) -> None:
-    """A few files at a time; after the first failure none is begun any more."""
-    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix=label) as pool, progress(label, len(files)) as tick:
-        running = [pool.submit(work, name, file) for name, file in files.items()]
-        try:
-            for done in as_completed(running):
-                done.result()
-                tick()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def _base(digest: str, kind: str) -> str:
     if not DIGEST.fullmatch(digest):
         raise DataError(f"{digest!r} is no digest: it is 64 letters of 0-9 and a-f, as sha256sum prints them.")
@@ -196,7 +178,7 @@ def _base(digest: str, kind: str) -> str:
 
 
 def _checked_kind(kind: str) -> str:
-    if not KIND.fullmatch(kind) or kind == NAMES:
+    if not KIND.fullmatch(kind) or kind in (NAMES, NOTES):
         raise DataError(f"{kind!r} is no kind of artifact: it is a word in a-z, 0-9 and '-', as in {RELEASES}.")
     return kind
 

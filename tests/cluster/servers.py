@@ -35,10 +35,10 @@ class Minio(NamedTuple):
 
 
 @contextmanager
-def minio(folder: Path) -> Iterator[Minio]:
-    """A MinIO server that keeps its objects in a folder."""
+def minio(folder: Path, again: Minio | None = None) -> Iterator[Minio]:
+    """A MinIO server that keeps its objects in a folder; started again, it has the keys it had."""
     program, port, console = binary("minio"), free_port(), free_port()
-    key, secret = secrets.token_hex(8), secrets.token_hex(16)
+    key, secret = (again.key, again.secret) if again else (secrets.token_hex(8), secrets.token_hex(16))
     command = [str(program), "server", "--quiet", "--address", f"127.0.0.1:{port}"]
     command += ["--console-address", f"127.0.0.1:{console}", str(folder / "objects")]
     settings = {"MINIO_ROOT_USER": key, "MINIO_ROOT_PASSWORD": secret, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
@@ -51,7 +51,9 @@ def minio(folder: Path) -> Iterator[Minio]:
     try:
         endpoint = f"http://127.0.0.1:{port}"
         _await(f"{endpoint}/minio/health/ready", process, log)
-        yield Minio(endpoint, key, secret, process)
+        server = Minio(endpoint, key, secret, process)
+        _await_keys(server)
+        yield server
     finally:
         stop(process)
 
@@ -71,6 +73,25 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _await_keys(server: Minio) -> None:
+    """Until it knows its own keys: it says that it is ready before, and then, that one should wait for a minute."""
+    from minio import Minio as Client
+    from minio.error import S3Error
+    from urllib3 import PoolManager
+
+    address = server.endpoint.removeprefix("http://")
+    client = Client(address, server.key, server.secret, secure=False, http_client=PoolManager(retries=False))
+    end = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            client.list_buckets()
+            return
+        except S3Error:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def _await(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

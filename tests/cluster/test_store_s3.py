@@ -2,6 +2,9 @@
 
 import io
 import itertools
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from minio import Minio as Client
 from qinglan.errors import ConfigError, OutageError
 from qinglan.lineage.digests import digest
 from qinglan.store import open_store
-from qinglan.store.s3 import PART
+from qinglan.store.shelf import PART
 from tests.cluster.servers import Minio, free_port, minio
 from tests.store_table import *  # noqa: F403
 from tests.store_table import MISSING, Kept, release
@@ -58,6 +61,36 @@ def test_a_large_file_goes_in_parts_and_carries_its_digest(
     assert (held.etag or "").endswith("-3")
     assert (held.metadata or {})["x-amz-meta-sha256"] == digest(folder / "large")
     assert digest(kept.store.pull(own, tmp_path / "back")) == own
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+from benchmarks.memory import largest_memory
+from qinglan.store import open_store
+
+address, folder, digest, back = sys.argv[1:]
+store = open_store(address)
+store.has(digest)
+before = largest_memory()
+store.push(Path(folder), digest)
+store.pull(digest, Path(back))
+print("MB:", largest_memory() - before)
+"""
+
+
+def test_a_file_of_any_size_takes_the_memory_of_a_few_parts(kept: Kept, tmp_path: Path) -> None:
+    (tmp_path / "release").mkdir()
+    with (tmp_path / "release" / "large").open("wb") as file:
+        file.truncate(24 * PART + 1)
+    own = digest(tmp_path / "release")
+    command = [sys.executable, "-c", MEASURED, kept.store.address, str(tmp_path / "release"), own]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    said = subprocess.check_output([*command, str(tmp_path / "back")], env=environment, text=True)
+
+    assert digest(tmp_path / "back") == own
+    assert int(said.split("MB:")[1]) < (10 * PART) >> 20
 
 
 def test_an_entry_is_created_once_whoever_asks(kept: Kept) -> None:

@@ -6,10 +6,10 @@ from components.release.register.config import RegisterConfig
 
 
 def current(config: RegisterConfig) -> str | None:
-    """What the name points to now; None where it is new, or there is no store."""
+    """What the name points to now; None where it is new, or no store is wanted."""
     from qinglan.store import open_store
 
-    named = open_store(config.store).name(config.name) if config.store else None
+    named = open_store(config.store).prepare().name(config.name) if config.store else None
     return None if named is None else named.digest
 
 

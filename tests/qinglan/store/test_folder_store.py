@@ -9,12 +9,13 @@ from qinglan.errors import ConfigError
 from qinglan.lineage.digests import digest
 from qinglan.store import open_store
 from tests.store_table import *  # noqa: F403
-from tests.store_table import NAME, Kept, release
+from tests.store_table import MISSING, NAME, Kept, release
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
     root = tmp_path / "the store"
+    root.mkdir()
 
     def overwrite(key: str, data: bytes) -> None:
         (root / key).parent.mkdir(parents=True, exist_ok=True)
@@ -67,3 +68,27 @@ def test_a_folders_address_opens_it_again(kept: Kept, tmp_path: Path) -> None:
 def test_an_address_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match="not gs://"):
         open_store("gs://bucket/prefix")
+
+
+def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "nowhere"))
+
+    for ask in (
+        lambda: store.has(MISSING), lambda: list(store.digests()), lambda: store.name(NAME),
+        lambda: list(store.names()), lambda: store.pull(MISSING, tmp_path / "back"), lambda: store.notes(MISSING),
+        lambda: store.attach(MISSING, "break-glass", b"!"), lambda: store.point(NAME, MISSING, None, "gate"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=r"nowhere: there is no store here\. Name the folder of a store"):
+            ask()
+    assert not (tmp_path / "nowhere").exists()
+
+    folder, own = release(tmp_path / "release")
+    store.push(folder, own)
+    assert store.name(NAME) is None
+
+
+def test_a_store_cannot_be_made_under_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(ConfigError, match="no store can be made here"):
+        open_store(str(tmp_path / "file" / "store")).push(*release(tmp_path / "release"))

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from qinglan.errors import DataError
 from qinglan.lineage.digests import digest
-from qinglan.store.manifest import Manifest, Stored, described, differences, path_fault
+from qinglan.store.manifest import Manifest, Stored, differences
+from qinglan.store.paths import path_fault
 from qinglan.store.shelf import Content
+from qinglan.store.sources import manifest_of, sources_of
 
 FILE = Stored(sha256="0" * 64, size=1)
 PIECES = st.sampled_from(["..", ".", "", "a", "分词", "~", "a\x00b", "\\", "..\\", "C:", "\n", "\ud800", " ", "..."])
@@ -61,7 +63,7 @@ def test_a_manifest_has_its_folders_digest(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
 
-    manifest = described(tmp_path)
+    manifest = manifest_of(sources_of(tmp_path))
 
     assert manifest.digest == digest(tmp_path)
     assert Manifest.parse(manifest.dump(), "manifest") == manifest
@@ -73,7 +75,7 @@ def test_a_folder_with_a_name_that_cannot_come_back_is_refused(tmp_path: Path, n
     (tmp_path / name.decode(errors="surrogateescape")).write_text("x")
 
     with pytest.raises(DataError, match="Rename it"):
-        described(tmp_path)
+        sources_of(tmp_path)
 
 
 def test_differences_are_named_a_file_a_line() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.store import Store, open_store
-from qinglan.store.s3 import Settings
+from qinglan.store.connection import Settings
 
 SET = {
     "QINGLAN_S3_ENDPOINT": "http://127.0.0.1:9000", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",

@@ -1,0 +1,54 @@
+"""Several at once: what comes back when, and how much is held."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from qinglan.store.parallel import AT_ONCE, each, in_order
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    def work(number: int) -> int:
+        time.sleep(0.005 * (5 - number % 5))
+        return number * number
+
+    assert list(in_order(work, range(30))) == [number * number for number in range(30)]
+
+
+def test_no_item_is_taken_before_there_is_room_for_it() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    results = in_order(lambda number: number, items())
+    held = []
+    for done, result in enumerate(results, 1):
+        held.append(len(taken) - done)
+        assert result == done - 1
+
+    assert max(held) <= AT_ONCE
+    assert len(taken) == 100
+
+
+def test_after_a_failure_nothing_more_is_taken() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    def work(number: int) -> None:
+        if number == 3:
+            raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        list(in_order(work, items()))
+    assert len(taken) <= 3 + AT_ONCE + 1
+
+    with pytest.raises(OSError, match="no"):
+        each(work, range(1000))

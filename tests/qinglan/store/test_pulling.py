@@ -1,0 +1,125 @@
+"""Files that come from a shelf: on from where a pull was cut off, and only the right bytes."""
+
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.lineage.digests import digest, files_of
+from qinglan.store import Store, open_store
+from qinglan.store.pulling import gathered
+from qinglan.store.shelf import PART
+
+LARGE = 3 * PART + 100
+
+
+class Counted:
+    """A shelf that counts what is fetched from it, and gives no more after so many pieces."""
+
+    def __init__(self, store: Store, most: int = 10**6) -> None:
+        self.shelf, self.most, self.fetched = store.shelf, most, 0
+        self._part = store.shelf.part
+        store.shelf.part = self.part  # type: ignore[method-assign]
+
+    def part(self, key: str, start: int, size: int) -> bytes:
+        if self.fetched == self.most:
+            raise OutageError("gone")
+        self.fetched += 1
+        return self._part(key, start, size)
+
+
+@pytest.fixture
+def pushed(tmp_path: Path) -> tuple[str, str]:
+    folder = tmp_path / "artifact"
+    folder.mkdir()
+    (folder / "large").write_bytes(bytes(range(256)) * (LARGE // 256))
+    (folder / "small").write_text("small")
+    own = digest(folder)
+    open_store(str(tmp_path / "store")).push(folder, own)
+    return str(tmp_path / "store"), own
+
+
+def partial(folder: Path) -> Path:
+    [found] = folder.glob(".back.*.pulling")
+    return found / "files"
+
+
+def cut_off(pushed: tuple[str, str], tmp_path: Path, after: int) -> Path:
+    """A pull that got so many pieces, the small file among them; what it left."""
+    store = open_store(pushed[0])
+    Counted(store, after)
+    with pytest.raises(OutageError):
+        store.pull(pushed[1], tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    return partial(tmp_path)
+
+
+def test_a_pull_goes_on_where_it_was(pushed: tuple[str, str], tmp_path: Path) -> None:
+    left = cut_off(pushed, tmp_path, 3)
+    begun = (left / "large").stat().st_size
+    store = open_store(pushed[0])
+    again = Counted(store)
+
+    store.pull(pushed[1], tmp_path / "back")
+
+    assert begun == 2 * PART
+    assert again.fetched == 2
+    assert digest(tmp_path / "back") == pushed[1]
+    assert not list(tmp_path.glob(".back*"))
+
+
+@pytest.mark.parametrize("torn", [b"!", b"!" * (LARGE + 1)])
+def test_what_was_torn_meanwhile_is_fetched_again(pushed: tuple[str, str], tmp_path: Path, torn: bytes) -> None:
+    for name in ("large", "small"):
+        (cut_off(pushed, tmp_path, 3) / name).write_bytes(torn)
+
+    open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+
+    assert digest(tmp_path / "back") == pushed[1]
+
+
+def test_a_pull_of_another_artifact_forgets_what_the_first_one_left(pushed: tuple[str, str], tmp_path: Path) -> None:
+    cut_off(pushed, tmp_path, 3)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("other")
+    store = open_store(pushed[0])
+    store.push(tmp_path / "other", digest(tmp_path / "other"))
+
+    store.pull(digest(tmp_path / "other"), tmp_path / "back")
+
+    assert files_of(tmp_path / "back").keys() == {"file"}
+    assert not list(tmp_path.glob(".back*"))
+
+
+def test_several_who_pull_to_one_place_do_not_disturb_each_other(pushed: tuple[str, str], tmp_path: Path) -> None:
+    pullers = [Thread(target=open_store(pushed[0]).pull, args=(pushed[1], tmp_path / "back")) for _ in range(4)]
+    for puller in pullers:
+        puller.start()
+    for puller in pullers:
+        puller.join()
+
+    assert digest(tmp_path / "back") == pushed[1]
+    assert not list(tmp_path.glob(".back*"))
+
+
+def test_what_was_there_before_is_replaced_only_by_a_whole_artifact(pushed: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "back").mkdir()
+    (tmp_path / "back" / "old").write_text("old")
+
+    for end in (DataError, OutageError):
+        with pytest.raises(end), gathered(tmp_path / "back", pushed[1]) as folder:
+            (folder / "new").write_text("new")
+            raise end("no")
+        assert files_of(tmp_path / "back").keys() == {"old"}
+    with gathered(tmp_path / "back", pushed[1]) as folder:
+        assert files_of(folder).keys() == {"new"}
+
+    assert files_of(tmp_path / "back").keys() == {"new"}
+
+
+def test_a_place_that_cannot_be_written_is_named(pushed: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(ConfigError, match=r"file.*: (Not a directory|File exists)\. See to that and pull again"):
+        open_store(pushed[0]).pull(pushed[1], tmp_path / "file" / "back")

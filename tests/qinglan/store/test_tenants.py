@@ -1,0 +1,92 @@
+"""A tenant's store is a prefix, and nothing that is asked of it leads out of there."""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qinglan.errors import DataError
+from qinglan.lineage.digests import digest, files_of
+from qinglan.store import Store, open_store
+from qinglan.store.connection import Settings
+from qinglan.store.folder import FolderShelf
+from qinglan.store.paths import checked_key
+from qinglan.store.s3 import S3Shelf
+from tests.qinglan.store.test_s3_settings import SET
+
+OTHER = "chengla"
+SECRET = b"what the other tenant keeps"
+PIECES = st.sampled_from(
+    ["..", ".", "", OTHER, "tenants", "releases", "names", "notes", "a", "a.json", "000001.json", "~", "\\", "..\\",
+     "%2e%2e", "a\x00b", "\n", "\ud800", "．．", "0" * 64, "b" * 300]
+)  # fmt: skip
+PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), min_size=1).map("/".join))
+
+
+@given(PATHS)
+def test_a_key_in_s3_begins_with_its_prefix_or_is_refused(key: str) -> None:
+    shelf = S3Shelf(Settings.of("s3://bucket/tenants/fivedoctors", SET))
+    try:
+        whole = shelf.key(key)
+    except DataError:
+        return
+
+    assert whole == f"tenants/fivedoctors/{key}"
+    assert not {"..", "."} & set(whole.split("/"))
+    assert "//" not in whole
+
+
+@given(PATHS)
+def test_a_key_in_a_folder_stays_under_it_or_is_refused(key: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, suppress(DataError):
+        place = FolderShelf(Path(folder)).at(key)
+
+        assert place.resolve().is_relative_to(Path(folder).resolve())
+        assert str(place) == str(Path(folder).resolve() / checked_key(key))
+
+
+def asks(store: Store, folder: Path, word: str) -> list[Callable[[], object]]:
+    """Everything that can be asked of a store, with a hostile word in each place."""
+    own = digest(folder / "artifact")
+    return [
+        lambda: store.has(word), lambda: store.has(own, word), lambda: list(store.digests(word)),
+        lambda: store.pull(word, folder / "back"), lambda: store.pull(own, folder / "back", word),
+        lambda: store.push(folder / "artifact", own, word), lambda: store.name(word), lambda: store.history(word),
+        lambda: store.point(word, own, None, "x"), lambda: store.attach(own, word, b"!"), lambda: store.notes(word),
+        lambda: store.shelf.read(word), lambda: store.shelf.part(word, 0, 99), lambda: store.shelf.create(word, b"!"),
+        lambda: store.shelf.children(f"{word}/"), lambda: store.shelf.found(f"{word}/"),
+    ]  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(PATHS)
+def test_no_word_reads_or_changes_what_another_tenant_has(word: str) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root)
+        (folder / "artifact").mkdir()
+        (folder / "artifact" / "file").write_text("own")
+        other = folder / "tenants" / OTHER
+        other.mkdir(parents=True)
+        (other / "secret").write_bytes(SECRET)
+        before = files_of(folder)
+        store = open_store(str(folder / "tenants" / "fivedoctors")).prepare()
+
+        for ask in asks(store, folder, word):
+            with suppress(DataError, OSError):  # the latter where a file is in the way of a folder
+                assert SECRET not in repr(ask()).encode()
+
+        after = {name: sha for name, sha in files_of(folder).items() if not name.startswith("tenants/fivedoctors/")}
+        assert {name: sha for name, sha in after.items() if not name.startswith("back/")} == before
+
+
+@pytest.mark.parametrize("word", ["../chengla/secret", "releases/../../chengla/secret", "/etc/passwd", "a//b", ".."])
+def test_what_leads_out_is_refused_in_so_many_words(tmp_path: Path, word: str) -> None:
+    shelf = FolderShelf(tmp_path)
+
+    for ask in (shelf.read, lambda key: shelf.part(key, 0, 1), lambda key: shelf.create(key, b"!"), shelf.children):
+        with pytest.raises(DataError, match="leads out of its folder or says the same twice: no key of a store"):
+            ask(word)

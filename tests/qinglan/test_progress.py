@@ -1,0 +1,41 @@
+"""What is shown of bytes on their way."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.progress import bytes_line, size_of, transfer
+
+
+def test_a_line_says_how_much_how_fast_and_how_long_yet() -> None:
+    assert bytes_line("push", 4_000_000_000, 700_000_000, 600_000_000, 3.5) == (
+        "[push] 1.3 GB of 4.0 GB, 200.0 MB a second, 14 s left, 600.0 MB were there already"
+    )
+    assert bytes_line("pull", 10, 0, 0, 0.0) == "[pull] 0 B of 10 B, 0 B a second"
+    assert bytes_line("pull", 10, 10, 0, 2.0) == "[pull] 10 B of 10 B, 5 B a second"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (16 << 20, "16.8 MB"), (3e15, "3000.0 TB")],
+)
+def test_sizes_are_for_people(count: float, said: str) -> None:
+    assert size_of(count) == said
+
+
+@given(st.integers(0, 10**14))
+def test_a_size_is_short(count: int) -> None:
+    assert len(size_of(count)) <= len("999.9 MB")
+
+
+def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    with transfer("push", 8000) as tally, ThreadPoolExecutor(8) as pool:
+        for _ in range(1000):
+            pool.submit(tally.moved, 5)
+            pool.submit(tally.there, 3)
+
+    [last] = capsys.readouterr().out.splitlines()
+    assert last.startswith("[push] 8.0 kB of 8.0 kB, ")
+    assert last.endswith(", 3.0 kB were there already")
