@@ -67,7 +67,7 @@ def origin(name: str) -> str:
 
 
 def resolve(name: str) -> str:
-    """The lock's text: versions and hashes for Linux on x86-64, and no index's address."""
+    """The lock's text: versions and hashes for the glibc of the base image on x86-64, and no index's address."""
     text = full_text(source(name))
     with tempfile.TemporaryDirectory() as folder:
         limits = Path(folder) / "constraints.txt"
@@ -76,7 +76,7 @@ def resolve(name: str) -> str:
         command = [
             sys.executable, "-m", "uv", "pip", "compile", str(source(name)), "--constraints", str(limits), "--quiet",
             "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate",
-            "--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28",
+            "--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_36",
             *(["--no-deps"] if name == "kfp" else []),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
