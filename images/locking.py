@@ -29,9 +29,13 @@ _PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
 _WANTED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 
 
+SHARED = ("build", "kfp")
+"""No images: what installs the locks, and what every image adds without its dependencies."""
+
+
 def source(name: str) -> Path:
-    """What a person edits. `kfp` is no image: it is what each of them adds without its dependencies."""
-    return IMAGES / "kfp.in" if name == "kfp" else IMAGES / name / "requirements.in"
+    """What a person edits."""
+    return IMAGES / f"{name}.in" if name in SHARED else IMAGES / name / "requirements.in"
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -87,7 +91,7 @@ def resolve(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m images.locking", description="Resolve the images' requirements.")
-    parser.add_argument("names", nargs="*", default=[*NAMES, "kfp"], metavar="NAME")
+    parser.add_argument("names", nargs="*", default=[*NAMES, *SHARED], metavar="NAME")
     for name in parser.parse_args().names:
         lock = resolve(name)
         source(name).with_suffix(".lock").write_text(lock, encoding="utf-8")

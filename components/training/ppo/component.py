@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import TRAINING_IMAGE
+from components.image import PPO_IMAGE
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=PPO_IMAGE, install_kfp_package=False)
 def ppo(
     before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import TRAINING_IMAGE
+from components.image import SFT_IMAGE
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False)
 def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
