@@ -30,7 +30,10 @@ SECRETS = {
 }
 """How this machine reaches its package index: the variable that names a file, and where it lies without one."""
 
-HEADER = "# Written by `make images`: what was built, by digest. Empty: nothing was built yet, and the release is refused.\n"
+HEADER = (
+    "# Written by `make images`: what was built, by digest. Empty: nothing was built yet, "
+    "and the release is refused.\n"
+)
 
 
 class Built(NamedTuple):
@@ -70,7 +73,7 @@ def compile_variables(built: Sequence[Built]) -> list[str]:
 
 def secrets(environment: Mapping[str, str]) -> dict[str, Path]:
     """The files that a build needs to reach this machine's package index, and that no layer keeps."""
-    found = {}
+    found: dict[str, Path] = {}
     for name, (variable, usual) in SECRETS.items():
         paths = [environment[variable]] if variable in environment else usual
         there = [path for path in (Path(path).expanduser() for path in paths) if path.is_file()]
@@ -145,13 +148,16 @@ def _committed(path: str) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m images.building", description="Build the container images.")
-    parser.add_argument("names", nargs="*", default=list(NAMES), choices=[*NAMES, []], metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them when none is named")
     parser.add_argument("--engine", default=os.environ.get("QINGLAN_ENGINE", "podman"))
     parser.add_argument("--base", default=BASE)
     parser.add_argument("--push", default="", metavar="REGISTRY/PREFIX", help="push there, and pin what it answers")
     given = parser.parse_args()
+    names = given.names or list(NAMES)
+    if unknown := sorted(set(names) - set(NAMES)):
+        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     base, built = base_digest(given.engine, given.base), []
-    for name in given.names:
+    for name in names:
         started = time.monotonic()
         built.append(build(name, given.engine, given.base, base, given.push))
         print(f"{built[-1].reference}  {time.monotonic() - started:.0f} s", flush=True)

@@ -1,6 +1,7 @@
 """python -m images.locking [NAME ...]     resolve the images' requirements again.
 
-Each lock begins with the digest of what it was resolved from, so that a lock that fell behind is seen without a network.
+Each lock begins with the digest of what it was resolved from, so that one that fell behind is seen
+without a network.
 """
 
 import argparse
@@ -18,10 +19,10 @@ TESTED = IMAGES.parent / "requirements.lock"
 """The versions that the tests run with."""
 
 OWN_TORCH = frozenset({"ppo", "serve"})
-"""vLLM decides their torch and transformers: of the tested versions they take only those of what they name themselves."""
+"""vLLM decides their torch and transformers; of the tested versions they keep those of what they name themselves."""
 
-FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"})}
-"""vLLM wants both below the tested versions."""
+FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"}), "cuda": frozenset({"cuda-toolkit"})}
+"""vLLM wants numpy and fastapi below the tested versions; the CUDA is that of its torch."""
 
 MADE_FROM = "# resolved from sha256:"
 
@@ -29,13 +30,21 @@ _PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
 _WANTED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 
 
-SHARED = ("build", "kfp")
-"""No images: what installs the locks, and what every image adds without its dependencies."""
+PARTS = {
+    "build": IMAGES / "build.in",
+    "kfp": IMAGES / "kfp.in",
+    "cuda": IMAGES / "ppo" / "cuda.in",
+    "flash-attn": IMAGES / "ppo" / "flash-attn.in",
+}
+"""No images: what installs the locks, what all add without its dependencies, what PPO's builds from source."""
+
+ALONE = frozenset({"kfp", "flash-attn"})
+"""Locked without their dependencies: the image has what they need."""
 
 
 def source(name: str) -> Path:
     """What a person edits."""
-    return IMAGES / f"{name}.in" if name in SHARED else IMAGES / name / "requirements.in"
+    return PARTS.get(name, IMAGES / name / "requirements.in")
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -58,7 +67,7 @@ def full_text(path: Path) -> str:
 
 def constraints(name: str, tested: Mapping[str, str], text: str) -> dict[str, str]:
     """The tested versions that an image must keep."""
-    kept = set(tested) if name not in OWN_TORCH else set(tested) & wanted(text)
+    kept = set(tested) if name not in OWN_TORCH | {"cuda"} else set(tested) & wanted(text)
     return {package: tested[package] for package in sorted(kept - FREED.get(name, frozenset()))}
 
 
@@ -81,7 +90,7 @@ def resolve(name: str) -> str:
             sys.executable, "-m", "uv", "pip", "compile", str(source(name)), "--constraints", str(limits), "--quiet",
             "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate",
             "--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_36",
-            *(["--no-deps"] if name == "kfp" else []),
+            *(["--no-deps"] if name in ALONE else []),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -91,7 +100,7 @@ def resolve(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m images.locking", description="Resolve the images' requirements.")
-    parser.add_argument("names", nargs="*", default=[*NAMES, *SHARED], metavar="NAME")
+    parser.add_argument("names", nargs="*", default=[*NAMES, *PARTS], metavar="NAME")
     for name in parser.parse_args().names:
         lock = resolve(name)
         source(name).with_suffix(".lock").write_text(lock, encoding="utf-8")
