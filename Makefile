@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit test test-fast test-cluster cluster cluster-binaries cluster-status cluster-down check bench lock golden protocol docs clean
+.PHONY: help demo demo-style demo-audit test test-fast test-cluster cluster cluster-binaries cluster-status cluster-down \
+  check bench lock image-locks images try-image golden protocol docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -75,6 +76,18 @@ lock: $(READY) ## resolve requirements.in, and what the tests' ML Metadata serve
 
 golden: $(READY) ## write the compiled pipelines again
 	@$(BIN)/qinglan compile
+
+image-locks: $(READY) ## resolve the images' requirements again
+	@$(BIN)/python -m images.locking
+
+images: $(READY) ## build every container image (needs podman); PUSH=registry/prefix pushes them, and pins what it answers
+	@$(BIN)/python -m images.building $(if $(PUSH),--push $(PUSH))
+
+image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style
+	@$(BIN)/python -m images.building $* $(if $(PUSH),--push $(PUSH))
+
+try-image: $(READY) ## run a compiled step inside the built CPU image, as strictly as a cluster would
+	@$(BIN)/python -m images.trying
 
 PROTOCOL := qinglan/lineage/sources/protocol
 protocol: $(READY) ## compile ML Metadata's messages again

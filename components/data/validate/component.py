@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import DATA_IMAGE
+from components.image import CPU_IMAGE
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
 def validate(
     before: dsl.Input[dsl.Artifact],
     rewrites: dsl.Input[dsl.Dataset],

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import DATA_IMAGE
+from components.image import CPU_IMAGE, SFT_IMAGE
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False)
 def evaluate(
     before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],
@@ -79,7 +79,7 @@ def evaluate(
         metrics.log_metric(name, value)
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
 def gate(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import DATA_IMAGE
+from components.image import CPU_IMAGE, STYLE_IMAGE
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
 def evaluate_style(
     before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],
@@ -61,7 +61,7 @@ def evaluate_style(
         metrics.log_metric(name, value)
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
 def gate_style(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import DATA_IMAGE
+from components.image import CPU_IMAGE
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
 def register(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
@@ -33,7 +33,7 @@ def register(
     Path(summary.path).write_text(stage.to_markdown(made), encoding="utf-8")
 
 
-@dsl.component(base_image=DATA_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
 def register_style(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import TRAINING_IMAGE
+from components.image import SFT_IMAGE, STYLE_IMAGE
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False)
 def base(
     before: dsl.Input[dsl.Artifact],
     knowledge_base: dsl.Input[dsl.Dataset],
@@ -33,7 +33,7 @@ def base(
         metrics.log_metric(name, value)
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
 def text_base(
     before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],

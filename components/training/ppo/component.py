@@ -2,11 +2,11 @@
 
 from kfp import dsl
 
-from components.image import TRAINING_IMAGE
+from components.image import PPO_IMAGE
 from components.training.handed_on import HANDED_ON
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False, task_config_passthroughs=HANDED_ON)
+@dsl.component(base_image=PPO_IMAGE, install_kfp_package=False, task_config_passthroughs=HANDED_ON)
 def ppo(
     before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],

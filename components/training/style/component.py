@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import TRAINING_IMAGE
+from components.image import STYLE_IMAGE
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
 def style(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
@@ -38,7 +38,7 @@ def style(
         metrics.log_metric(name, value)
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
 def distil(
     before: dsl.Input[dsl.Artifact],
     style_model: dsl.Input[dsl.Model],

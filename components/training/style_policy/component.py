@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import TRAINING_IMAGE
+from components.image import STYLE_IMAGE
 
 
-@dsl.component(base_image=TRAINING_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
 def style_policy(
     before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],

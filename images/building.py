@@ -1,0 +1,172 @@
+"""python -m images.building cpu [--push REGISTRY/PREFIX]     build images from the committed tree, pinned by digest.
+
+What is built is the last commit, never the working tree, so that the revision in the label is the truth.
+"""
+
+import argparse
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from images import IMAGES, NAMES
+
+ROOT = IMAGES.parent
+RELEASE = ROOT / "manifests" / "overlays" / "release" / "images" / "kustomization.yaml"
+BASE = "docker.io/library/python:3.11-slim-bookworm"
+VERSION = "0.1.0"
+SECRETS = {
+    "pip.conf": ("PIP_CONFIG_FILE", ("~/.config/pip/pip.conf", "~/.pip/pip.conf", "/etc/pip.conf")),
+    "ca.pem": ("PIP_CERT", ()),
+}
+"""How this machine reaches its package index: the variable that names a file, and where it lies without one."""
+
+HEADER = (
+    "# Written by `make images`: what was built, by digest. Empty: nothing was built yet, "
+    "and the release is refused.\n"
+)
+
+
+class Built(NamedTuple):
+    """One image and where it is."""
+
+    name: str
+    where: str
+    """As a container engine pulls it, without a tag."""
+
+    digest: str
+
+    @property
+    def reference(self) -> str:
+        """By digest, so that nobody can change what it means."""
+        return f"{self.where}@{self.digest}"
+
+
+def with_images(text: str, built: Sequence[Built]) -> str:
+    """The release's list of images with these in it; what was built earlier and is not among them stays."""
+    known = {entry["name"]: entry for entry in (yaml.safe_load(text) or {}).get("images") or []} if text else {}
+    for image in built:
+        name = f"qinglan/{image.name}"
+        renamed = {"newName": image.where} if image.where != name else {}
+        known[name] = {"name": name, **renamed, "digest": image.digest}
+    body = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "images": [known[name] for name in sorted(known)],
+    }
+    return HEADER + yaml.safe_dump(body, sort_keys=False)
+
+
+def compile_variables(built: Sequence[Built]) -> list[str]:
+    """What `qinglan compile` reads to write digests into the graphs."""
+    return [f"QINGLAN_{image.name.upper()}_IMAGE={image.reference}" for image in built]
+
+
+def secrets(environment: Mapping[str, str]) -> dict[str, Path]:
+    """The files that a build needs to reach this machine's package index, and that no layer keeps."""
+    found: dict[str, Path] = {}
+    for name, (variable, usual) in SECRETS.items():
+        paths = [environment[variable]] if variable in environment else usual
+        there = [path for path in (Path(path).expanduser() for path in paths) if path.is_file()]
+        found |= {name: there[0]} if there else {}
+    return found
+
+
+def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -> Built:
+    """One image, from the last commit."""
+    lock = hashlib.sha256(_committed(f"images/{name}/requirements.lock")).hexdigest()
+    arguments = {"BASE": base, "BASE_DIGEST": base_digest, "REVISION": _git("rev-parse", "HEAD"), "LOCK": lock}
+    tag = f"qinglan/{name}:{VERSION}"
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(_git_bytes("archive", "--format=tar", "HEAD"))) as tree:
+            tree.extractall(folder, filter="data")
+        command = [engine, "build", "--file", f"{folder}/images/{name}/Containerfile", "--tag", tag]
+        command += [word for pair in arguments.items() for word in ("--build-arg", "=".join(pair))]
+        command += [
+            word for key, path in secrets(os.environ).items() for word in ("--secret", f"id={key},src={path}")
+        ]
+        _show([*command, folder])
+    if pushed_to:
+        return _push(name, engine, tag, f"{pushed_to}/{name}")
+    return Built(name, f"qinglan/{name}", _engine(engine, "image", "inspect", "--format", "{{.Digest}}", tag))
+
+
+def base_digest(engine: str, base: str) -> str:
+    """Of the base as the registry has it; where it cannot be asked, of the one that is here."""
+    pulled = subprocess.run([engine, "pull", "--quiet", base], capture_output=True, text=True, check=False)
+    here = subprocess.run(
+        [engine, "image", "inspect", "--format", "{{.Digest}} {{.Labels}}", base],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if here.returncode:
+        sys.exit(
+            f"The base {base} can neither be pulled nor is it here: {pulled.stderr.strip().splitlines()[-1:]}\n"
+            f"Without a registry, `images/stand_in_base.sh {base}` makes one from Debian, to try a build with."
+        )
+    digest, _, labels = here.stdout.strip().partition(" ")
+    if "dev.qinglan.stand-in" in labels:
+        print(f"the base is a stand-in made on this machine ({digest}): a build to try, not to release", flush=True)
+    return digest
+
+
+def _push(name: str, engine: str, tag: str, where: str) -> Built:
+    with tempfile.NamedTemporaryFile("r") as digest:
+        _show([engine, "push", "--digestfile", digest.name, tag, f"{where}:{VERSION}"])
+        return Built(name, where, digest.read().strip())
+
+
+def _show(command: Sequence[str]) -> None:
+    """Run it before everyone's eyes."""
+    if code := subprocess.run(command, check=False).returncode:
+        sys.exit(f"{command[0]} {command[1]} ended with {code}; what it said is above.")
+
+
+def _engine(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _git_bytes(*words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True).stdout
+
+
+def _git(*words: str) -> str:
+    return _git_bytes(*words).decode().strip()
+
+
+def _committed(path: str) -> bytes:
+    return _git_bytes("show", f"HEAD:{path}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m images.building", description="Build the container images.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them when none is named")
+    parser.add_argument("--engine", default=os.environ.get("QINGLAN_ENGINE", "podman"))
+    parser.add_argument("--base", default=BASE)
+    parser.add_argument("--push", default="", metavar="REGISTRY/PREFIX", help="push there, and pin what it answers")
+    given = parser.parse_args()
+    names = given.names or list(NAMES)
+    if unknown := sorted(set(names) - set(NAMES)):
+        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    base, built = base_digest(given.engine, given.base), []
+    for name in names:
+        started = time.monotonic()
+        built.append(build(name, given.engine, given.base, base, given.push))
+        print(f"{built[-1].reference}  {time.monotonic() - started:.0f} s", flush=True)
+        RELEASE.parent.mkdir(parents=True, exist_ok=True)
+        RELEASE.write_text(with_images(RELEASE.read_text() if RELEASE.is_file() else "", built), encoding="utf-8")
+    if not given.push:
+        print("Not pushed: these digests are of this machine's own storage. A release is built with --push.")
+    print("\n".join(compile_variables(built)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""python -m images.locking [NAME ...]     resolve the images' requirements again.
+
+Each lock begins with the digest of what it was resolved from, so that one that fell behind is seen
+without a network.
+"""
+
+import argparse
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from images import IMAGES, NAMES
+
+TESTED = IMAGES.parent / "requirements.lock"
+"""The versions that the tests run with."""
+
+OWN_TORCH = frozenset({"ppo", "serve"})
+"""vLLM decides their torch and transformers; of the tested versions they keep those of what they name themselves."""
+
+FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"}), "cuda": frozenset({"cuda-toolkit"})}
+"""vLLM wants numpy and fastapi below the tested versions; the CUDA is that of its torch."""
+
+MADE_FROM = "# resolved from sha256:"
+
+_PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
+_WANTED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
+
+
+PARTS = {
+    "build": IMAGES / "build.in",
+    "kfp": IMAGES / "kfp.in",
+    "cuda": IMAGES / "ppo" / "cuda.in",
+    "flash-attn": IMAGES / "ppo" / "flash-attn.in",
+}
+"""No images: what installs the locks, what all add without its dependencies, what PPO's builds from source."""
+
+ALONE = frozenset({"kfp", "flash-attn"})
+"""Locked without their dependencies: the image has what they need."""
+
+
+def source(name: str) -> Path:
+    """What a person edits."""
+    return PARTS.get(name, IMAGES / name / "requirements.in")
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Package and version."""
+    return dict(_PIN.findall(lock))
+
+
+def wanted(text: str) -> set[str]:
+    """The packages that a requirements file names, as a lock spells them."""
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in _WANTED.findall(text)}
+
+
+def full_text(path: Path) -> str:
+    """A requirements file with what it includes in the place of the line that includes it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "".join(
+        full_text(path.parent / line.removeprefix("-r ")) if line.startswith("-r ") else f"{line}\n" for line in lines
+    )
+
+
+def constraints(name: str, tested: Mapping[str, str], text: str) -> dict[str, str]:
+    """The tested versions that an image must keep."""
+    kept = set(tested) if name not in OWN_TORCH | {"cuda"} else set(tested) & wanted(text)
+    return {package: tested[package] for package in sorted(kept - FREED.get(name, frozenset()))}
+
+
+def origin(name: str) -> str:
+    """The digest of all that decides a lock, but the day."""
+    text = full_text(source(name))
+    kept = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
+    mine = {package: version for package, version in kept.items() if package in wanted(text)}
+    return hashlib.sha256((text + repr(mine)).encode()).hexdigest()
+
+
+def resolve(name: str) -> str:
+    """The lock's text: versions and hashes for the glibc of the base image on x86-64, and no index's address."""
+    text = full_text(source(name))
+    with tempfile.TemporaryDirectory() as folder:
+        limits = Path(folder) / "constraints.txt"
+        kept = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
+        limits.write_text("".join(f"{package}=={version}\n" for package, version in kept.items()), encoding="utf-8")
+        command = [
+            sys.executable, "-m", "uv", "pip", "compile", str(source(name)), "--constraints", str(limits), "--quiet",
+            "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate",
+            "--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_36",
+            *(["--no-deps"] if name in ALONE else []),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"images/{name}: no set of versions fits.\n{done.stderr}")
+    return f"{MADE_FROM}{origin(name)}\n{done.stdout}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m images.locking", description="Resolve the images' requirements.")
+    parser.add_argument("names", nargs="*", default=[*NAMES, *PARTS], metavar="NAME")
+    for name in parser.parse_args().names:
+        lock = resolve(name)
+        source(name).with_suffix(".lock").write_text(lock, encoding="utf-8")
+        print(f"images/{name}: {len(pins(lock))} packages", flush=True)
+
+
+if __name__ == "__main__":
+    main()

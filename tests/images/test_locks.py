@@ -1,0 +1,94 @@
+"""The images' locks, as they lie in the repository."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from images import NAMES
+from images.locking import (
+    FREED,
+    MADE_FROM,
+    OWN_TORCH,
+    PARTS,
+    TESTED,
+    constraints,
+    full_text,
+    origin,
+    pins,
+    source,
+    wanted,
+)
+
+ALL = [*NAMES, *PARTS]
+
+
+def lock(name: str) -> str:
+    return source(name).with_suffix(".lock").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_lock_is_of_what_its_requirements_say_today(name: str) -> None:
+    assert lock(name).splitlines()[0] == MADE_FROM + origin(name), "run `make image-locks`"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_lock_has_what_its_requirements_name(name: str) -> None:
+    assert wanted(full_text(source(name))) <= set(pins(lock(name)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_package_has_a_hash_and_no_line_an_address(name: str) -> None:
+    entries = re.split(r"\n(?=[a-z0-9])", lock(name).partition("\n")[2].strip())
+
+    assert len(entries) == len(pins(lock(name)))
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+    assert "://" not in lock(name) and "--index" not in lock(name) and "--find-links" not in lock(name)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in OWN_TORCH | {"cuda"}])
+def test_what_runs_in_an_image_is_the_version_that_the_tests_ran_with(name: str) -> None:
+    tested = pins(TESTED.read_text(encoding="utf-8"))
+
+    other = {
+        package: version for package, version in pins(lock(name)).items() if tested.get(package, version) != version
+    }
+
+    assert other == {}
+
+
+@pytest.mark.parametrize("name", sorted(OWN_TORCH))
+def test_beside_vllm_what_the_code_itself_imports_is_the_tested_version(name: str) -> None:
+    tested, text = pins(TESTED.read_text(encoding="utf-8")), full_text(source(name))
+
+    other = {package for package in wanted(text) & set(tested) if pins(lock(name))[package] != tested[package]}
+
+    assert other <= FREED[name]
+
+
+def test_flash_attn_is_built_with_the_cuda_of_its_torch() -> None:
+    assert pins(lock("cuda"))["cuda-toolkit"] == pins(lock("ppo"))["cuda-toolkit"]
+    for part in ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl"):
+        assert pins(lock("cuda"))[part].startswith("13.0."), "nvcc refuses headers of another release"
+
+
+def test_the_cpu_image_has_neither_torch_nor_anything_for_a_gpu() -> None:
+    found = set(pins(lock("cpu")))
+
+    assert not found & {"torch", "transformers", "triton", "vllm", "verl", "ms-swift", "ray"}
+    assert not [package for package in found if package.startswith(("nvidia-", "cuda-"))]
+
+
+def test_an_image_with_vllm_keeps_of_the_tested_versions_only_what_it_names() -> None:
+    tested = {"torch": "2", "numpy": "2.4", "pandas": "2.3", "minio": "7"}
+
+    assert constraints("cpu", tested, "pandas\n") == tested
+    assert constraints("ppo", tested, "pandas\nnumpy\n# minio\n") == {"pandas": "2.3"}
+
+
+def test_what_a_file_includes_counts_as_its_own(tmp_path: Path) -> None:
+    (tmp_path / "common.in").write_text("pandas\n")
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image/requirements.in").write_text("# words\n-r ../common.in\nPy_YAML>=1\nuvicorn[standard]\n")
+
+    assert wanted(full_text(tmp_path / "image/requirements.in")) == {"pandas", "py-yaml", "uvicorn"}

@@ -1,0 +1,33 @@
+"""The command that is tried inside an image is the compiled one."""
+
+import json
+
+from images.trying import BUCKET, COMPILED, STEP, command_of, first_imports, input_of, load_graph
+
+GRAPH = load_graph(COMPILED)
+
+
+def test_the_step_gets_every_input_and_output_that_its_component_declares() -> None:
+    found = input_of(GRAPH, STEP, {"labelled": f"{BUCKET}/given/style.json"}, {"seed": 1})
+
+    assert found["inputs"]["parameterValues"] == {"config": {"seed": 1}}
+    assert found["inputs"]["artifacts"]["labelled"]["artifacts"][0]["uri"] == f"{BUCKET}/given/style.json"
+    assert set(found["outputs"]["artifacts"]) == {"style_rows", "distribution", "metrics", "lineage"}
+
+
+def test_the_command_is_the_compiled_one_with_the_input_in_its_place() -> None:
+    command = command_of(GRAPH, STEP, {"outputs": {"质": 1}})
+    container = GRAPH["deploymentSpec"]["executors"][f"exec-{STEP}"]["container"]
+
+    assert command[: len(container["command"])] == container["command"]
+    assert command[-4:] == ["--executor_input", json.dumps({"outputs": {"质": 1}}, ensure_ascii=False), *command[-2:]]
+    assert command[-2:] == ["--function_to_execute", "prepare"]
+
+
+def test_what_a_step_imports_is_read_from_its_compiled_text() -> None:
+    image = GRAPH["deploymentSpec"]["executors"][f"exec-{STEP}"]["container"]["image"]
+
+    found = first_imports(image, [GRAPH])
+
+    assert "from components.data.style import stage" in found[f"qinglan-style {STEP}"]
+    assert first_imports("another/image", [GRAPH]) == {}
