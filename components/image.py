@@ -1,24 +1,16 @@
 """The images that stages run in: this repository in a locked environment, one folder of images/ each.
 
-A release compiles with digests (QINGLAN_CPU_IMAGE=qinglan/cpu@sha256:..., as `make images` prints them): KFP's cache
-takes a tag at its word.
+A release compiles with digests instead (`qinglan compile --image`): KFP's cache takes a tag at its word.
 """
 
-import os
-
-
-def _image(name: str) -> str:
-    return os.environ.get(f"QINGLAN_{name.upper()}_IMAGE") or f"qinglan/{name}:0.1.0"
-
-
-CPU_IMAGE = _image("cpu")
+CPU_IMAGE = "qinglan/cpu:0.1.0"
 """What moves data, judges and releases; no torch in it."""
 
-SFT_IMAGE = _image("sft")
+SFT_IMAGE = "qinglan/sft:0.1.0"
 """ms-swift and DeepSpeed; the rewriter's base is made with it, and its students are evaluated with it."""
 
-PPO_IMAGE = _image("ppo")
+PPO_IMAGE = "qinglan/ppo:0.1.0"
 """verl and vLLM, which cannot live with ms-swift."""
 
-STYLE_IMAGE = _image("style")
+STYLE_IMAGE = "qinglan/style:0.1.0"
 """transformers and TRL: the style model's stages."""

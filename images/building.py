@@ -66,9 +66,9 @@ def with_images(text: str, built: Sequence[Built]) -> str:
     return HEADER + yaml.safe_dump(body, sort_keys=False)
 
 
-def compile_variables(built: Sequence[Built]) -> list[str]:
-    """What `qinglan compile` reads to write digests into the graphs."""
-    return [f"QINGLAN_{image.name.upper()}_IMAGE={image.reference}" for image in built]
+def compile_options(built: Sequence[Built]) -> list[str]:
+    """What `qinglan compile` and `qinglan submit` take to write digests into the graphs."""
+    return [f"--image qinglan/{image.name}={image.reference}" for image in built]
 
 
 def secrets(environment: Mapping[str, str]) -> dict[str, Path]:
@@ -165,7 +165,7 @@ def main() -> None:
         RELEASE.write_text(with_images(RELEASE.read_text() if RELEASE.is_file() else "", built), encoding="utf-8")
     if not given.push:
         print("Not pushed: these digests are of this machine's own storage. A release is built with --push.")
-    print("\n".join(compile_variables(built)))
+    print("\n".join(compile_options(built)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import PublicKey, load_signer
 from qinglan.samples.style import write_style_sample
 
-COMPILED = IMAGES.parent / "pipelines" / "compiled" / "style.yaml"
+COMPILED = IMAGES.parent / "pipelines" / "compiled" / "style.laptop.yaml"
 STEP = "prepare"
 BUCKET = "s3://try"
 """KFP's launcher shows a bucket to a step as the folder /s3/BUCKET."""

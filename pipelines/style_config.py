@@ -69,7 +69,7 @@ class StyleRunConfig(Config):
 
     def machines(self) -> dict[str, Machine]:
         """What each stage asks of a cluster: one GPU where its model is trained on one, and where that is judged."""
-        trained = ("style", "distil", "style_policy")
+        trained = ("style", "distil")
         gpus = {stage: 1 for stage in trained if getattr(self, stage).device == "cuda"}
         if "style" in gpus:
             gpus["evaluate"] = 1

@@ -74,7 +74,7 @@ def _pod(spec: JobSpec, place: Placement) -> dict[str, Any]:
     group = {"runAsGroup": place.group} if place.group else {}
     return {
         "containers": [_container(spec, place)],
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *(task.get("volumes") or ())],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_shared(task)],
         "nodeSelector": selector,
         "tolerations": _tolerations(task.get("tolerations") or ()),
         **({"affinity": task["affinity"]} if task.get("affinity") else {}),
@@ -95,7 +95,7 @@ def _container(spec: JobSpec, place: Placement) -> dict[str, Any]:
         **({"workingDir": str(folder)} if folder else {}),
         "env": _environment(task.get("env") or (), spec.command.environment),
         "resources": _resources(spec, task.get("resources") or {}),
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(task.get("volume_mounts") or ())],
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *_mounts(task)],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
 
@@ -108,10 +108,24 @@ def inside(spec: JobSpec) -> list[str]:
     return ["python", "-m", "qinglan.jobs.inside", "--join", spec.join, *size, "--", *spec.command.argv]
 
 
+def _shared(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The step's volumes but its Secrets: it signs what was made, and who trains needs no key for that."""
+    return [dict(one) for one in task.get("volumes") or () if "secret" not in one]
+
+
+def _mounts(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    there = {one["name"] for one in _shared(task)}
+    return [dict(one) for one in task.get("volume_mounts") or () if one["name"] in there]
+
+
 def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The command's over the task's. The mark of local processes means nothing there, and changes at each attempt."""
+    """The command's over the task's. The mark of local processes means nothing there, and changes at each attempt.
+
+    What the task reads off its own pod's labels is not on these pods.
+    """
     own = {name: {"name": name, "value": value} for name, value in command.items() if name != MARK}
-    return list(({one["name"]: dict(one) for one in task} | own).values())
+    told = {one["name"]: dict(one) for one in task if "fieldRef" not in one.get("valueFrom", {})}
+    return list((told | own).values())
 
 
 def _resources(spec: JobSpec, task: Mapping[str, Any]) -> dict[str, Any]:

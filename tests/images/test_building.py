@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 import yaml
 
-from images.building import Built, compile_variables, secrets, with_images
+from images.building import Built, compile_options, secrets, with_images
 
 CPU = Built("cpu", "qinglan/cpu", "sha256:" + "a" * 64)
 PUSHED = Built("sft", "registry.test/house/sft", "sha256:" + "b" * 64)
@@ -33,26 +32,18 @@ def test_an_empty_list_is_what_lies_in_the_repository() -> None:
 
 
 def test_a_graph_is_compiled_with_what_was_pushed() -> None:
-    assert compile_variables([CPU, PUSHED]) == [
-        f"QINGLAN_CPU_IMAGE=qinglan/cpu@{CPU.digest}",
-        f"QINGLAN_SFT_IMAGE=registry.test/house/sft@{PUSHED.digest}",
+    assert compile_options([CPU, PUSHED]) == [
+        f"--image qinglan/cpu=qinglan/cpu@{CPU.digest}",
+        f"--image qinglan/sft=registry.test/house/sft@{PUSHED.digest}",
     ]
 
 
-def test_the_variables_are_those_that_the_stages_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib
+def test_the_options_are_those_that_compiling_takes() -> None:
+    from pipelines.compiling import read_images
 
-    import components.image
+    options = [line.removeprefix("--image ") for line in compile_options([CPU, PUSHED])]
 
-    for line in compile_variables([CPU, PUSHED]):
-        monkeypatch.setenv(*line.split("=", 1))
-    try:
-        read = importlib.reload(components.image)
-        used = (read.CPU_IMAGE, read.SFT_IMAGE, read.PPO_IMAGE)
-        assert used == (CPU.reference, PUSHED.reference, "qinglan/ppo:0.1.0")
-    finally:
-        monkeypatch.undo()
-        importlib.reload(components.image)
+    assert read_images(options) == {"qinglan/cpu": CPU.reference, "qinglan/sft": PUSHED.reference}
 
 
 def test_a_build_gets_the_files_that_lead_to_this_machines_index(tmp_path: Path) -> None:

@@ -32,6 +32,21 @@ OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", 
 PLACE = Placement("team", "run-1", "qinglan/sft@sha256:0", "fivedoctors", TASK, OWNER, user=1001, group=1001)
 
 
+def test_the_steps_keys_and_what_it_reads_off_its_own_pod_stay_with_it() -> None:
+    key = {"name": "key", "secret": {"secretName": "qinglan-builder-key"}}
+    own = {"name": "QINGLAN_RUN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['pipeline/runid']"}}}
+    task = {
+        **TASK, "env": [SECRET, own], "volumes": [VOLUME, key],
+        "volume_mounts": [MOUNT, {"name": "key", "mountPath": "/etc/qinglan/keys"}],
+    }  # fmt: skip
+
+    pod = pod_of(made := render(SPEC_OF_TWO, PLACE._replace(task=task)))
+
+    assert [one["name"] for one in pod["volumes"]] == ["shm", "scratch"]
+    assert [one["name"] for one in container_of(made)["volumeMounts"]] == ["shm", "scratch"]
+    assert [one["name"] for one in container_of(made)["env"]] == ["KEY", "NCCL_DEBUG"]
+
+
 def replica(manifest: dict[str, Any], kind: str = "Master") -> dict[str, Any]:
     found: dict[str, Any] = manifest["spec"]["pytorchReplicaSpecs"][kind]
     return found
