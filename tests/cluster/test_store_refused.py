@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from minio import Minio as Client
 from minio import MinioAdmin
-from minio.credentials import StaticProvider
+from minio.credentials.providers import StaticProvider
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.lineage.digests import digest
