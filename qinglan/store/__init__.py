@@ -12,7 +12,7 @@ move, and each move is one more entry: `point` says from where, and loses with a
 
 A push or a pull that was cut off, by whomever, goes on where it was when it is done again: files and parts of files
 that are there are checked and not moved twice. Large files go in parts of 16 MiB, four at once and no more than five
-in memory. Every byte has its digest checked where it is read and where it arrives.
+in memory, and come in pieces of 8 MiB. Every byte has its digest checked where it is read and where it arrives.
 
 S3 is reached at QINGLAN_S3_ENDPOINT with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where there are any,
 AWS_SESSION_TOKEN and AWS_REGION. A folder is for the processes of one machine; for more than one, use S3.

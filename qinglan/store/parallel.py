@@ -25,9 +25,9 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         pool.shutdown(cancel_futures=True)
 
 
-def each(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+def each(work: Callable[[Item], object], items: Iterable[Item], at_once: int = AT_ONCE) -> None:
     """All of them, in whatever order; after the first failure none is begun any more."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(work, item) for item in items]
         try:
             for done in as_completed(running):

@@ -23,10 +23,13 @@ from qinglan.store.shelf import PART, Shelf
 ENDING = ".pulling"
 FILES = "files"
 READ_AT_ONCE = 1 << 20
+PIECE = 8 << 20
+LARGE_AT_ONCE = 2
+"""Files: while one is hashed and written, pieces of the other come."""
 
 
 def pull_files(shelf: Shelf, base: str, manifest: Manifest, into: Path) -> None:
-    """Small files several at once, then large ones one after another, each in several parts at once."""
+    """Small files several at once, then large ones, each of them in several pieces at once."""
     sizes = {name: file.size for name, file in manifest.files.items()}
     with gathered(into, manifest.digest) as folder, transfer("pull", sum(sizes.values())) as tally:
 
@@ -34,8 +37,7 @@ def pull_files(shelf: Shelf, base: str, manifest: Manifest, into: Path) -> None:
             fetch(shelf, f"{base}/{name}", folder / name, manifest.files[name], tally)
 
         each(pull, [name for name, size in sizes.items() if size <= PART])
-        for name in (name for name, size in sizes.items() if size > PART):
-            pull(name)
+        each(pull, [name for name, size in sizes.items() if size > PART], LARGE_AT_ONCE)
 
 
 @contextmanager
@@ -124,7 +126,7 @@ def _filled(shelf: Shelf, key: str, out: BinaryIO, file: Stored, tally: Transfer
 
 def _pieces(shelf: Shelf, key: str, start: int, end: int) -> Iterator[bytes]:
     """An object's bytes between two places, in order, several pieces asked for at once."""
-    spans = [(at, min(PART, end - at)) for at in range(start, end, PART)]
+    spans = [(at, min(PIECE, end - at)) for at in range(start, end, PIECE)]
     if len(spans) == 1:
         return iter([shelf.part(key, *spans[0])])
     return in_order(lambda span: shelf.part(key, *span), spans)
