@@ -122,7 +122,9 @@ def first_imports(image: str, graphs: Sequence[Mapping[str, Any]]) -> dict[str, 
 def broken(engine: str, image: str, graphs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Steps whose imports, and servers whose --help, fail inside."""
     steps = first_imports("qinglan/cpu", graphs)
-    print(f"imported inside: {', '.join(steps) or 'nothing: no compiled step names qinglan/cpu'}", flush=True)
+    if not steps:
+        sys.exit(f"No step in {COMPILED.parent} names qinglan/cpu: run `make golden`.")
+    print(f"imported inside: {', '.join(steps)}", flush=True)
     tried = {step: ["env", "_KFP_RUNTIME=true", "python", "-c", text] for step, text in steps.items()}
     tried |= {server: ["python", "-m", server, "--help"] for server in SERVERS}
     return [what for what, command in tried.items() if not _succeeds(engine, image, command)]
