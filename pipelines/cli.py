@@ -16,7 +16,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.keys_cli import keys
 from pipelines.style_cli import style
-from pipelines.submit_cli import cancel, follow, submit
+from pipelines.submit.cli import cancel, follow, submit
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "

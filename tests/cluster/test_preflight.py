@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from pipelines import submit_cluster
-from pipelines.submit_checks import Finding, judge
-from pipelines.submit_cluster import connect, look
-from pipelines.submit_graph import Graph, read_graph
-from pipelines.submit_needs import Needs, needs
-from pipelines.submit_pods import ClusterPods
+from pipelines.submit import looking
+from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.judging import Finding, judge
+from pipelines.submit.looking import connect, look
+from pipelines.submit.needs import Needs, needs
+from pipelines.submit.pods import ClusterPods
 from qinglan.errors import ConfigError
 from tests.cluster.plane.cluster import Cluster
 from tests.kfp.graphs import GPU, LABEL, compile_graph
@@ -177,7 +177,7 @@ def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Needs, furn
 def test_a_kind_that_the_api_server_does_not_know_is_named(
     api: Any, wanted: Needs, furnished: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submit_cluster, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
+    monkeypatch.setattr(looking, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
 
     [said] = missing(api, wanted, furnished)
 

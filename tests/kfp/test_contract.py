@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.submit_graph import read_graph
-from pipelines.submit_kfp import Access, Kfp
+from pipelines.submit.graph import read_graph
+from pipelines.submit.service import Access, Kfp
 from tests.kfp.contract import faults, read_contract
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Scene, StandIn, serving

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit import Wanted, submit
-from pipelines.submit_follow import Follower, Pace, Pod, canceled, refuse, step_states
-from pipelines.submit_graph import Graph, read_graph
-from pipelines.submit_kfp import Access, Kfp, Run, Task
+from pipelines.submit.following import Follower, Pace, Pod, canceled, refuse, step_states
+from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.service import Access, Kfp, Run, Task
+from pipelines.submit.starting import Wanted, submit
 from qinglan.errors import ConfigError, Held, OutageError, TrainingError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, Scene, StandIn, serving

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from pipelines.compiling import COMPILED
-from pipelines.submit_graph import Graph, read_graph, read_parameters
-from pipelines.submit_needs import needs
+from pipelines.submit.graph import Graph, read_graph, read_parameters
+from pipelines.submit.needs import needs
 from qinglan.errors import ConfigError
 from tests.kfp.graphs import A100, GPU, LABEL, compile_graph
 

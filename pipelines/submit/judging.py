@@ -6,7 +6,7 @@ KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will n
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from pipelines.submit_needs import Machines, Need, Needs
+from pipelines.submit.needs import Machines, Need, Needs
 from qinglan.lineage.keys import keys_folder
 
 JOBS = "pytorchjobs.kubeflow.org"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pipelines.cli import main
-from pipelines.submit import Wanted, submit
-from pipelines.submit_graph import Graph, read_graph
-from pipelines.submit_kfp import Access, Kfp
+from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.service import Access, Kfp
+from pipelines.submit.starting import Wanted, submit
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import SUCCEEDS, Scene, StandIn, serving
 

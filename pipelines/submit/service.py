@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from pipelines.submit_graph import Graph
+from pipelines.submit.graph import Graph
 from qinglan.errors import ConfigError, OutageError, QinglanError
 
 ENDPOINT, TOKEN, TOKEN_FILE, PAGES = "KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_UI_ENDPOINT"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from typing import Any, Literal, NamedTuple
 
-from pipelines.submit_graph import Graph, accelerator_count, accelerator_type, parameters_of
+from pipelines.submit.graph import Graph, accelerator_count, accelerator_type, parameters_of
 from qinglan.lineage.keys import MOUNTED
 
 Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"]

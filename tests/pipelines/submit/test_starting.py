@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit import Wanted, check_given, graph_of, namespaces, read_set, submit
-from pipelines.submit_graph import Graph, read_graph
-from pipelines.submit_kfp import Access, Kfp, access
+from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.service import Access, Kfp, access
+from pipelines.submit.starting import Wanted, check_given, graph_of, namespaces, read_set, submit
 from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, StandIn, serving

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipelines.submit_cluster import SECONDS, connect
-from pipelines.submit_follow import Pod
+from pipelines.submit.following import Pod
+from pipelines.submit.looking import SECONDS, connect
 from qinglan.errors import ConfigError
 
 RUN_LABELS = ("pipeline/runid", "qinglan.dev/run")

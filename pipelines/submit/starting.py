@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.lines import LINES
-from pipelines.submit_checks import Finding, judge
-from pipelines.submit_graph import Graph, read_graph, read_parameters
-from pipelines.submit_kfp import Kfp
-from pipelines.submit_needs import needs
+from pipelines.submit.graph import Graph, read_graph, read_parameters
+from pipelines.submit.judging import Finding, judge
+from pipelines.submit.needs import needs
+from pipelines.submit.service import Kfp
 from qinglan.errors import ConfigError
 
 GIVEN = ("questions", "knowledge_base", "labelled")
@@ -127,7 +127,7 @@ def check_cluster(
     graph: Graph, parameters: Mapping[str, Any], service_account: str, namespace: str, say: Callable[[str], None]
 ) -> None:
     """An error that names all that is missing; what is only worth knowing is said."""
-    from pipelines.submit_cluster import connect, look
+    from pipelines.submit.looking import connect, look
 
     wanted = needs(graph, parameters, service_account)
     refuse_missing(judge(wanted, look(connect(), wanted, namespace)), say)

@@ -57,9 +57,9 @@ def submit(
     """
     import tempfile
 
-    from pipelines.submit import GIVEN, Wanted, graph_of, read_set
-    from pipelines.submit import submit as start
-    from pipelines.submit_kfp import Kfp, access
+    from pipelines.submit.service import Kfp, access
+    from pipelines.submit.starting import GIVEN, Wanted, graph_of, read_set
+    from pipelines.submit.starting import submit as start
 
     say = _sayer(as_json)
     told = read_set(set_ or ()) | _given(zip(GIVEN, (questions, knowledge_base, labelled), strict=True))
@@ -87,8 +87,8 @@ def follow(
     as_json: Json = False,
 ) -> None:
     """Follow a run on Kubeflow Pipelines to its end, which is the exit code; Ctrl-C leaves it running."""
-    from pipelines.submit import namespaces
-    from pipelines.submit_kfp import Kfp, access
+    from pipelines.submit.service import Kfp, access
+    from pipelines.submit.starting import namespaces
 
     kfp = Kfp(access(endpoint))
     _, pods = namespaces(kfp.many_users(), namespace)
@@ -98,8 +98,8 @@ def follow(
 
 def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> None:
     """Cancel a run on Kubeflow Pipelines, and wait a minute for its end."""
-    from pipelines.submit_follow import Follower, canceled
-    from pipelines.submit_kfp import Kfp, access
+    from pipelines.submit.following import Follower, canceled
+    from pipelines.submit.service import Kfp, access
 
     kfp, say = Kfp(access(endpoint)), _sayer(as_json)
     run = Follower(kfp, run_id, say).cancel()
@@ -112,8 +112,8 @@ def _follow(
     kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, known: dict[str, Any]
 ) -> None:
     """To the end. Whoever interrupts leaves it running, or cancels it where that was asked."""
-    from pipelines.submit_follow import Follower, canceled, refuse
-    from pipelines.submit_pods import pods_of
+    from pipelines.submit.following import Follower, canceled, refuse
+    from pipelines.submit.pods import pods_of
 
     say = _sayer(as_json)
     follower = Follower(kfp, run_id, say, pods_of(namespace), namespace)

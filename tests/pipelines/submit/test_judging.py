@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit_checks import Finding, Node, Quota, Seen, judge
-from pipelines.submit_needs import Machines, Need, Needs
+from pipelines.submit.judging import Finding, Node, Quota, Seen, judge
+from pipelines.submit.needs import Machines, Need, Needs
 
 GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
 TOLERATED = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}

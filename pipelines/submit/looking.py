@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelines.submit_checks import Node, Quota, Seen
-from pipelines.submit_needs import Need, Needs
+from pipelines.submit.judging import Node, Quota, Seen
+from pipelines.submit.needs import Need, Needs
 from qinglan.errors import ConfigError
 
 SECONDS = (5, 30)
