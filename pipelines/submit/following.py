@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from pipelines.submit.service import Run
+from pipelines.submit.service import OVER, Run
 from qinglan.errors import Held, OutageError, TrainingError
 
 MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
@@ -84,6 +84,7 @@ class Follower:
         self._kfp, self._id, self._say, self._pods, self._pace = kfp, run_id, say, pods, pace
         self._namespace = namespace
         self._names: frozenset[str] | None = None
+        self._branches: frozenset[str] = frozenset()
         self._shown: dict[str, str] = {}
         self._waits: set[tuple[str, str]] = set()
         self._looked_at_pods = float("-inf")
@@ -153,7 +154,8 @@ class Follower:
 
     def _steps(self, run: Run) -> frozenset[str]:
         if self._names is None:
-            self._names = step_names(self._patiently(lambda: self._kfp.spec(run)))
+            spec = self._patiently(lambda: self._kfp.spec(run))
+            self._names, self._branches = step_names(spec), branches(spec)
         return self._names
 
     def _tell_waiting(self) -> None:
@@ -167,13 +169,18 @@ class Follower:
                 self._say(f"· {pod.step} waits: {pod.why}")
 
     def _settled(self, run: Run) -> Run:
-        """A run is over before its steps say so: look again until they do."""
+        """A run is over before its steps and its branch say so: look again until they do."""
         until = time.monotonic() + self._pace.settle
-        while time.monotonic() < until and STILL & set(step_states(run, self._steps(run)).values()):
+        while time.monotonic() < until and not self._told_all(run):
             time.sleep(self._pace.first)
             run = self._look()
             self._tell(run)
         return run
+
+    def _told_all(self, run: Run) -> bool:
+        over = {task.name for task in run.tasks if task.state in OVER}
+        steps = step_states(run, self._steps(run))
+        return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or self._branches <= over)
 
     def failure(self, run: Run) -> str:
         """What failed, with the message of its pod where that can be read."""
@@ -209,6 +216,12 @@ def canceled(run: Run, page: str) -> str:
 def _at(failed: Iterable[str]) -> str:
     names = ", ".join(failed)
     return f" at {names}" if names else ""
+
+
+def branches(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The branches that a run comes to in any case: whether they were taken says what the gate said."""
+    tasks = spec.get("root", {}).get("dag", {}).get("tasks", {})
+    return frozenset(name for name in tasks if name.startswith("condition-"))
 
 
 def step_names(spec: Mapping[str, Any]) -> frozenset[str]:

@@ -99,8 +99,23 @@ def test_without_a_cluster_a_failure_says_how_to_read_the_log(server: StandIn, s
     assert said == ["✗ train failed"]
 
 
-def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("SUCCEEDED", {"train": "SUCCEEDED", "gate": "SUCCEEDED", "condition-1": "SKIPPED"}),)
+STEPS = {"train": "SUCCEEDED", "gate": "SUCCEEDED"}
+HELD = Scene("SUCCEEDED", {**STEPS, "condition-1": "SKIPPED"})
+
+
+@pytest.mark.parametrize(
+    "scenes",
+    [
+        (HELD,),
+        (
+            Scene("SUCCEEDED", STEPS),
+            Scene("SUCCEEDED", {**STEPS, "condition-1": "RUNNING"}),
+            HELD,
+        ),  # seen on KFP 2.17
+    ],
+)
+def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph, scenes: tuple[Scene, ...]) -> None:
+    server.scenes = scenes
     one, _ = follower(*started(server, small))
 
     with pytest.raises(Held, match="the gate says hold"):
