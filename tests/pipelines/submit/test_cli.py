@@ -185,14 +185,23 @@ def test_whoever_stops_following_leaves_the_run_or_cancels_it(
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
     _, run_id = started(server, small)
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", "follow", run_id]
-    process = subprocess.Popen([*command, "--endpoint", server.url, *words], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    while "train running" not in process.stdout.readline():
-        assert process.poll() is None
-    time.sleep(0.1)
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
+    command += ["--endpoint", server.url, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c) as process:
+        assert process.stdout is not None
+        while "train running" not in process.stdout.readline():
+            assert process.poll() is None
+        time.sleep(0.1)
+        process.send_signal(number)
+        try:
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
 
     assert process.returncode == code
     assert len([call for call in server.heard if call.endswith(":terminate")]) == terminated
     assert said in out
+
+
+def hears_ctrl_c() -> None:
+    """What a shell starts in its background ignores it, and so does all that is started from there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
