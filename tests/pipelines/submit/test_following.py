@@ -1,45 +1,17 @@
 """A run is followed to its end, whatever happens on the way to KFP; and whoever cancels it is told the truth."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.submit.following import Follower, Pace, Pod, canceled, refuse, step_states
-from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.graph import Graph
 from pipelines.submit.service import Access, Kfp, Run, Task
-from pipelines.submit.starting import Wanted, submit
 from qinglan.errors import ConfigError, Held, OutageError, TrainingError
-from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, Scene, StandIn, serving
+from tests.pipelines.submit.conftest import started
 
-GIVEN = {"questions": "s3://bucket/questions.xlsx"}
 QUICK = Pace(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=0.1)
-
-
-@pytest.fixture(autouse=True)
-def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    for name in ("KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_NAMESPACE", "KFP_UI_ENDPOINT", "SSL_CERT_FILE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with serving(StandIn()) as one:
-        yield one
-
-
-def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
-    kfp = Kfp(Access(server.url))
-    wanted = Wanted("qinglan-small", GIVEN, "acme", checks=False)
-    return kfp, submit(kfp, graph, wanted, lambda line: None).run_id
 
 
 def follower(kfp: Kfp, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:

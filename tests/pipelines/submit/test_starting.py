@@ -1,6 +1,5 @@
 """A run is started once, on what was checked; with a token or a service account's, behind a prefix, over TLS."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +11,13 @@ from pipelines.submit.starting import Wanted, check_given, graph_of, namespaces,
 from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, StandIn, serving
+from tests.pipelines.submit.conftest import GIVEN, started
 
-GIVEN = {"questions": "s3://bucket/questions.xlsx"}
 HTML = b"<html>Please log in</html>"
-
-
-@pytest.fixture(autouse=True)
-def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    for name in ("KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_NAMESPACE", "KFP_UI_ENDPOINT", "SSL_CERT_FILE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with serving(StandIn()) as one:
-        yield one
 
 
 def wanted(**changes: Any) -> Wanted:
     return Wanted("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
-
-
-def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
-    kfp = Kfp(Access(server.url))
-    return kfp, submit(kfp, graph, wanted(), lambda line: None).run_id
 
 
 # Starting
