@@ -31,7 +31,7 @@ class Kubectl(NamedTuple):
         command = [str(binary("kubectl")), "--kubeconfig", str(self.kubeconfig), *_acting(account), *arguments]
         text = "\n---\n".join(json.dumps(one) for one in given) or None
         done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=SECONDS)
-        return Said(done.returncode, done.stdout if done.returncode == 0 else done.stderr)
+        return Said(done.returncode, done.stdout if done.returncode == 0 else done.stderr + done.stdout)
 
     def must(self, *arguments: str, given: Sequence[Object] = (), account: str = "") -> str:
         said = self(*arguments, given=given, account=account)
