@@ -37,11 +37,14 @@ demo-style: $(READY) ## the style model: sample answers, training, verdict, a sm
 demo-audit: $(READY) ## one byte of what the demo's model came from is changed, in a copy: who notices, and what is refused
 	@$(BIN)/qinglan demo-audit
 
+# A file's tests stay together, since they share what was trained for them; the long files come first.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 test: $(READY) ## every test
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 test-fast: $(READY) ## the tests that take about a minute together
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(PYTEST) -m "not slow"
 
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
 	@$(BIN)/python -m pytest tests/cluster

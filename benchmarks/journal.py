@@ -10,7 +10,6 @@ either of the two is killed -9 at random moments until the stage has written its
 import argparse
 import asyncio
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from qinglan.llm.client import Gateway
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.prices import Usage
 from qinglan.llm.records import export_journal, read_report
+from qinglan.services import free_port
 from serving.gateway import server
 from serving.teacher.app import create_app, prompt_digest
 from serving.teacher.config import Behaviour
@@ -222,12 +222,6 @@ def check(teacher: str, folder: Path) -> dict[str, int]:
         "unnamed": sum(times > 1 and prompt not in named_prompts for prompt, times in billed.items()),
         "named": len(named),
     }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import ctypes
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -35,6 +36,13 @@ def service(name: str, arguments: list[str], log: Path) -> Iterator[str]:
         yield _announced(name, process, log)
     finally:
         _stop(process)
+
+
+def free_port() -> int:
+    """Free on every interface when asked; whoever needs it should take it soon."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
 
 
 def end_with_parent() -> None:

@@ -2,7 +2,6 @@
 
 import secrets
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import httpx
 
 from qinglan.errors import OutageError
-from qinglan.services import end_with_parent
+from qinglan.services import end_with_parent, free_port
 from tests.cluster.binaries import binary
 
 READY_SECONDS = 60.0
@@ -56,12 +55,6 @@ def minio(folder: Path, again: Minio | None = None) -> Iterator[Minio]:
         yield server
     finally:
         stop(process)
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:

@@ -331,7 +331,7 @@ def test_the_job_goes_when_the_pod_that_launched_it_is_deleted(
     until(lambda: not world.jobs())
 
 
-def test_an_api_server_that_restarts_does_not_end_the_job(
+def test_an_api_server_that_is_away_for_a_while_does_not_end_the_job(
     world: World, simulated: Cluster, aside: ThreadPoolExecutor
 ) -> None:
     api = Api(simulated.admin(), world.api.namespace)
@@ -345,6 +345,19 @@ def test_an_api_server_that_restarts_does_not_end_the_job(
         between.mend()
 
         assert followed.result(60) == Outcome(0)
+    assert world.jobs()[0]["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def test_a_real_api_server_is_ended_and_started_again_while_a_job_is_followed(
+    world: World, simulated: Cluster, aside: ThreadPoolExecutor
+) -> None:
+    followed = aside.submit(world.run, LASTS, TWO)
+    until(lambda: world.heard("2 of 2 pods run"))
+    [before] = world.jobs()
+
+    simulated.restart("kube-apiserver")
+
+    assert followed.result(60) == Outcome(0)
     assert world.jobs()[0]["metadata"]["uid"] == before["metadata"]["uid"]
 
 

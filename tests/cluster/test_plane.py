@@ -11,9 +11,9 @@ from kubernetes import client
 from kubernetes.client import ApiException
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.services import free_port
 from tests.cluster.plane.certs import make
 from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace, ours, until_gone
-from tests.cluster.servers import free_port
 
 SECONDS = 120.0
 SERVING = ("serving.kserve.io", "v1beta1")

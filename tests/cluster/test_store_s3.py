@@ -13,9 +13,10 @@ from minio import Minio as Client
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.lineage.digests import digest
+from qinglan.services import free_port
 from qinglan.store import open_store
 from qinglan.store.shelf import PART
-from tests.cluster.servers import Minio, free_port, minio
+from tests.cluster.servers import Minio, minio
 from tests.store_table import *  # noqa: F403
 from tests.store_table import MISSING, Kept, release
 

@@ -13,7 +13,6 @@ from qinglan.jobs.inside.raylet import (
     POLL_SECONDS,
     STARTS,
     Clock,
-    free_port,
     gather,
     head_command,
     shared_token,
@@ -21,6 +20,7 @@ from qinglan.jobs.inside.raylet import (
 )
 from qinglan.jobs.inside.rollcall import RollCall
 from qinglan.jobs.local import end_group
+from qinglan.services import free_port
 
 LOST_SECONDS = 3.0
 """A command that fails may fail since a node is gone: so long we wait to hear of it."""

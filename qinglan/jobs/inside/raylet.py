@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import ConfigError, TrainingError
+from qinglan.services import free_port
 
 TOKEN = "RAY_AUTH_TOKEN"
 STARTS = 5
@@ -51,12 +52,6 @@ def start(command: list[str], environment: Mapping[str, str]) -> "subprocess.Pop
     """A group of its own, so that the end of ours does not end it before we do."""
     given = {**environment, **AT_ONCE}
     return subprocess.Popen(command, env=given, stdout=subprocess.DEVNULL, process_group=0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 class Clock:

@@ -13,8 +13,8 @@ from pathlib import Path
 import orjson
 
 from qinglan.jobs import JobSpec, Outcome
-from qinglan.jobs.inside.raylet import free_port
 from qinglan.jobs.local import end_group
+from qinglan.services import free_port
 
 RENDERED = Path(__file__).parent / "rendered_env.json"
 SHAPES = ((1, 4), (2, 1), (2, 4), (3, 1))
