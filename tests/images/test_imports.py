@@ -84,6 +84,7 @@ def distribution(package: str) -> str:
     return name.lower().replace("_", "-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", sorted(RUN_IN))
 def test_an_image_has_what_its_steps_import(image: str) -> None:
     there = set(pins(source(image).with_suffix(".lock").read_text(encoding="utf-8"))) | {"kfp"}

@@ -9,6 +9,7 @@ from qinglan.lineage.release import check_release
 from tests.qinglan.lineage import golden_release
 
 
+@pytest.mark.slow
 def test_a_golden_release_is_written_on_request_and_never_over_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

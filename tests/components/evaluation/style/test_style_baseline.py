@@ -13,6 +13,7 @@ def rows(*pairs: tuple[str, str]) -> list[StyleRow]:
     return [StyleRow(id=str(at), input=text, label=label) for at, (text, label) in enumerate(pairs)]
 
 
+@pytest.mark.slow
 def test_it_learns_from_train_and_what_dev_says_only_chooses() -> None:
     sample = sample_rows(200)
     train, dev, test = sample[:140], sample[140:170], sample[170:]
