@@ -46,6 +46,51 @@ print(before, late.value)
     assert python(code, PYTHONPATH=f"{tmp_path}:{ROOT}") == "False 3"
 
 
+@pytest.mark.slow
+def test_a_ray_that_did_not_come_up_in_its_half_minute_is_ended_and_started_again() -> None:
+    code = """
+import psutil, ray
+from ray._private import services
+from components.training.ppo.plugin import starting
+
+look, looks = services.get_node, []
+
+def late(*args):
+    looks.append(args)
+    if len(looks) < 3:
+        raise Exception("The current node timed out during startup.")
+    return look(*args)
+
+services.get_node = late
+ray.init(num_cpus=1, include_dashboard=False)
+servers = [one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server"]
+running = [one for one in servers if one.status() != psutil.STATUS_ZOMBIE]
+print(ray.is_initialized(), len(looks), len(running))
+"""
+    assert python(code, RAY_USAGE_STATS_ENABLED="0") == "True 3 1"
+
+
+@pytest.mark.parametrize(("words", "tries"), [("Can't connect", 1), ("The node timed out during startup.", 5)])
+def test_a_ray_that_fails_otherwise_or_again_and_again_is_an_error(words: str, tries: int) -> None:
+    code = f"""
+from types import SimpleNamespace
+from components.training.ppo.plugin.starting import starts_again
+
+tries = []
+
+def init():
+    tries.append(1)
+    raise Exception({words!r})
+
+starts_again(ray := SimpleNamespace(init=init))
+try:
+    ray.init()
+except Exception as error:
+    print(error, len(tries))
+"""
+    assert python(code) == f"{words} {tries}"
+
+
 def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
     assert variables(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(EVERYWHERE)
     assert "VERL_PLATFORM" not in variables(PpoConfig())

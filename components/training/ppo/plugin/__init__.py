@@ -3,6 +3,7 @@
 lora_guard.py     LoRA, KL and a critic together: on GPUs too
 outage.py         no update after a reward that failed: on GPUs too
 terms.py          each reward term among verl's metrics: on GPUs too
+starting.py       Ray is started again where a busy machine was too slow for it: on GPUs too
 cpu.py            a machine without a GPU: loads the three below
   platform.py       verl's platform "cpu"
   patches.py        places in verl and torch that take a GPU for granted
@@ -10,5 +11,5 @@ cpu.py            a machine without a GPU: loads the three below
 importing.py      a patch waits for its module, so that no process imports what it does not use
 """
 
-EVERYWHERE = tuple(f"components.training.ppo.plugin.{name}" for name in ("lora_guard", "outage", "terms"))
+EVERYWHERE = tuple(f"components.training.ppo.plugin.{name}" for name in ("starting", "lora_guard", "outage", "terms"))
 ON_CPU = (*EVERYWHERE, "components.training.ppo.plugin.cpu")
