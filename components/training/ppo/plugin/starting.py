@@ -1,4 +1,4 @@
-"""Ray gives its own processes half a minute to come up, and has no setting for it; a busy machine needs another try."""
+"""Ray gives its own processes half a minute to come up, with no setting for it; a busy machine needs another try."""
 
 import functools
 from typing import Any
