@@ -99,5 +99,7 @@ protocol: $(READY) ## compile ML Metadata's messages again
 docs: $(READY) ## write the settings tables of the stages' READMEs again
 	@$(BIN)/python -m pipelines.docs
 
-clean: ## remove the environment and every run
+clean: ## end the cluster of `make cluster`, remove the environment and every run
+	@if [ -d runs/cluster ]; then $(BIN)/python -m tests.cluster.plane down \
+	  || { echo "A cluster may run in runs/cluster: make cluster-down first." >&2; exit 1; }; fi
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -4,9 +4,10 @@ import time
 from pathlib import Path
 
 from pipelines.config import load_config
-from pipelines.executing import refuse_held
+from pipelines.executing import locked, refuse_held
 from pipelines.proof import show_audit, show_refusal
 from pipelines.run import run_pipeline
+from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
 from qinglan.samples import write_sample
 
@@ -14,22 +15,27 @@ TENANTS = ("fivedoctors", "chengla")
 
 
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
-    for tenant in TENANTS:
-        started = time.monotonic()
-        counts = write_sample(tenant, out / "data" / tenant, conversations, seed)
-        numbers = ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items())
-        print(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)", flush=True)
+    root = out / TENANTS[0]
+    with locked(RunDir(root)):  # a demo that is under way reads what is about to be written
+        for tenant in TENANTS:
+            _sample(tenant, out / "data" / tenant, conversations, seed)
     data = out / "data" / TENANTS[0]
     questions, knowledge_base = data / "questions.xlsx", data / "knowledge_base.jsonl"
     config = load_config(
         TENANTS[0], "demo", questions=questions, knowledge_base=knowledge_base,
         evaluate={"slices": str((data / "slices.jsonl").resolve())},
     )  # fmt: skip
-    root = out / TENANTS[0]
     record = run_pipeline(config, root)
     print_summary(config, root, record)
     refuse_held(record)
     show_audit(root)
+
+
+def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
+    started = time.monotonic()
+    counts = write_sample(tenant, folder, conversations, seed)
+    numbers = ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items())
+    print(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)", flush=True)
 
 
 def run_demo_audit(out: Path) -> None:

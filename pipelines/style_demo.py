@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from pipelines.executing import refuse_held
+from pipelines.executing import locked, refuse_held
 from pipelines.proof import show_audit
 from pipelines.rundir import NAMES, RunDir
 from pipelines.style_config import load_style_config
@@ -23,13 +23,13 @@ ASKED = (
 
 
 def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
-    started = time.monotonic()
-    counts = write_style_sample(out / "data", rows, seed)
+    started, root = time.monotonic(), out / "run"
+    with locked(RunDir(root)):  # a demo that is under way reads what is about to be written
+        counts = write_style_sample(out / "data", rows, seed)
     print(
         f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
         f"{counts.unlabelled:,} texts without a label  ({time.monotonic() - started:.1f} s)", flush=True,
     )  # fmt: skip
-    root = out / "run"
     record = run_style(load_style_config("laptop", labelled=out / "data"), root)
     print_style_summary(root, record)
     refuse_held(record)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from tests.cluster.plane.cluster import Cluster, foreign
 from tests.cluster.plane.plane import down, running, up
 from tests.cluster.plane.ports import free_ports
 from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
+from tests.ctrl_c import hears_ctrl_c
 
 PARTS = {
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kserve", "knative",
@@ -31,9 +33,9 @@ def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """By its command, as a person would; that the one of these tests stays is part of it."""
-    folder = tmp_path / "second"
+    folder = tmp_path / "the second"
     said = command("up", folder)
-    kubeconfig = said.strip().splitlines()[-1].removeprefix("export KUBECONFIG=")
+    [kubeconfig] = shlex.split(said.strip().splitlines()[-1].removeprefix("export KUBECONFIG="))
     each = records(Folder(folder))
     try:
         assert {it.part.name for it in each if runs(it)} == PARTS
@@ -46,7 +48,7 @@ def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
         assert records(Folder(folder)) == each
         end([it for it in each if it.part.name == "kserve"])
         assert "kserve ended" in command("up", folder, code=OutageError.exit_code)
-        assert re.search(r"^kserve +pid +\d+ +does not run$", command("status", folder), re.MULTILINE)
+        assert re.search(r"^kserve +pid +\d+ +does not run$", command("status", folder, code=4), re.MULTILINE)
     finally:
         ended = command("down", folder)
 
@@ -84,20 +86,30 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
     assert [it.part.name for it in each if runs(it)] == []
 
 
-def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, sent: int, code: int) -> None:
     command = [sys.executable, "-m", "tests.cluster.plane", "up", str(tmp_path / "it")]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+    ) as process:
         assert process.stdout is not None
         while "etcd is ready" not in process.stdout.readline():
             assert process.poll() is None
         each = records(Folder(tmp_path / "it"))
         running_then = [it.part.name for it in each if runs(it)]
 
-        process.terminate()
+        process.send_signal(sent)
 
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.wait(60) == code
     assert "etcd" in running_then
     assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match="file: no folder can be made there"):
+        up(tmp_path / "file")
 
 
 def test_without_its_programs_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

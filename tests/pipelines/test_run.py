@@ -25,6 +25,7 @@ from qinglan.lineage.digests import digest
 from qinglan.rows import Rewrite, Validated
 from qinglan.samples import write_sample
 from qinglan.tables import read_table, write_table
+from tests.ctrl_c import hears_ctrl_c
 
 pytestmark = pytest.mark.slow
 
@@ -303,6 +304,19 @@ def test_a_second_run_in_a_folder_is_refused_and_harms_nothing(first: Ran, data:
     assert digest(out / "records") == before
 
 
+@pytest.mark.parametrize(("command", "run"), [(["demo"], "fivedoctors"), (["style", "demo"], "run")])
+def test_a_second_demo_beside_one_that_runs_leaves_its_sample_alone(
+    command: list[str], run: str, tmp_path: Path
+) -> None:
+    (tmp_path / run).mkdir()
+    with (tmp_path / run / "lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ran = qinglan(*command, "--out", str(tmp_path))
+
+    assert (ran.code, (tmp_path / "data").exists()) == (2, False)
+    assert "a run is under way there" in ran.errors
+
+
 def test_another_tenant_gets_a_folder_of_its_own(first: Ran, data: Path, out: Path) -> None:
     run_words = words(data, out)
     run_words[1] = "chengla"
@@ -369,11 +383,6 @@ def test_ctrl_c_stops_a_run_and_says_how_to_go_on(data: Path, tmp_path: Path) ->
     assert "Stopped in generate. Run the same command again" in errors
     assert orjson.loads((out / "records/generate.json").read_bytes())["failure"]["message"] == "the run was stopped"
     assert psutil.wait_procs(children, timeout=20)[1] == []
-
-
-def hears_ctrl_c() -> None:
-    """What a shell starts in its background ignores it, and so does all that is started from there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def answers(out: Path) -> int:

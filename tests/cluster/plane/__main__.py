@@ -5,9 +5,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
-from qinglan.errors import QinglanError
-from tests.cluster.plane.plane import down, status, up
+from qinglan.errors import OutageError, QinglanError
+from tests.cluster.plane.plane import down, ended_parts, status, up
 
 
 def main() -> None:
@@ -21,15 +22,16 @@ def main() -> None:
     except QinglanError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 def bring_up(folder: Path) -> None:
     began = time.monotonic()
     made = up(folder)
-    print(
-        f"The cluster runs ({time.monotonic() - began:.0f} s). Its MinIO and kubectl too: source {made.root / 'env'}"
-    )
-    print(f"export KUBECONFIG={made.kubeconfig}")
+    env, config = quote(str(made.root / "env")), quote(str(made.kubeconfig))
+    print(f"The cluster runs ({time.monotonic() - began:.0f} s). Its MinIO and kubectl too: source {env}")
+    print(f"export KUBECONFIG={config}")
 
 
 def take_down(folder: Path) -> None:
@@ -39,6 +41,8 @@ def take_down(folder: Path) -> None:
 
 def show(folder: Path) -> None:
     print("\n".join(status(folder)))
+    if ended := ended_parts(folder):
+        raise OutageError(f"{ended} ended: see {folder / 'logs'}, then make cluster-down, and make cluster again.")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,10 @@ OWNED = ("etcd", "objects", "pki", "parts", "logs", "bin", "kwok.yaml", "env", "
 def up(root: Path, outlives: bool = True, ports: Ports | None = None) -> Folder:
     """A whole cluster in this folder: the one that runs there, or a new one."""
     folder = Folder(root.resolve())
-    folder.root.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{root}: no folder can be made there ({error.strerror}). Name another.") from None
     with _alone(folder):
         if not _runs_whole(folder):
             build_all()
@@ -104,6 +107,11 @@ def status(root: Path) -> list[str]:
         for it in each
     ]
     return [*lines, f"{'all':39} {sum(memory.values()):6.0f} MiB"]
+
+
+def ended_parts(root: Path) -> str:
+    """The parts of a cluster that came up and run no more."""
+    return ", ".join(record.part.name for record in records(Folder(root.resolve())) if not runs(record))
 
 
 class Rise:
@@ -207,9 +215,10 @@ def _runs_whole(folder: Folder) -> bool:
     if each and not dead and (folder.root / "env").exists():
         return True
     if len(dead) < len(each):
-        names = ", ".join(record.part.name for record in dead) or "no part of it"
+        ended = ", ".join(record.part.name for record in dead)
+        why = f"{ended} ended" if ended else "whoever started it was ended before it was up"
         raise OutageError(
-            f"{folder.root}: a cluster runs here that is not whole; {names} ended. "
+            f"{folder.root}: a cluster runs here that is not whole: {why}. "
             f"Look into {folder.root / 'logs'}, then end the rest with make cluster-down."
         )
     return False

@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.submit.graph import Graph
+from tests.ctrl_c import hears_ctrl_c
 from tests.kfp.stand_in import SUCCEEDS, Scene, StandIn
 from tests.pipelines.submit.conftest import GIVEN, started
 
@@ -173,8 +174,3 @@ def test_whoever_stops_following_leaves_the_run_or_cancels_it(
     assert process.returncode == code
     assert len([call for call in server.heard if call.endswith(":terminate")]) == terminated
     assert said in out
-
-
-def hears_ctrl_c() -> None:
-    """What a shell starts in its background ignores it, and so does all that is started from there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
