@@ -1,5 +1,7 @@
 """Artifacts by digest, and names that point at them, in a folder or in S3.
 
+    from qinglan.lineage.digests import digest
+
     store = open_store("runs/store")                  # or "s3://bucket/prefix"
     uri = store.push(Path("release"), digest(Path("release")))
     store.point("fivedoctors/rewriter", digest(Path("release")), expected=None, by="gate")
@@ -45,6 +47,8 @@ __all__ = ["Entry", "Name", "Store", "check_history", "open_store"]
 
 def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Store:
     """The store in a folder (a path or file://) or in S3 (s3://bucket/prefix); nothing is asked of it yet."""
+    if not address.strip():
+        raise ConfigError("No store was named: give a folder, or s3://bucket/prefix.")
     scheme = address.partition("://")[0] if "://" in address else ""
     match scheme:
         case "":

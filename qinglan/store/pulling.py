@@ -56,9 +56,8 @@ def gathered(target: Path, digest: str) -> Iterator[Path]:
                 shutil.rmtree(own)
                 raise
     except OSError as error:
-        raise ConfigError(
-            f"{error.filename or own}: {error.strerror}. See to that and pull again: what came is kept in {own}."
-        ) from None
+        kept = f": what came is kept in {own}" if own.exists() else ""
+        raise ConfigError(f"{error.filename or own}: {error.strerror}. See to that and pull again{kept}.") from None
 
 
 def _forget_others(target: Path, own: Path) -> None:

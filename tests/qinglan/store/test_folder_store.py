@@ -66,6 +66,8 @@ def test_a_folders_address_opens_it_again(kept: Kept, tmp_path: Path) -> None:
 
 
 def test_an_address_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="No store was named"):
+        open_store("")
     with pytest.raises(ConfigError, match="not gs://"):
         open_store("gs://bucket/prefix")
 
