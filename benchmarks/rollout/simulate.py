@@ -1,0 +1,118 @@
+"""One schedule from its first look to its end, with the shipped controller or a naive one."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from benchmarks.rollout.faults import Schedule, draw
+from benchmarks.rollout.naive import Naive
+from benchmarks.rollout.wires import Killed, Wires, spec_of
+from benchmarks.rollout.world import CANARY_URI, FOREIGN_URI, STABLE_URI, World
+from serving.rollout.machine import look
+from serving.rollout.state import State
+
+EVERY = 30.0
+LONGEST = 6 * 3600.0
+AFTER = 180.0
+"""How long a world is watched after its run has ended: what was under way may still arrive."""
+
+
+class Run(NamedTuple):
+    """What became of one schedule."""
+
+    seed: int
+    model: str
+    good: bool
+    fault: str
+    outcome: str
+    """Empty where it never ended."""
+    seconds: float
+    calls: int
+    at_full: bool
+    """A bad model was given every user by the controller, or has them at the end."""
+    settled: bool
+    """At the end what is served is what the outcome says."""
+    taken_back: float | None
+    """Seconds from the first user who met a bad model to the last."""
+    stopped: bool
+    """A foreign edit ended it, as its policy says."""
+    reasons: tuple[str, ...]
+
+
+def simulate(seed: int) -> Run:
+    """The shipped controller on this seed's schedule."""
+    return play(draw(seed), _shipped)
+
+
+def simulate_naive(seed: int) -> Run:
+    return play(draw(seed), lambda wires: Naive(wires).look)
+
+
+def play(schedule: Schedule, controller: Callable[[Wires], Callable[[], str]]) -> Run:
+    world = World(schedule)
+    wires = Wires(world, spec_of(schedule))
+    act = controller(wires)
+    if schedule.faults.chances.preempted:
+        wires.rival = lambda: _guarded(act, wires)
+    at, outcome = 20.0, ""
+    while not outcome and at < LONGEST:
+        world.advance(at)
+        pause = _guarded(act, wires)
+        outcome = ending(wires.state)
+        at += pause + float(wires.random.uniform(-3, 3))
+    _linger(world, act, wires)
+    return _judged(world, wires, outcome)
+
+
+def ending(state: State) -> str:
+    return state.outcome if state.phase == "Done" else ""
+
+
+def _shipped(wires: Wires) -> Callable[[], str]:
+    ports = wires.ports()
+    return lambda: look(ports)
+
+
+def _guarded(act: Callable[[], str], wires: Wires) -> float:
+    """A look, at once again where somebody else wrote; the seconds until the next, more after a crash."""
+    try:
+        for _ in range(3):
+            if act() != "again":
+                break
+    except Killed:
+        return float(wires.random.uniform(5, 90))
+    return EVERY
+
+
+def _linger(world: World, act: Callable[[], str], wires: Wires) -> None:
+    end = world.now
+    world.edits.clear()
+    while world.now < end + AFTER:
+        world.advance(world.now + EVERY)
+        _guarded(act, wires)
+
+
+def _judged(world: World, wires: Wires, outcome: str) -> Run:
+    model, traffic = world.schedule.model, dict(world.read().traffic)
+    home = CANARY_URI if outcome == "Promoted" else STABLE_URI
+    bad_now = traffic.get(FOREIGN_URI, 0) > 0 or (not model.good and traffic.get(CANARY_URI, 0) == 100)
+    return Run(
+        seed=world.schedule.seed,
+        model=model.kind,
+        good=model.good,
+        fault=world.schedule.faults.kind,
+        outcome=outcome,
+        seconds=world.now - AFTER,
+        calls=wires.calls,
+        at_full=(bool(world.promotions) and not model.good) or bad_now,
+        settled=traffic.get(home) == 100 and world.asked.percent is None and world.asked.uri == home,
+        taken_back=_taken_back(world),
+        stopped=any("changed what is served" in reason for reason in wires.state.reasons),
+        reasons=wires.state.reasons,
+    )
+
+
+def _taken_back(world: World) -> float | None:
+    if world.bad_since is None:
+        return None
+    last = next((moment.at for moment in reversed(world.moments) if moment.canary == 0), None)
+    return None if last is None or last < world.bad_since else last - world.bad_since
