@@ -8,7 +8,7 @@ from benchmarks.rollout.naive import Naive
 from benchmarks.rollout.wires import Killed, Wires, spec_of
 from benchmarks.rollout.world import CANARY_URI, FOREIGN_URI, STABLE_URI, World
 from serving.rollout.machine import look
-from serving.rollout.state import State
+from serving.rollout.state import Asked, State
 
 EVERY = 30.0
 LONGEST = 6 * 3600.0
@@ -40,23 +40,25 @@ class Run(NamedTuple):
 
 def simulate(seed: int) -> Run:
     """The shipped controller on this seed's schedule."""
-    return play(draw(seed), _shipped)
+    return play(draw(seed), shipped)
 
 
 def simulate_naive(seed: int) -> Run:
+    """A naive one on the same."""
     return play(draw(seed), lambda wires: Naive(wires).look)
 
 
 def play(schedule: Schedule, controller: Callable[[Wires], Callable[[], str]]) -> Run:
+    """From the first look to the end, or until it has taken six hours."""
     world = World(schedule)
     wires = Wires(world, spec_of(schedule))
     act = controller(wires)
     if schedule.faults.chances.preempted:
-        wires.rival = lambda: _guarded(act, wires)
+        wires.rival = lambda: guarded(act, wires)
     at, outcome = 20.0, ""
     while not outcome and at < LONGEST:
         world.advance(at)
-        pause = _guarded(act, wires)
+        pause = guarded(act, wires)
         outcome = ending(wires.state)
         at += pause + float(wires.random.uniform(-3, 3))
     _linger(world, act, wires)
@@ -67,12 +69,13 @@ def ending(state: State) -> str:
     return state.outcome if state.phase == "Done" else ""
 
 
-def _shipped(wires: Wires) -> Callable[[], str]:
+def shipped(wires: Wires) -> Callable[[], str]:
+    """The shipped controller's look."""
     ports = wires.ports()
     return lambda: look(ports)
 
 
-def _guarded(act: Callable[[], str], wires: Wires) -> float:
+def guarded(act: Callable[[], str], wires: Wires) -> float:
     """A look, at once again where somebody else wrote; the seconds until the next, more after a crash."""
     try:
         for _ in range(3):
@@ -88,7 +91,7 @@ def _linger(world: World, act: Callable[[], str], wires: Wires) -> None:
     world.edits.clear()
     while world.now < end + AFTER:
         world.advance(world.now + EVERY)
-        _guarded(act, wires)
+        guarded(act, wires)
 
 
 def _judged(world: World, wires: Wires, outcome: str) -> Run:
@@ -104,7 +107,7 @@ def _judged(world: World, wires: Wires, outcome: str) -> Run:
         seconds=world.now - AFTER,
         calls=wires.calls,
         at_full=(bool(world.promotions) and not model.good) or bad_now,
-        settled=traffic.get(home) == 100 and world.asked.percent is None and world.asked.uri == home,
+        settled=traffic.get(home) == 100 and (outcome == "Refused" or world.asked == Asked(uri=home)),
         taken_back=_taken_back(world),
         stopped=any("changed what is served" in reason for reason in wires.state.reasons),
         reasons=wires.state.reasons,

@@ -56,8 +56,8 @@ class Turn(NamedTuple):
     def but(self, **changes: Any) -> "Turn":
         return self._replace(state=self.state.model_copy(update=changes))
 
-    def noted(self, action: str, why: str) -> "Turn":
-        return self._replace(state=self.state.noted(self.now, action, why))
+    def noted(self, action: str, why: str, weighed: bool = False) -> "Turn":
+        return self._replace(state=self.state.noted(self.now, action, why, weighed))
 
     def canary(self, percent: int | None) -> Asked:
         return Asked(uri=self.spec.release.uri, percent=percent)
@@ -132,24 +132,37 @@ def _late(turn: Turn) -> Decision | None:
 
 
 def _foreign(turn: Turn) -> Decision | None:
-    """Somebody else's edit: named, and stopped or put right as the policy says."""
+    """Somebody else's edit: named, and stopped or put right as the policy says.
+
+    Never put right: what was changed beside model and share, which we do not know, and a person's own way back.
+    """
     served, state = turn.served, turn.state
-    same = served.asked == state.asked
-    if same and served.rest == state.rest:
+    if served.asked == state.asked and served.rest == state.rest:
         return None
-    who = served.editor or "somebody"
-    what = f"{who} changed what is served: {served.asked if not same else 'not the model, but its pods'}"
-    assert state.stable is not None, "known since Verify"
-    by_hand = served.asked.uri == state.stable.uri
-    untouched = state.asked is not None and state.asked.uri == state.stable.uri and state.phase == "Apply"
-    if state.restored >= MOST_RESTORES:
-        return _take_back(turn, "RolledBack", (what, f"and that after being put right {state.restored} times"))
-    if untouched:
-        return Decision(turn.noted("verify again", what).but(phase="Verify", restored=state.restored + 1).state)
+    what = _edited(turn)
+    turn = turn.but(asked=served.asked, restored=state.restored + 1)
+    if not _began(state):
+        if state.restored >= MOST_RESTORES:
+            return _end(turn, "Refused", (what, "and that again and again: nothing was begun"))
+        return Decision(turn.noted("verify again", what).but(phase="Verify").state)
+    by_hand = state.stable is not None and served.asked.uri == state.stable.uri
     if turn.spec.foreign_edits == "Stop" or by_hand or served.rest != state.rest:
         return _take_back(turn, "RolledBack", (what,))
-    ours = turn.noted("restore", what).but(asked=served.asked, intent=None, restored=state.restored + 1)
-    return _apply(ours.but(phase="Apply"))
+    if state.restored >= MOST_RESTORES:
+        return _take_back(turn, "RolledBack", (what, f"and that after being put right {state.restored} times"))
+    return _apply(turn.noted("restore", what).but(phase="Apply", intent=None))
+
+
+def _began(state: State) -> bool:
+    """Whether anything may have been asked for by us, though no reply came."""
+    home = state.asked is not None and state.stable is not None and state.asked.uri == state.stable.uri
+    return state.intent is not None or not home
+
+
+def _edited(turn: Turn) -> str:
+    who = turn.served.editor or "somebody"
+    same = turn.served.asked == turn.state.asked
+    return f"{who} changed what is served: {'not the model, but its pods' if same else turn.served.asked}"
 
 
 def _apply(turn: Turn) -> Decision:
@@ -175,7 +188,7 @@ def _wait_ready(turn: Turn) -> Decision:
 def _analyse(turn: Turn) -> Decision:
     percent = turn.spec.steps[turn.state.step]
     if turn.spec.promote and turn.canary_ready and turn.state.intent is None:
-        return _promote(turn.noted("promote", "by a person's word").but(phase="Promote", blind=0.0))
+        return _promote(turn.noted("promote", "by a person's word", weighed=True).but(phase="Promote", blind=0.0))
     if turn.served.asked != turn.canary(percent):
         if not turn.canary_ready:
             return _blind(turn, "the canary is no longer ready")
@@ -205,7 +218,9 @@ def _weighed(turn: Turn) -> Decision:
     if turn.spec.paused or lacking(turn.state, turn.spec):
         return Decision(turn.state)
     step = turn.state.step + 1
-    passed = turn.noted("pass", f"{turn.spec.steps[turn.state.step]} % is earned: every check is passed")
+    passed = turn.noted(
+        "pass", f"{turn.spec.steps[turn.state.step]} % is earned: every check is passed", weighed=True
+    )
     if turn.spec.steps[step] == 100:
         return _promote(passed.but(phase="Promote", blind=0.0))
     return _analyse(passed._replace(state=entered(passed.state, turn.spec, step)))
@@ -227,6 +242,7 @@ def _promote(turn: Turn) -> Decision:
 
 def _bring_back(turn: Turn) -> Decision:
     """Back to the stable release. The share is cleared last: until then the newest ready revision is the bad one."""
+    turn = _named(turn)
     state, served = turn.state, turn.served
     assert state.stable is not None, "known since Verify"
     home = Asked(uri=state.stable.uri)
@@ -250,6 +266,13 @@ def _bring_back(turn: Turn) -> Decision:
     return _ask(turn, Asked(uri=home.uri, percent=0), "take back", "the stable release is asked for again")
 
 
+def _named(turn: Turn) -> Turn:
+    """An edit during the way back changes nothing about it, and is named."""
+    if turn.served.asked == turn.state.asked:
+        return turn
+    return turn.noted("foreign edit", _edited(turn)).but(asked=turn.served.asked)
+
+
 def _unrestored(turn: Turn) -> Decision:
     """Waits for the restored pods; ends without them where the stable model already has every user."""
     state = turn.state
@@ -263,10 +286,10 @@ def _unrestored(turn: Turn) -> Decision:
 
 
 def _blind(turn: Turn, why: str) -> Decision:
-    """One more look that showed nothing of the canary; too many, and it is taken back."""
+    """One more look that showed nothing of the canary; too many, and it is taken back. The first is noted."""
     blind = turn.state.blind + turn.elapsed
     turn = turn.noted("blind", why) if not turn.state.blind else turn
-    turn = turn.but(blind=max(blind, 1.0))
+    turn = turn.but(blind=blind)
     return (
         _take_back(turn, "RolledBack", (f"{why}, for {blind:,.0f} s",))
         if blind >= BLIND_SECONDS
@@ -275,7 +298,7 @@ def _blind(turn: Turn, why: str) -> Decision:
 
 
 def _take_back(turn: Turn, ending: Outcome, reasons: tuple[str, ...]) -> Decision:
-    turn = turn.noted("roll back", "; ".join(reasons))
+    turn = turn.noted("roll back", "; ".join(reasons), weighed=turn.state.phase == "Analyse")
     return _bring_back(turn.but(phase="Rollback", ending=ending, reasons=reasons, blind=0.0))
 
 

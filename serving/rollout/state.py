@@ -97,12 +97,16 @@ class State(Wire):
     reasons: tuple[str, ...] = ()
     history: tuple[Happening, ...] = ()
 
-    def noted(self, now: float, action: str, why: str) -> "State":
-        """The same, with one more line of history; a line that only says the last one again is left out."""
+    def noted(self, now: float, action: str, why: str, weighed: bool = False) -> "State":
+        """The same, with one more line of history, and the numbers where the decision was made on them.
+
+        A line that only says the last one again is left out.
+        """
         last = self.history[-1] if self.history else None
         if last and (last.phase, last.action, last.why) == (self.phase, action, why):
             return self
-        happening = Happening(at=clock(now), phase=self.phase, action=action, why=why, figures=self.figures())
+        figures = self.figures() if weighed else ()
+        happening = Happening(at=clock(now), phase=self.phase, action=action, why=why, figures=figures)
         return self.model_copy(update={"history": (*self.history, happening)[-MOST_HISTORY:]})
 
     def figures(self) -> tuple[Figure, ...]:
