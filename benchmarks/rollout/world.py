@@ -7,6 +7,7 @@ revision gives the traffic back to the one before.
 
 from collections import deque
 from collections.abc import Callable
+from math import pi, sin
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +58,9 @@ class World:
         self.late: list[tuple[float, Callable[[], None]]] = []
         self.counters = [np.zeros(WIDTH)]
         self.edits = deque(sorted(schedule.faults.edits))
+        self.shares = {STABLE_URI: 100}
         self._armed: float | None = None
+        self._known_rates: dict[tuple[bool, bool], np.ndarray] = {}
         self._reads: deque[Served] = deque(maxlen=4)
         self._last: Served | None = None
 
@@ -78,7 +81,7 @@ class World:
         self.asked, self.rest = asked, rest
 
     def read(self) -> Served:
-        newest, traffic = self.pods[-1], dict(self._traffic())
+        newest, traffic = self.pods[-1], dict(self.shares)
         failed = "CrashLoopBackOff" if self._crashing(newest) else ""
         served = Served(
             resource_version=str(self.version),
@@ -153,8 +156,8 @@ class World:
             self.version += 1
 
     def _remember(self) -> None:
-        traffic = self._traffic()
-        moment = Moment(self.now, traffic.get(CANARY_URI, 0), traffic.get(FOREIGN_URI, 0), self.editor)
+        self.shares = self._traffic()
+        moment = Moment(self.now, self.shares.get(CANARY_URI, 0), self.shares.get(FOREIGN_URI, 0), self.editor)
         if moment[1:] != self.moments[-1][1:]:
             self.moments.append(moment)
 
@@ -176,8 +179,8 @@ class World:
 
     def _serve(self) -> None:
         """One tick's requests, drawn as binomials, added to the counters of the version that answered."""
-        traffic, shares = self.schedule.traffic, self._traffic()
-        swell = 1 + WAVE * np.sin(2 * np.pi * self.now / 3600 + traffic.phase)
+        traffic, shares = self.schedule.traffic, self.shares
+        swell = 1 + WAVE * sin(2 * pi * self.now / 3600 + traffic.phase)
         requests = int(self.random.poisson(traffic.requests * TICK * swell))
         share = shares.get(CANARY_URI, 0) / 100
         canary = int(self.random.binomial(requests, share)) if share else 0
@@ -190,13 +193,17 @@ class World:
         self.counters.append(self.counters[-1] + row)
 
     def _rates(self, percent: int) -> np.ndarray:
-        model = self.schedule.model
-        stable, canary = model.rates
-        if not self._harmful(percent):
-            canary = stable if not model.good else canary
-        rates = np.array([side[check] for side in (canary, stable) for check in TRAFFIC_CHECKS])
         storm = self.schedule.traffic.storm
-        if storm and storm[0] <= self.now < storm[1]:
+        key = self._harmful(percent), storm is not None and storm[0] <= self.now < storm[1]
+        if key not in self._known_rates:
+            self._known_rates[key] = self._drawn_rates(*key)
+        return self._known_rates[key]
+
+    def _drawn_rates(self, harmful: bool, stormy: bool) -> np.ndarray:
+        stable, canary = self.schedule.model.rates
+        canary = canary if harmful or self.schedule.model.good else stable
+        rates = np.array([side[check] for side in (canary, stable) for check in TRAFFIC_CHECKS])
+        if stormy:
             raised = np.array([self.schedule.traffic.storm_rates.get(check, 0.0) for check in TRAFFIC_CHECKS] * 2)
             rates = rates + raised * (1 - rates)
         return np.append(rates, canary["quality"])
