@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 from benchmarks.rollout.faults import Schedule, draw
@@ -104,6 +105,7 @@ def _linger(world: World, act: Callable[[], str], wires: Wires) -> None:
 def _judged(world: World, wires: Wires, outcome: str) -> Run:
     model, traffic = world.schedule.model, dict(world.read().traffic)
     home = CANARY_URI if outcome == "Promoted" else STABLE_URI
+    untouched = outcome == "Refused" and not world.asks
     bad_now = traffic.get(FOREIGN_URI, 0) > 0 or (not model.good and traffic.get(CANARY_URI, 0) == 100)
     return Run(
         seed=world.schedule.seed,
@@ -113,11 +115,18 @@ def _judged(world: World, wires: Wires, outcome: str) -> Run:
         outcome=outcome,
         seconds=world.now - AFTER,
         calls=wires.calls,
-        at_full=(bool(world.promotions) and not model.good) or bad_now,
-        settled=traffic.get(home) == 100 and (outcome == "Refused" or world.asked == Asked(uri=home)),
+        at_full=(not model.good and _given_everybody(world)) or (bad_now and not untouched),
+        settled=untouched or (traffic.get(home) == 100 and world.asked == Asked(uri=home)),
         taken_back=_taken_back(world),
         stopped=any("changed what is served" in reason for reason in wires.state.reasons),
         reasons=wires.state.reasons,
+    )
+
+
+def _given_everybody(world: World) -> bool:
+    """Whether the controller ever asked for the canary to have every user, or what else it asked did that."""
+    return world.promoted or any(
+        now.canary == 100 and now.by == "ours" and before.canary < 100 for before, now in pairwise(world.moments)
     )
 
 

@@ -33,7 +33,7 @@ class Pods(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """How the users' traffic was shared from `at` on, and who asked for it."""
+    """How the users' traffic was shared from `at` on, and whose request did it."""
 
     at: float
     canary: int
@@ -51,10 +51,10 @@ class World:
         self.changed = 0.0
         self.pods = [Pods("rev-1", STABLE_URI, "rest", 0.0)]
         self.rolled_out, self.before = self.pods[0], self.pods[0]
-        self.working = self.asked
+        self.working, self.worked_by = self.asked, self.editor
         self.moments = [Moment(0.0, 0, 0, "ours")]
         self.bad_since: float | None = None
-        self.promotions: list[float] = []
+        self.promoted, self.asks = False, 0
         self.late: list[tuple[float, Callable[[], None]]] = []
         self.counters = [np.zeros(WIDTH)]
         self.edits = deque(sorted(schedule.faults.edits))
@@ -68,8 +68,9 @@ class World:
         """What the API server does: refuse another version than expected, and count the generation."""
         if expected is not None and expected != str(self.version):
             raise Conflict("the InferenceService was changed meanwhile")
-        if by == "ours" and asked.uri == CANARY_URI and asked.percent in (None, 100):
-            self.promotions.append(self.now)
+        if by == "ours":
+            self.asks += 1
+            self.promoted |= asked.uri == CANARY_URI and asked.percent in (None, 100)
         self._change(asked, self.rest, by)
 
     def _change(self, asked: Asked, rest: str, by: str) -> None:
@@ -139,7 +140,7 @@ class World:
             if (newest.uri, newest.rest) != (self.asked.uri, self.rest):
                 start = faults.start_seconds[len(self.pods) % len(faults.start_seconds)]
                 self.pods.append(Pods(f"rev-{len(self.pods) + 1}", self.asked.uri, self.rest, self.now + start))
-            self.observed, self.working = self.generation, self.asked
+            self.observed, self.working, self.worked_by = self.generation, self.asked, self.editor
             self.version += 1
         self._roll()
         self._remember()
@@ -157,7 +158,7 @@ class World:
 
     def _remember(self) -> None:
         self.shares = self._traffic()
-        moment = Moment(self.now, self.shares.get(CANARY_URI, 0), self.shares.get(FOREIGN_URI, 0), self.editor)
+        moment = Moment(self.now, self.shares.get(CANARY_URI, 0), self.shares.get(FOREIGN_URI, 0), self.worked_by)
         if moment[1:] != self.moments[-1][1:]:
             self.moments.append(moment)
 

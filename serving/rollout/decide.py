@@ -241,7 +241,11 @@ def _promote(turn: Turn) -> Decision:
 
 
 def _bring_back(turn: Turn) -> Decision:
-    """Back to the stable release. The share is cleared last: until then the newest ready revision is the bad one."""
+    """Back to the stable release. The share is cleared last: until then the newest ready revision is the bad one.
+
+    Where the newest revision was rolled out already, a share of 0 makes KServe go back to the one before it. That
+    helps while the newest is the bad one, and must never be asked for once it is the restored one.
+    """
     turn = _named(turn)
     state, served = turn.state, turn.served
     assert state.stable is not None, "known since Verify"
@@ -252,18 +256,23 @@ def _bring_back(turn: Turn) -> Decision:
         return _end(turn, state.ending, state.reasons) if back else _unrestored(turn)
     if served.form == "Standard":
         return _ask(turn, home, "take back", "the canary is removed")
-    if served.asked == home.model_copy(update={"percent": 0}):
-        if restored:
-            return _ask(turn, home, "clear", "the stable release is ready again, and is given all of the traffic")
-        return _unrestored(turn)
-    rolled_away = served.rolled_out is None or served.rolled_out.uri != home.uri
-    if rolled_away and state.blind < CUT_SECONDS:
-        waiting = turn.but(blind=state.blind + turn.elapsed)
-        cut = Asked(uri=served.asked.uri, percent=0)
-        return (
-            Decision(waiting.state) if served.asked == cut else _ask(waiting, cut, "cut", "no user gets the canary")
-        )
-    return _ask(turn, Asked(uri=home.uri, percent=0), "take back", "the stable release is asked for again")
+    away = served.rolled_out is None or served.rolled_out.uri != home.uri
+    if served.asked.uri == home.uri:
+        if restored or away:
+            return _ask(turn, home, "clear", "the stable release is given all of the traffic")
+        dark = served.asked.percent == 0
+        return _unrestored(turn) if dark else _ask(turn, _none_of(home), "cut", "no user gets the canary")
+    if not away:
+        return _ask(turn, _none_of(home), "take back", "the stable release is asked for again")
+    newest_rolled = served.newest and served.rolled_out and served.newest.name == served.rolled_out.name
+    if not newest_rolled or state.blind >= CUT_SECONDS:
+        return _ask(turn, home, "take back", "the stable release is asked for again: no share of 0 would help")
+    waiting, cut = turn.but(blind=state.blind + turn.elapsed), _none_of(served.asked)
+    return Decision(waiting.state) if served.asked == cut else _ask(waiting, cut, "cut", "no user gets the canary")
+
+
+def _none_of(asked: Asked) -> Asked:
+    return Asked(uri=asked.uri, percent=0)
 
 
 def _named(turn: Turn) -> Turn:
