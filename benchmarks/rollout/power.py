@@ -89,7 +89,7 @@ def table(runs: int = 100) -> list[str]:
     """The canary's requests until a decision, by its share, at 20 requests a second and 1 % errors of the stable."""
     lines = ["share  tolerated  canary fails  shown worse after  passed after"]
     for share, margin in ((0.05, 0.05), (0.2, 0.02), (0.5, 0.01)):
-        for more in (0.0, margin, 2 * margin, 0.10):
+        for more in sorted({0.0, margin, 2 * margin, 0.10}):
             harm, safe = needed(World(0.01, 0.01 + more, share, margin), runs)
             lines.append(f"{share:5.0%}  {margin:9.0%}  {0.01 + more:12.0%}  {_count(harm):>17}  {_count(safe):>12}")
     return lines

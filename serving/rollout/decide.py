@@ -22,6 +22,8 @@ BLIND_SECONDS = 240.0
 """A canary that nothing credible is seen of, or that dies, is taken back after so long: a scrape or two missed and
 a restart of Prometheus are shorter."""
 MOST_RESTORES = 3
+FLIGHT_SECONDS = 90.0
+"""After so long a request has been answered or dropped: the API server's own limit is 60 s."""
 CUT_SECONDS = 120.0
 """How long KServe may take to give the traffic back to the revision before, once the share is 0."""
 
@@ -252,7 +254,7 @@ def _bring_back(turn: Turn) -> Decision:
     home = Asked(uri=state.stable.uri)
     restored = served.settled and served.newest is not None and served.newest.uri == home.uri and served.newest.ready
     if served.asked == home:
-        back = restored and served.traffic.get(home.uri) == 100
+        back = restored and served.traffic.get(home.uri) == 100 and not _in_flight(turn)
         return _end(turn, state.ending, state.reasons) if back else _unrestored(turn)
     if served.form == "Standard":
         return _ask(turn, home, "take back", "the canary is removed")
@@ -269,6 +271,13 @@ def _bring_back(turn: Turn) -> Decision:
         return _ask(turn, home, "take back", "the stable release is asked for again: no share of 0 would help")
     waiting, cut = turn.but(blind=state.blind + turn.elapsed), _none_of(served.asked)
     return Decision(waiting.state) if served.asked == cut else _ask(waiting, cut, "cut", "no user gets the canary")
+
+
+def _in_flight(turn: Turn) -> bool:
+    """Whether a write of ours without a reply may still arrive: its version still stands, and it is young."""
+    intent = turn.state.intent
+    stands = intent is not None and intent.expected_resource_version == turn.served.resource_version
+    return stands and turn.state.blind < FLIGHT_SECONDS
 
 
 def _none_of(asked: Asked) -> Asked:
