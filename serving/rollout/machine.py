@@ -3,8 +3,9 @@
 from typing import Literal
 
 from qinglan.errors import Conflict, OutageError
-from serving.rollout.decide import Observed, decide
+from serving.rollout.decide import decide
 from serving.rollout.ports import Entry, Ports, Proof, Served, Window
+from serving.rollout.turn import Observed
 
 Looked = Literal["done", "waited", "acted", "again", "unreachable", "follower"]
 

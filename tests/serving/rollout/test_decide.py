@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError
-from serving.rollout.decide import BLIND_SECONDS, Decision, Observed, decide
+from serving.rollout.decide import BLIND_SECONDS, decide
 from serving.rollout.ports import Proof, Revision, Served, Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import Asked, Intent, Stable, State
 from serving.rollout.timeline import timeline
+from serving.rollout.turn import Decision, Observed
 from serving.rollout.weighing import entered
 
 OLD, NEW = "s3://releases/old", "s3://releases/new"

@@ -10,7 +10,7 @@ from benchmarks.rollout.simulate import Run, guarded, shipped, simulate, simulat
 from benchmarks.rollout.wires import Wires, spec_of
 from benchmarks.rollout.world import World
 from qinglan.errors import Conflict, OutageError
-from serving.rollout import decide, machine, weighing
+from serving.rollout import decide, machine, returning, turn, weighing
 from serving.rollout.ports import Ports
 from serving.rollout.state import Asked, State
 
@@ -59,7 +59,7 @@ def unfenced(ports: Ports) -> machine.Looked:
     """A machine that asks without the version that it read: the last writer wins."""
     entry, served = ports.ledger.read(), ports.target.read()
     measured = machine._measured(ports, entry)
-    seen = decide.Observed(entry.spec, entry.state, served, measured, machine._proofs(ports, entry, served))
+    seen = turn.Observed(entry.spec, entry.state, served, measured, machine._proofs(ports, entry, served))
     decision = decide.decide(seen, ports.clock.now())
     if decision.asked is not None:
         ports.target.write(decision.asked, ports.target.read().resource_version)
@@ -74,14 +74,14 @@ def reckless(ports: Ports) -> machine.Looked:
         return "unreachable"
 
 
-BRING_BACK = decide._bring_back
+HOMEWARD = returning._homeward
 
 
-def at_once(turn: decide.Turn) -> decide.Decision:
+def at_once(now: turn.Turn) -> turn.Decision:
     """The way back in one write: until its pods are ready, the newest ready revision is the bad one."""
-    assert turn.state.stable is not None
-    home = Asked(uri=turn.state.stable.uri)
-    return BRING_BACK(turn) if turn.served.asked == home else decide._ask(turn, home, "back", "at once")
+    assert now.state.stable is not None
+    home = Asked(uri=now.state.stable.uri)
+    return HOMEWARD(now) if now.served.asked == home else turn.ask(now, home, "back", "at once")
 
 
 def always(*_: object) -> tuple[str, ...]:
@@ -95,11 +95,7 @@ def always(*_: object) -> tuple[str, ...]:
         ("benchmarks.rollout.simulate", "look", reckless),
         (decide.__name__, "lacking", always),
         (decide.__name__, "_began", lambda state: False),
-        (
-            decide.__name__,
-            "_bring_back",
-            lambda turn: decide._ask(turn, Asked(uri="store://stable"), "back", "at once"),
-        ),
+        (returning.__name__, "_homeward", at_once),
     ],
     ids=["acts before it writes down", "asks for no proof", "forgets what it began", "clears the share at once"],
 )
