@@ -1,0 +1,222 @@
+"""A KServe of plain data in Knative mode, its users, and what is counted of them.
+
+It does what KServe 0.20 does with a share: the newest *ready* revision gets it, so that an unready canary's share is
+answered by the old model; a cleared share promotes whatever is newest and ready; a share of 0 on a rolled out
+revision gives the traffic back to the one before.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from math import pi, sin
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.rollout.faults import Edit, Schedule
+from benchmarks.rollout.models import CHECKS, TIES, WAVE
+from qinglan.errors import Conflict
+from serving.rollout.ports import Revision, Served
+from serving.rollout.state import Asked
+
+TICK = 10.0
+STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store://foreign"
+TRAFFIC_CHECKS = CHECKS[:-1]
+WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2
+"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost."""
+
+
+class Pods(NamedTuple):
+    name: str
+    uri: str
+    rest: str
+    ready_at: float
+
+
+class Moment(NamedTuple):
+    """How the users' traffic was shared from `at` on, and whose request did it."""
+
+    at: float
+    canary: int
+    foreign: int
+    by: str
+
+
+class World:
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.random = np.random.default_rng([schedule.seed, 1])
+        self.now = 0.0
+        self.asked, self.rest, self.editor = Asked(uri=STABLE_URI), "rest", "ours"
+        self.generation, self.version, self.observed = 1, 1, 1
+        self.changed = 0.0
+        self.pods = [Pods("rev-1", STABLE_URI, "rest", 0.0)]
+        self.rolled_out, self.before = self.pods[0], self.pods[0]
+        self.working, self.worked_by = self.asked, self.editor
+        self.moments = [Moment(0.0, 0, 0, "ours")]
+        self.bad_since: float | None = None
+        self.promoted, self.asks = False, 0
+        self.late: list[tuple[float, Callable[[], None]]] = []
+        self.counters = [np.zeros(WIDTH)]
+        self.edits = deque(sorted(schedule.faults.edits))
+        self.shares = {STABLE_URI: 100}
+        self._armed: float | None = None
+        self._known_rates: dict[tuple[bool, bool], np.ndarray] = {}
+        self._reads: deque[Served] = deque(maxlen=4)
+        self._last: Served | None = None
+
+    def write(self, asked: Asked, expected: str | None, by: str = "ours") -> None:
+        """What the API server does: refuse another version than expected, and count the generation."""
+        if expected is not None and expected != str(self.version):
+            raise Conflict("the InferenceService was changed meanwhile")
+        if by == "ours":
+            self.asks += 1
+            self.promoted |= asked.uri == CANARY_URI and asked.percent in (None, 100)
+        self._change(asked, self.rest, by)
+
+    def _change(self, asked: Asked, rest: str, by: str) -> None:
+        self.version += 1
+        if (asked, rest) != (self.asked, self.rest):
+            self.generation += 1
+            self.changed = self.now
+            self.editor = by
+        self.asked, self.rest = asked, rest
+
+    def read(self) -> Served:
+        newest, traffic = self.pods[-1], dict(self.shares)
+        failed = "CrashLoopBackOff" if self._crashing(newest) else ""
+        served = Served(
+            resource_version=str(self.version),
+            generation=self.generation,
+            settled=self.observed == self.generation,
+            asked=self.asked,
+            rest=self.rest,
+            newest=Revision(newest.name, newest.uri, self._ready(newest), failed),
+            rolled_out=Revision(self.rolled_out.name, self.rolled_out.uri, True),
+            traffic=traffic,
+            form="Serverless",
+            editor=self.editor,
+        )
+        if self._last is not None and served != self._last:
+            self._reads.append(self._last)
+        self._last = served
+        return served
+
+    def stale(self) -> Served:
+        """What was true a while ago."""
+        now = self.read()
+        return self._reads[int(self.random.integers(len(self._reads)))] if self._reads else now
+
+    def advance(self, until: float) -> None:
+        while self.now + TICK <= until:
+            self.now += TICK
+            self._arrive()
+            self._reconcile()
+            self._serve()
+
+    def _arrive(self) -> None:
+        while self.edits and self.edits[0].at <= self.now:
+            self._edit(self.edits.popleft())
+        due = [write for at, write in self.late if at <= self.now]
+        self.late = [(at, write) for at, write in self.late if at > self.now]
+        for write in due:
+            write()
+
+    def _edit(self, edit: Edit) -> None:
+        if edit.kind == "rest":
+            self._change(self.asked, f"{self.rest}'", "somebody")
+            return
+        asked = {
+            "uri": Asked(uri=FOREIGN_URI, percent=self.asked.percent),
+            "cleared": Asked(uri=self.asked.uri),
+            "full": Asked(uri=self.asked.uri, percent=100),
+            "percent": Asked(uri=self.asked.uri, percent=30),
+        }[edit.kind]
+        self.write(asked, None, "somebody")
+
+    def _reconcile(self) -> None:
+        faults = self.schedule.faults
+        if self.observed != self.generation and self.now >= self.changed + faults.reconcile_seconds:
+            newest = self.pods[-1]
+            if (newest.uri, newest.rest) != (self.asked.uri, self.rest):
+                start = faults.start_seconds[len(self.pods) % len(faults.start_seconds)]
+                self.pods.append(Pods(f"rev-{len(self.pods) + 1}", self.asked.uri, self.rest, self.now + start))
+            self.observed, self.working, self.worked_by = self.generation, self.asked, self.editor
+            self.version += 1
+        self._roll()
+        self._remember()
+
+    def _roll(self) -> None:
+        """KServe's own bookkeeping of what was last rolled out."""
+        latest, percent = self._latest(), self.working.percent
+        if percent in (None, 100):
+            if latest != self.rolled_out:
+                self.before, self.rolled_out = self.rolled_out, latest
+                self.version += 1
+        elif latest == self.rolled_out == self.pods[-1]:
+            self.rolled_out = self.before
+            self.version += 1
+
+    def _remember(self) -> None:
+        self.shares = self._traffic()
+        moment = Moment(self.now, self.shares.get(CANARY_URI, 0), self.shares.get(FOREIGN_URI, 0), self.worked_by)
+        if moment[1:] != self.moments[-1][1:]:
+            self.moments.append(moment)
+
+    def _latest(self) -> Pods:
+        return next(pods for pods in reversed(self.pods) if self._ready(pods))
+
+    def _ready(self, pods: Pods) -> bool:
+        return pods.ready_at <= self.now and not (pods.uri == CANARY_URI and self.schedule.model.crashes)
+
+    def _crashing(self, pods: Pods) -> bool:
+        return pods.uri == CANARY_URI and self.schedule.model.crashes and self.now > pods.ready_at
+
+    def _traffic(self) -> dict[str, int]:
+        percent = 100 if self.working.percent is None else self.working.percent
+        shares: dict[str, int] = {}
+        for uri, share in ((self._latest().uri, percent), (self.rolled_out.uri, 100 - percent)):
+            shares[uri] = shares.get(uri, 0) + share
+        return {uri: share for uri, share in shares.items() if share}
+
+    def _serve(self) -> None:
+        """One tick's requests, drawn as binomials, added to the counters of the version that answered."""
+        traffic, shares = self.schedule.traffic, self.shares
+        swell = 1 + WAVE * sin(2 * pi * self.now / 3600 + traffic.phase)
+        requests = int(self.random.poisson(traffic.requests * TICK * swell))
+        share = shares.get(CANARY_URI, 0) / 100
+        canary = int(self.random.binomial(requests, share)) if share else 0
+        stable = round((requests - canary) * shares.get(STABLE_URI, 0) / max(100 - 100 * share, 1))
+        shadowed = self.pods[-1].uri == CANARY_URI and self._ready(self.pods[-1])
+        pairs = int(self.random.poisson(traffic.pairs * TICK * (1 - TIES))) if shadowed else 0
+        of = np.array([canary] * 4 + [stable] * 4 + [pairs])
+        failed = self.random.binomial(of, self._rates(shares.get(CANARY_URI, 0)))
+        row = np.concatenate(([canary, stable], failed[:8], [pairs, failed[8]]))
+        self.counters.append(self.counters[-1] + row)
+
+    def _rates(self, percent: int) -> np.ndarray:
+        storm = self.schedule.traffic.storm
+        key = self._harmful(percent), storm is not None and storm[0] <= self.now < storm[1]
+        if key not in self._known_rates:
+            self._known_rates[key] = self._drawn_rates(*key)
+        return self._known_rates[key]
+
+    def _drawn_rates(self, harmful: bool, stormy: bool) -> np.ndarray:
+        stable, canary = self.schedule.model.rates
+        canary = canary if harmful or self.schedule.model.good else stable
+        rates = np.array([side[check] for side in (canary, stable) for check in TRAFFIC_CHECKS])
+        if stormy:
+            raised = np.array([self.schedule.traffic.storm_rates.get(check, 0.0) for check in TRAFFIC_CHECKS] * 2)
+            rates = rates + raised * (1 - rates)
+        return np.append(rates, canary["quality"])
+
+    def _harmful(self, percent: int) -> bool:
+        """Whether a bad model is bad by now; the first time that users met it is kept."""
+        model, onset = self.schedule.model, self.schedule.model.onset
+        if model.good or model.crashes:
+            return False
+        if onset and self._armed is None and percent >= onset.percent:
+            self._armed = self.now + onset.seconds
+        bad = onset is None or (self._armed is not None and self.now >= self._armed)
+        if bad and percent and self.bad_since is None:
+            self.bad_since = self.now
+        return bad

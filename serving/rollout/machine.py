@@ -1,0 +1,61 @@
+"""One look: read, decide, write down, act. Whatever fails, the next look reads what is there and goes on."""
+
+from typing import Literal
+
+from qinglan.errors import Conflict, OutageError
+from serving.rollout.decide import decide
+from serving.rollout.ports import Entry, Ports, Proof, Served, Window
+from serving.rollout.turn import Observed
+
+Looked = Literal["done", "waited", "acted", "again", "unreachable", "follower"]
+
+
+def look(ports: Ports) -> Looked:
+    """At most one write to the ledger, and then at most one to the InferenceService.
+
+    The ledger comes first, at the version that was read: who loses that race does not act at all, and who dies
+    between the two leaves an intent behind. `again` means that somebody else wrote meanwhile.
+    """
+    if not ports.lease.held():
+        return "follower"
+    try:
+        return _look(ports)
+    except Conflict:
+        return "again"
+    except OutageError:
+        return "unreachable"
+
+
+def _look(ports: Ports) -> Looked:
+    entry = ports.ledger.read()
+    if entry.state.phase == "Done":
+        return "done"
+    served = ports.target.read()
+    seen = Observed(entry.spec, entry.state, served, _measured(ports, entry), _proofs(ports, entry, served))
+    decision = decide(seen, ports.clock.now())
+    if decision.state != entry.state:
+        ports.ledger.write(decision.state, entry.resource_version)
+    if decision.asked is None:
+        return "done" if decision.state.phase == "Done" else "waited"
+    ports.target.write(decision.asked, served.resource_version)
+    return "acted"
+
+
+def _measured(ports: Ports, entry: Entry) -> Window | None:
+    """No answer is no data, and no data is never good news."""
+    stable = entry.state.stable
+    if entry.state.phase != "Analyse" or stable is None:
+        return None
+    try:
+        return ports.evidence.since(entry.spec.release.version, stable.version, entry.state.cursor)
+    except OutageError:
+        return None
+
+
+def _proofs(ports: Ports, entry: Entry, served: Served) -> tuple[Proof, Proof] | None:
+    if entry.state.phase != "Verify" or entry.spec.abort:
+        return None
+    try:
+        return ports.releases.prove(entry.spec.release.uri), ports.releases.prove(served.asked.uri)
+    except OutageError:
+        return None

@@ -1,0 +1,86 @@
+"""What a ModelRollout asks for: its spec, whose defaults are the default policy."""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from qinglan.config import Config, Positive
+
+CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "quality"]
+
+
+class Wire(Config):
+    """What Kubernetes stores: camelCase there, our names here."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Check(Wire):
+    """One way in which a canary may be worse than the stable model: a share of its requests."""
+
+    name: CheckName
+    margin: float = Field(gt=0.0, le=0.5)
+    """How much more of all users' requests may fail it, once the canary serves the next share of them."""
+    seconds: float | None = Field(default=None, gt=0.0)
+    """An answer that takes longer counts as slow; for `slow` alone."""
+
+
+CHECKS = (
+    Check(name="errors", margin=0.01),
+    Check(name="slow", margin=0.05, seconds=1.0),
+    Check(name="fallbacks", margin=0.03),
+    Check(name="zero_hits", margin=0.03),
+    Check(name="quality", margin=0.10),
+)
+
+
+class Release(Wire):
+    """The release that is to be served; everything is checked again before anything is changed."""
+
+    name: str
+    digest: str
+    uri: str
+    model: str
+    """The digest of the model folder: what its version in predictions and metrics begins with."""
+
+    @property
+    def version(self) -> str:
+        return self.model[:12]
+
+
+class RolloutSpec(Wire):
+    """A rollout, and the policy that it is decided by."""
+
+    inference_service: str
+    release: Release
+    steps: tuple[int, ...] = (5, 20, 50, 100)
+    """Shares of the traffic. A first step of 0 judges shadow pairs alone, before any user sees the canary."""
+    mode: Literal["Auto", "Serverless", "Standard"] = "Auto"
+    step_seconds: Positive = 300
+    """A step lasts at least so long: ten looks, and long enough for caches to fill and queues to build."""
+    minimum_sample: Positive = 200
+    """The canary's requests at each step, whatever the statistics say."""
+    deadline_seconds: Positive = 7200
+    """Undecided after so long under watch: back to the stable model."""
+    checks: tuple[Check, ...] = CHECKS
+    foreign_edits: Literal["Stop", "Restore"] = "Stop"
+    """When somebody else changes the InferenceService meanwhile: go back and end, or put ours back and go on."""
+    paused: bool = False
+    abort: bool = False
+    promote: bool = False
+    run: str = ""
+    verdict: str = ""
+
+    @model_validator(mode="after")
+    def _steps_rise_to_the_whole(self) -> Self:
+        rising = list(self.steps) == sorted(set(self.steps))
+        if not rising or len(self.steps) < 2 or self.steps[-1] != 100 or self.steps[0] < 0:
+            raise ValueError(
+                "steps must rise, and end with 100 after at least one that is measured: [5, 20, 50, 100]"
+            )
+        if len({check.name for check in self.checks}) != len(self.checks) or not self.checks:
+            raise ValueError("name each check once, and at least one")
+        if self.steps[0] == 0 and "quality" not in {check.name for check in self.checks}:
+            raise ValueError("a step of 0 % needs the check `quality`: no other can see a model without users")
+        return self

@@ -1,0 +1,36 @@
+"""A rollout's history as lines: when, what, why, and the numbers that each decision was made on."""
+
+from serving.rollout.sequential import Count
+from serving.rollout.state import Figure, Happening, State
+
+WIDTH = 13
+
+
+def timeline(state: State) -> list[str]:
+    """One line for each decision, and one below it for each check that had been measured."""
+    lines = [line for happening in state.history for line in _told(happening)]
+    return [*lines, _standing(state)]
+
+
+def _told(happening: Happening) -> list[str]:
+    head = f"{happening.at}  {happening.phase:<9}  {happening.action:<{WIDTH}}{happening.why}"
+    return [head, *(_figures(figure) for figure in happening.figures)]
+
+
+def _figures(figure: Figure) -> str:
+    both = f"canary {_share(figure.canary)}"
+    if figure.check != "quality":
+        both += f", stable {_share(figure.stable)}"
+    odds = f"worse {figure.harm:.3g} to 1, within {100 * figure.margin:.3g} points {figure.safe:.3g} to 1"
+    return f"{'':<38}{figure.check:<10} {both}; {odds}"
+
+
+def _share(count: Count) -> str:
+    of, failed = (f"{number:,.0f}" for number in count)
+    return f"{failed}/{of}" + (f" ({100 * count.failed / count.of:.2f} %)" if count.of else "")
+
+
+def _standing(state: State) -> str:
+    if state.phase == "Done":
+        return state.outcome
+    return f"{state.phase}, the canary at {state.percent} %"

@@ -1,0 +1,129 @@
+"""What a window of measurements says of the canary: is it credible, is it harm, what is still lacking."""
+
+from math import isfinite
+
+from serving.rollout.ports import Window
+from serving.rollout.sequential import Block, Count, Score, at_step, fold, harm_needed, safe_needed
+from serving.rollout.spec import Check, RolloutSpec
+from serving.rollout.state import State
+
+EVEN = 0.5
+"""Of untied shadow pairs, what a canary that is as good loses."""
+WIDEST = 0.5
+LEAST_SHARE = 0.5
+"""Of the traffic that it was given, what the canary must be seen to answer itself."""
+TELLING = 30.0
+"""Requests that must be expected of the canary before too few of them mean anything."""
+STALE_SECONDS = 240.0
+"""A check without news for so long is no longer passed."""
+NOTHING = Count(0, 0)
+
+
+def incredible(window: Window | None, percent: int, cursor: float | None) -> str:
+    """Why these numbers are no evidence of the canary; empty where they are."""
+    if window is None:
+        return "no measurements"
+    if cursor is None:
+        return ""
+    if window.until <= cursor:
+        return "the measurements stand still"
+    if not all(_sound(count) for count in (*window.canary.values(), *window.stable.values())):
+        return "the measurements contradict themselves: more failures than requests, or no numbers at all"
+    if percent == 0:
+        return "" if window.canary.get("quality", NOTHING).of else "no shadow pairs were judged"
+    canary, stable = (side.get("errors", NOTHING).of for side in (window.canary, window.stable))
+    if not canary or not stable:
+        return f"no requests are counted under the {'stable' if canary else 'canary'} model's version"
+    expected = (canary + stable) * percent / 100
+    if expected >= TELLING and canary < expected * LEAST_SHARE:
+        return f"the canary is asked for {percent} % and answered {100 * canary / (canary + stable):.1f} %"
+    return ""
+
+
+def _sound(count: Count) -> bool:
+    return isfinite(count.of) and isfinite(count.failed) and 0 <= count.failed <= count.of
+
+
+def entered(state: State, spec: RolloutSpec, step: int) -> State:
+    """The state as a step begins: its sample and time at nothing, its proof of safety still to be made."""
+    known = {score.check: score for score in state.evidence}
+    ahead = spec.steps[min(step + 1, len(spec.steps) - 1)]
+    scores = tuple(_begun(known.get(check.name), check, _tolerated(check, ahead)) for check in spec.checks)
+    update = {"step": step, "evidence": scores, "cursor": None, "step_seconds": 0.0, "blind": 0.0}
+    return state.model_copy(update=update)
+
+
+def _begun(score: Score | None, check: Check, margin: float) -> Score:
+    return at_step(score, margin) if score else Score(check=check.name, margin=margin)
+
+
+def _tolerated(check: Check, ahead: int) -> float:
+    """Between the models, so that the next share of users costs all of them together no more than the margin."""
+    if check.name == "quality":
+        return min(check.margin, WIDEST - 0.01)
+    return min(check.margin * 100 / ahead, WIDEST)
+
+
+def folded(state: State, window: Window) -> State:
+    """With the window's counts in the evidence; a window that begins a step only sets the cursor."""
+    if state.cursor is None:
+        return state.model_copy(update={"cursor": window.until, "blind": 0.0})
+    most = harm_needed(len(state.evidence))
+    scores = tuple(_score(score, window, most) for score in state.evidence)
+    seconds = state.step_seconds + max(window.until - state.cursor, 0.0)
+    update = {"evidence": scores, "cursor": window.until, "step_seconds": seconds, "blind": 0.0}
+    return state.model_copy(update=update)
+
+
+def _score(score: Score, window: Window, most: float) -> Score:
+    canary = window.canary.get(score.check, NOTHING)
+    stable = window.stable.get(score.check, NOTHING)
+    if score.check == "quality":
+        return fold(score, Block(canary, NOTHING, EVEN), window.until, most) if canary.of else score
+    return fold(score, Block(canary, stable), window.until, most) if canary.of and stable.of else score
+
+
+def harms(state: State) -> tuple[str, ...]:
+    """The checks in which the canary is shown to be worse than the stable model."""
+    needed = harm_needed(len(state.evidence))
+    return tuple(
+        f"{told(score)}: worse, {score.harm_value:,.0f} to 1, {needed:,.0f} to 1 is enough"
+        for score in state.evidence
+        if score.harm_value >= needed
+    )
+
+
+def lacking(state: State, spec: RolloutSpec) -> tuple[str, ...]:
+    """What must still be seen before the canary has earned its next share."""
+    missing = []
+    scores = [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
+    sample = next((score.canary.of for score in scores if score.check == "errors"), scores[0].canary.of)
+    if state.step_seconds < spec.step_seconds:
+        missing.append(f"measured for {state.step_seconds:,.0f} s of {spec.step_seconds:,}")
+    if sample < spec.minimum_sample:
+        missing.append(f"{sample:,.0f} requests of {spec.minimum_sample:,}")
+    return (*missing, *(why for score in scores for why in _unproven(score, state.cursor or 0.0)))
+
+
+def _unproven(score: Score, now: float) -> list[str]:
+    if not score.until:
+        return [f"{score.check}: nothing was measured"]
+    if now - score.until > STALE_SECONDS:
+        return [f"{score.check}: nothing measured for {now - score.until:,.0f} s"]
+    if score.safe_value < safe_needed():
+        return [
+            f"{told(score)}: not worse by {100 * score.margin:.3g} points, {score.safe_value:.3g} to 1, "
+            f"{safe_needed():,.0f} to 1 is needed"
+        ]
+    return []
+
+
+def told(score: Score) -> str:
+    """A check's counts in words."""
+    words = f"{score.check} {_share(score.canary)}"
+    return words if score.check == "quality" else f"{words} beside {_share(score.stable)}"
+
+
+def _share(count: Count) -> str:
+    share = f" ({100 * count.failed / count.of:.2f} %)" if count.of else ""
+    return f"{count.failed:,.0f} of {count.of:,.0f}{share}"

@@ -1,0 +1,331 @@
+"""What is decided on what is seen, case by case."""
+
+from typing import Any
+
+import pytest
+
+from qinglan.errors import ConfigError
+from serving.rollout.decide import BLIND_SECONDS, decide
+from serving.rollout.ports import Proof, Revision, Served, Window
+from serving.rollout.sequential import Count
+from serving.rollout.spec import RolloutSpec
+from serving.rollout.state import Asked, Intent, Stable, State
+from serving.rollout.timeline import timeline
+from serving.rollout.turn import Decision, Observed
+from serving.rollout.weighing import entered
+
+OLD, NEW = "s3://releases/old", "s3://releases/new"
+NOW = 1_790_000_000.0
+STABLE = Revision("rev-1", OLD, True)
+CANARY = Revision("rev-2", NEW, True)
+PROOFS = Proof("d2", "m2", ()), Proof("d1", "m1", ())
+CHECKS = ("errors", "slow", "fallbacks", "zero_hits")
+
+
+def spec(**changes: Any) -> RolloutSpec:
+    release = {"name": "demo/rewriter", "digest": "d2", "uri": NEW, "model": "m2"}
+    return RolloutSpec.parse({"inferenceService": "rewriter", "release": release} | changes, "a test")
+
+
+def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> Served:
+    share = 100 if percent is None else percent
+    traffic = {NEW: share, OLD: 100 - share} if uri == NEW else {OLD: 100}
+    newest = CANARY if uri == NEW else STABLE
+    asked = Asked(uri=uri, percent=percent)
+    found = Served("7", 3, True, asked, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit")
+    return found._replace(**changes)
+
+
+def state(phase: str = "Analyse", **changes: Any) -> State:
+    begun = State(
+        stable=Stable(uri=OLD, digest="d1", model="m1"), asked=Asked(uri=NEW, percent=5), rest="rest", generation=3
+    )
+    begun = entered(begun, spec(), 0)
+    return begun.model_copy(update={"phase": phase, "looked": NOW - 30, "cursor": 1000.0} | changes)
+
+
+def window(canary: float = 100, failed: float = 0, stable: float = 1900, until: float = 1030) -> Window:
+    mine = {name: Count(canary, failed if name == "errors" else 0) for name in CHECKS}
+    other = {name: Count(stable, 0) for name in CHECKS}
+    return Window(until, mine | {"quality": Count(20, 10)}, other)
+
+
+def decided(
+    had: State, seen: Served, *, measured: Window | None = None, proofs: Any = None, **wanted: Any
+) -> Decision:
+    return decide(Observed(spec(**wanted), had, seen, measured, proofs), NOW)
+
+
+@pytest.mark.parametrize(
+    ("seen", "proofs", "said"),
+    [
+        (
+            served(OLD, None),
+            (Proof("d2", "m2", ("no journal of the teacher",)), PROOFS[1]),
+            "no journal of the teacher",
+        ),
+        (served(OLD, None), (PROOFS[0], Proof("d1", "m1", ("no signature",))), "to which a rollback would go"),
+        (served(OLD, None), (Proof("d3", "m2", ()), PROOFS[1]), "is release d3, not d2"),
+        (served(OLD, None), (Proof("d2", "m3", ()), PROOFS[1]), "its model is m3"),
+        (served(OLD, None), (Proof("d2", "m2", ()), Proof("d1", "m2", ())), "served already"),
+        (served(NEW, 10), PROOFS, "under way already"),
+        (served(OLD, None, rolled_out=None), PROOFS, "without a canary"),
+        (served(OLD, None, rolled_out=CANARY), PROOFS, "wait until they agree"),
+        (served(OLD, None, unsupported="KServe 0.20 sends a Standard canary no traffic"), PROOFS, "no traffic"),
+        (served(OLD, None, form="Standard"), PROOFS, "asks for Serverless"),
+    ],
+)
+def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
+    seen: Served, proofs: tuple[Proof, Proof], said: str
+) -> None:
+    found = decided(State(), seen, proofs=proofs, mode="Serverless")
+
+    assert found.asked is None and found.state.outcome == "Refused"
+    assert any(said in reason for reason in found.state.reasons), found.state.reasons
+
+
+def test_the_canary_is_first_asked_for_without_users() -> None:
+    verified = decided(State(), served(OLD, None), proofs=PROOFS)
+    assert verified.state.phase == "Apply" and verified.asked is None
+
+    found = decided(verified.state, served(OLD, None))
+
+    assert found.asked == Asked(uri=NEW, percent=0)
+    assert found.state.intent == Intent(
+        action="apply", uri=NEW, percent=0, expected_resource_version="7", at="2026-09-21T14:13:20+00:00"
+    )
+
+
+def test_an_unready_canary_gets_no_users() -> None:
+    waiting = state("WaitReady", asked=Asked(uri=NEW, percent=0))
+
+    found = decided(waiting, served(NEW, 0, newest=CANARY._replace(ready=False)))
+
+    assert found.asked is None and found.state.phase == "WaitReady"
+
+
+def test_a_canary_whose_pods_die_is_taken_back() -> None:
+    waiting = state("WaitReady", asked=Asked(uri=NEW, percent=0), blind=BLIND_SECONDS - 30)
+    dying = CANARY._replace(ready=False, failed="CrashLoopBackOff")
+
+    found = decided(waiting, served(NEW, 0, newest=dying))
+
+    assert found.asked == Asked(uri=OLD, percent=0) and "CrashLoopBackOff" in found.state.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("seen", "measured", "said"),
+    [
+        (served(newest=CANARY._replace(ready=False)), window(), "the stable model answers for it"),
+        (served(traffic={OLD: 100}), window(), "the traffic is 0 % canary"),
+        (served(settled=False), window(), "not ready"),
+        (served(), None, "no measurements"),
+        (served(), window(until=1000), "stand still"),
+        (served(), window(canary=float("nan")), "contradict themselves"),
+        (served(), window(canary=10, failed=11), "contradict themselves"),
+        (served(), window(canary=-10), "contradict themselves"),
+        (served(), window(canary=0), "under the canary model's version"),
+        (served(), window(stable=0), "under the stable model's version"),
+        (served(), window(canary=10, stable=2000), "answered 0.5 %"),
+    ],
+)
+def test_what_says_nothing_of_the_canary_is_no_success(seen: Served, measured: Window | None, said: str) -> None:
+    once = decided(state(), seen, measured=measured)
+    assert once.asked is None and once.state.evidence == state().evidence
+    assert said in once.state.history[-1].why
+
+    for_long = decided(state(blind=BLIND_SECONDS - 30), seen, measured=measured)
+
+    assert for_long.state.phase == "Rollback" and for_long.asked == Asked(uri=OLD, percent=0)
+
+
+def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
+    had = state()
+    for look in range(1, 4):
+        found = decided(had, served(), measured=window(failed=30, until=1000 + 30 * look))
+        had = found.state.model_copy(update={"looked": NOW - 30})
+
+    assert found.asked == Asked(uri=OLD, percent=0) and found.state.phase == "Rollback"
+    assert found.state.reasons[0].startswith("errors ") and "worse" in found.state.reasons[0]
+    assert any("errors" in line and "canary 60/200" in line for line in timeline(found.state))
+
+
+def passing(percent: int = 5, **changes: Any) -> State:
+    """A step that has everything but its last look."""
+    had = state(asked=Asked(uri=NEW, percent=percent), step=(5, 20, 50, 100).index(percent), step_seconds=280.0)
+    scores = tuple(
+        score.model_copy(update={"safe": 5000.0, "until": 1000.0, "guess": Count(9e4, 90), "canary": Count(900, 1)})
+        for score in had.evidence
+    )
+    return had.model_copy(update={"evidence": scores} | changes)
+
+
+def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> None:
+    assert decided(passing(), served(), measured=window()).asked == Asked(uri=NEW, percent=20)
+
+    half = window(canary=1000, stable=1000)
+    assert decided(passing(50), served(NEW, 50), measured=half).asked == Asked(uri=NEW, percent=None)
+
+
+@pytest.mark.parametrize(
+    ("had", "said"),
+    [
+        (passing(step_seconds=10.0), "seconds"),
+        (passing(evidence=tuple(s.model_copy(update={"canary": Count(5, 0)}) for s in passing().evidence)), "sample"),
+        (
+            passing(evidence=tuple(s.model_copy(update={"safe": 900.0, "safe_looks": 9}) for s in state().evidence)),
+            "bet",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_step_that_lacks_anything_is_not_passed(had: State, said: str) -> None:
+    found = decided(had, served(), measured=window())
+
+    assert found.asked is None and found.state.step == 0 and found.state.phase == "Analyse"
+
+
+def test_a_check_that_went_silent_is_not_passed() -> None:
+    silent = window()._replace(until=1300.0)
+    del silent.canary["zero_hits"]  # type: ignore[attr-defined]
+
+    found = decided(passing(), served(), measured=silent)
+
+    assert found.asked is None and found.state.step == 0
+
+
+def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
+    promoting = state("Promote", intent=None, asked=Asked(uri=NEW, percent=None))
+
+    assert decided(promoting, served(NEW, None)).state.phase == "Promote"
+    assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
+
+
+def test_the_way_back_clears_the_share_only_when_the_restored_pods_are_ready() -> None:
+    back = state("Rollback", ending="RolledBack", reasons=("bad",))
+    new_pods = Revision("rev-3", OLD, False)
+
+    first = decided(back, served(NEW, 20))
+    assert first.asked == Asked(uri=OLD, percent=0)
+    waiting = decided(first.state, served(OLD, 0, newest=new_pods))
+    assert waiting.asked is None
+    last = decided(waiting.state, served(OLD, 0, newest=new_pods._replace(ready=True)))
+    assert last.asked == Asked(uri=OLD, percent=None)
+    done = decided(last.state, served(OLD, None))
+    assert done.state.outcome == "RolledBack" and done.state.reasons == ("bad",)
+
+
+def test_a_rolled_out_canary_loses_its_users_before_the_stable_model_is_asked_for() -> None:
+    back = state("Rollback", ending="RolledBack")
+
+    found = decided(back, served(NEW, None, rolled_out=CANARY))
+
+    assert found.asked == Asked(uri=NEW, percent=0)
+
+
+def test_a_standard_canary_is_removed_in_one_write() -> None:
+    found = decided(state("Rollback", ending="RolledBack"), served(form="Standard"))
+
+    assert found.asked == Asked(uri=OLD, percent=None)
+
+
+def test_a_foreign_edit_is_named_and_stopped() -> None:
+    found = decided(state(), served(NEW, 80, generation=4), measured=window())
+
+    assert found.state.phase == "Rollback"
+    assert found.state.reasons == ("kubectl-edit changed what is served: s3://releases/new at 80 %",)
+
+
+def test_a_foreign_edit_is_put_right_a_few_times_and_waits_for_pods_again() -> None:
+    seen = served("s3://other", 5, generation=4, newest=Revision("rev-3", "s3://other", True))
+
+    found = decided(state(), seen, foreignEdits="Restore")
+    assert found.asked == Asked(uri=NEW, percent=0) and found.state.phase == "Apply"
+
+    assert decided(state(restored=3), seen, foreignEdits="Restore").state.phase == "Rollback"
+
+
+@pytest.mark.parametrize("seen", [served(OLD, None, generation=4), served(rest="other", generation=4)])
+def test_a_persons_way_back_and_other_pods_are_never_undone(seen: Served) -> None:
+    assert decided(state(), seen, foreignEdits="Restore").state.ending == "RolledBack"
+
+
+def test_a_stale_read_decides_nothing() -> None:
+    had = state(generation=9)
+
+    assert decided(had, served(NEW, 80), measured=window()) == Decision(had)
+
+
+def test_a_lost_reply_is_resolved_by_reading() -> None:
+    intent = Intent(action="step", uri=NEW, percent=20, expected_resource_version="6", at="then")
+    had = state(intent=intent, step=1)
+
+    landed = decided(had, served(NEW, 20, generation=4), measured=window())
+    assert landed.asked is None and landed.state.asked == intent.asked and landed.state.intent is None
+
+    not_landed = decided(had, served(), measured=window())
+    assert not_landed.asked == intent.asked
+
+
+def test_no_rollout_ends_while_a_write_of_its_own_may_still_arrive() -> None:
+    intent = Intent(action="apply", uri=NEW, percent=0, expected_resource_version="7", at="then")
+    had = state("Apply", asked=Asked(uri=OLD), intent=intent)
+
+    waiting = decided(had, served(OLD, None), abort=True)
+    assert waiting.state.phase == "Rollback" and waiting.asked is None
+
+    late = waiting.state.model_copy(update={"blind": 90.0})
+    assert decided(late, served(OLD, None), abort=True).state.outcome == "Aborted"
+    moved = served(OLD, None, resource_version="8")
+    assert decided(waiting.state, moved, abort=True).state.outcome == "Aborted"
+
+
+@pytest.mark.parametrize("phase", ["Apply", "WaitReady", "Analyse", "Promote"])
+def test_the_deadline_ends_in_the_way_back(phase: str) -> None:
+    found = decided(state(phase, watched=7190.0), served())
+
+    assert found.state.phase == "Rollback" and "undecided" in found.state.reasons[0]
+
+
+def test_a_clock_that_leaps_spends_no_deadline() -> None:
+    found = decided(state(looked=NOW - 90_000), served(), measured=window())
+
+    assert found.state.phase == "Analyse" and found.state.watched <= 120
+
+
+def test_a_person_pauses_aborts_and_promotes() -> None:
+    held = decided(passing(), served(), measured=window(), paused=True)
+    assert held.asked is None and held.state.watched == 0
+
+    aborted = decided(state(), served(), measured=window(), abort=True)
+    assert aborted.asked == Asked(uri=OLD, percent=0) and aborted.state.ending == "Aborted"
+
+    promoted = decided(state(), served(), measured=window(), promote=True)
+    assert promoted.asked == Asked(uri=NEW, percent=None)
+    assert any(line.endswith("by a person's word") for line in timeline(promoted.state))
+
+
+def test_a_paused_canary_that_does_harm_is_taken_back_all_the_same() -> None:
+    scores = tuple(score.model_copy(update={"harm": (5e3, 5e3, 5e3)}) for score in state().evidence)
+
+    found = decided(state(evidence=scores), served(), measured=window(), paused=True)
+
+    assert found.asked == Asked(uri=OLD, percent=0)
+
+
+def test_a_dark_step_judges_shadow_pairs_alone() -> None:
+    dark = state(asked=Asked(uri=NEW, percent=0))
+    nobody = Window(1030.0, {"errors": Count(0, 0), "quality": Count(40, 20)}, {"errors": Count(2000, 3)})
+
+    found = decided(dark, served(NEW, 0, traffic={OLD: 100}), measured=nobody, steps=[0, 5, 100])
+
+    assert not found.state.blind
+    assert [score.check for score in found.state.evidence if score.canary.of] == ["quality"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": [100]}, {"steps": [20, 5, 100]}, {"steps": [5, 50]}, {"checks": []}, {"stepsSeconds": 3}]
+)
+def test_a_policy_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        spec(**wrong)
