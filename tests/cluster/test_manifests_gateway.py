@@ -94,9 +94,7 @@ def test_controllers_make_it_for_the_gateways_own_deployment_alone(house: Kubect
 
 
 def patched(kubectl: Kubectl, what: str, change: Object, *more: str, account: str = STRANGER) -> str:
-    said = kubectl(
-        "patch", what, "-n", NS, "--dry-run=server", f"-p={json.dumps(change)}", *more, account=account
-    )
+    said = kubectl("patch", what, "-n", NS, "--dry-run=server", f"-p={json.dumps(change)}", *more, account=account)
     return said.text if said.code else ""
 
 
@@ -107,7 +105,8 @@ def first(kubectl: Kubectl, label: str) -> str:
 
 
 def slipped_in(**container: Any) -> Object:
-    return {"spec": {"ephemeralContainers": [{"name": "thief", "image": DIGEST, "securityContext": HARDENED, **container}]}}
+    one = {"name": "thief", "image": DIGEST, "securityContext": HARDENED, **container}
+    return {"spec": {"ephemeralContainers": [one]}}
 
 
 BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api", "key": "OPENAI_API_KEY"}}}]
