@@ -31,8 +31,8 @@ SECRETS = {
 """How this machine reaches its package index: the variable that names a file, and where it lies without one."""
 
 HEADER = (
-    "# Written by `make images`: what was built, by digest. Empty: nothing was built yet, "
-    "and the release is refused.\n"
+    "# Written by `make images`: what was built, by digest. As long as one of cpu, serve and style is not here, "
+    "the release does not render.\n"
 )
 
 

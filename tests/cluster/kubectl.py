@@ -62,7 +62,7 @@ def filled_in(folder: Path) -> Path:
     copy = folder / "manifests"
     shutil.copytree(MANIFESTS, copy)
     for example in copy.rglob("*.env.example"):
-        lines = [_filled(line) for line in example.read_text().splitlines()]
+        lines = [_filled(line) for line in example.read_text().splitlines() if "=" in line or line.startswith("#")]
         example.with_suffix("").write_text("\n".join(lines) + "\n")
     return copy
 
@@ -81,10 +81,15 @@ def with_images(manifests: Path, names: Sequence[str] = ("cpu", "serve", "style"
 
 def rendered(folder: Path) -> list[Object]:
     """What `kubectl apply -k` would send."""
-    done = subprocess.run([str(binary("kubectl")), "kustomize", str(folder)], text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    said = kustomized(folder)
+    assert said.code == 0, said.text
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [one for one in yaml.load_all(done.stdout, Loader=loader) if one]
+    return [one for one in yaml.load_all(said.text, Loader=loader) if one]
+
+
+def kustomized(folder: Path) -> Said:
+    done = subprocess.run([str(binary("kubectl")), "kustomize", str(folder)], text=True, capture_output=True)
+    return Said(done.returncode, done.stdout if done.returncode == 0 else done.stderr)
 
 
 def renamed(folder: Path, namespace: str, scratch: Path) -> list[Object]:

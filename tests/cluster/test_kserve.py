@@ -82,7 +82,7 @@ def ready(kubectl: Kubectl, name: str) -> bool:
     return is_ready(kubectl.one("isvc", name, "-n", NS))
 
 
-@pytest.mark.parametrize("name", ["standard/stable", "style"])
+@pytest.mark.parametrize("name", ["standard/stable", "rewriter-cpu", "style"])
 def test_a_model_becomes_ready_in_a_restricted_namespace(rollout: Kubectl, name: str) -> None:
     one = put(rollout, name)
     model = one["metadata"]["name"]

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.kubectl import Kubectl, Said, filled_in, installed, renamed, rendered, until, with_images
+from tests.cluster.kubectl import (
+    Kubectl,
+    Said,
+    filled_in,
+    installed,
+    kustomized,
+    renamed,
+    rendered,
+    until,
+    with_images,
+)
 from tests.manifests.hardening import faults
 from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
 from tests.manifests.ways import reaching_out, wrong_ways
@@ -145,6 +155,70 @@ def test_a_release_names_every_image_by_digest(manifests: Path) -> None:
     }
 
     assert images and all("@sha256:" in image for image in images), images
+
+
+def test_settings_that_nobody_filled_in_are_refused_and_say_what_to_do(
+    overlay: tuple[str, list[Object]], manifests: Path, namespace: str, cluster: Any, tmp_path: Path
+) -> None:
+    copy = filled_in(tmp_path / "copy")
+    for example in copy.rglob("*.env.example"):
+        example.with_suffix("").write_text(example.read_text())
+    with_images(copy)
+    given = of_kind(rendered(copy / "overlays" / overlay[0]), "Secret")
+    blank = [one for one in given if not all(one["data"].values())]
+    for one in blank:
+        one["metadata"]["namespace"] = namespace
+        said = Kubectl(cluster.kubeconfig).apply([one], "--dry-run=server")
+        assert said.code != 0 and "Fill in what is blank above, then delete this line" in said.text, said.text
+
+    assert {one["metadata"]["name"] for one in blank} == {"qinglan-store"} | (
+        set() if overlay[0] == "laptop-cluster" else {"qinglan-paid-api"}
+    )
+
+
+FIRST = {"a100": "standard/stable", "release": "standard/stable"}
+"""The rewriter that manifests/README.md names for it."""
+
+
+def test_what_its_first_models_run_in_is_there(overlay: tuple[str, list[Object]]) -> None:
+    runtimes = {
+        one["metadata"]["name"]: {each["name"] for each in one["spec"]["supportedModelFormats"]}
+        for one in of_kind(overlay[1], "ServingRuntime")
+    }
+    for name in (FIRST.get(overlay[0], "rewriter-cpu"), "style"):
+        model = yaml.safe_load((MANIFESTS / f"rollout/{name}.yaml").read_text())["spec"]["predictor"]["model"]
+        assert model["modelFormat"]["name"] in runtimes[model["runtime"]], name
+
+
+BUILT = ("cpu", "serve", "style")
+
+
+@pytest.mark.parametrize("missing", BUILT)
+def test_a_release_renders_only_with_every_image_by_digest(missing: str, tmp_path: Path) -> None:
+    copy = filled_in(tmp_path)
+    with_images(copy, [name for name in BUILT if name != missing])
+    said = kustomized(copy / "overlays/release")
+
+    assert said.code != 0 and f"for value qinglan/{missing}:0.1.0" in said.text, said.text
+
+
+def test_nothing_of_a_release_that_was_never_built_reaches_a_fresh_cluster(simulated: Any, tmp_path: Path) -> None:
+    """No policy is there yet that would refuse its tags."""
+    kubectl = Kubectl(simulated.kubeconfig)
+    said = kubectl("apply", "--server-side", "-k", str(filled_in(tmp_path) / "overlays/release"))
+
+    assert said.code != 0 and "for value qinglan/cpu:0.1.0" in said.text, said.text
+    assert kubectl.all("validatingadmissionpolicies", "-l", "app.kubernetes.io/part-of=qinglan") == []
+    assert "NotFound" in kubectl("get", "namespace", "qinglan").text
+
+
+def test_a_release_says_on_its_namespace_what_runs_there(manifests: Path) -> None:
+    given = rendered(manifests / "overlays/release")
+    (space,) = of_kind(given, "Namespace")
+    told = {name.partition("/image-")[2]: digest for name, digest in space["metadata"]["annotations"].items()}
+    images = {each["image"] for one in given for pod in pods(one) for each in pod.spec.get("containers", ())}
+
+    assert {f"qinglan/{name}@{told[name]}" for name in BUILT} == images
 
 
 @pytest.mark.parametrize("tenant", TENANTS)

@@ -5,6 +5,7 @@ Rights alone would refuse most of it. So the account that tries is given every r
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,11 @@ BY_TAG: dict[str, Object] = {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "one", "namespace": NS},
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE},
     },
+    "ReplicaSet": {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "one", "namespace": NS},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE},
+    },
+    "image volume": pod("one", volumes=[{"name": "code", "image": {"reference": "one:tag"}}]),
     "CronJob": {
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "one", "namespace": NS},
         "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": {
@@ -272,14 +278,30 @@ def test_in_a_release_an_image_by_tag_is_refused(house: Kubectl, kind: str) -> N
 
 @pytest.mark.parametrize("kind", BY_TAG)
 def test_the_same_by_digest_is_admitted(house: Kubectl, kind: str) -> None:
-    text = (
-        yaml.safe_dump(BY_TAG[kind])
-        .replace("image: one:tag", f"image: {DIGEST}")
-        .replace("image: one", f"image: {DIGEST}")
-    )
-    one = yaml.safe_load(text.replace(f"{DIGEST}:tag", DIGEST))
+    text = re.sub(r"one:tag|(?<=image: )one\b", DIGEST, yaml.safe_dump(BY_TAG[kind]))
 
-    assert attempt(house, one) == ""
+    assert attempt(house, yaml.safe_load(text)) == ""
+
+
+def test_what_ran_before_the_release_can_be_cleared_away_and_not_changed_into_another_tag(house: Kubectl) -> None:
+    """A tag is taken off the list again: as if the object had been there before the namespace was a release's."""
+    listed = house.one("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
+    old = yaml.safe_load(yaml.safe_dump(BY_TAG["ReplicaSet"]).replace("one:tag", "old:tag"))
+    old["spec"]["replicas"] = 0
+    by_tag(house, f"{listed} old:tag")
+    until(lambda: attempt(house, old) == "", "the list in effect")
+    house.must("create", "-f", "-", given=[old])
+    by_tag(house, listed)
+    until(lambda: attempt(house, pod("probe", image="old:tag")) != "", "the list without it in effect")
+
+    assert house("label", "rs", "one", "-n", NS, "team=search").code == 0
+    changed = house("set", "image", "rs/one", "-n", NS, "one=new:tag")
+    assert changed.code != 0 and "and not: new:tag" in changed.text, changed.text
+    house.must("delete", "rs", "one", "-n", NS)
+
+
+def by_tag(kubectl: Kubectl, images: str) -> None:
+    kubectl.must("annotate", "namespace", NS, "--overwrite", f"qinglan.dev/images-by-tag={images}")
 
 
 def test_what_the_platform_injects_by_tag_is_listed_to_the_letter(house: Kubectl) -> None:
@@ -295,8 +317,8 @@ def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -
     assert said.code != 0 and "named by digest" in said.text, said.text
 
 
-def test_a_release_whose_images_were_never_built_is_refused(house: Kubectl, tmp_path: Path) -> None:
-    given = rendered(filled_in(tmp_path) / "overlays/release")
+def test_what_a_release_runs_is_not_put_back_to_tags(house: Kubectl, tmp_path: Path) -> None:
+    given = rendered(filled_in(tmp_path) / "overlays/a100")
     said = house.apply([one for one in given if one["kind"] == "Deployment"], "--dry-run=server")
 
     assert said.code != 0

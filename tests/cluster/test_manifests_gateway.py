@@ -1,0 +1,160 @@
+"""Every way to the paid key, the journal and the gateway's way out that does not start with a pod of one's own.
+
+Tried on the real API server, by somebody with every right in the namespace.
+"""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.test_manifests_policies import DIGEST, HARDENED, NS, STRANGER, attempt, house, pod
+from tests.manifests.reading import Object
+
+__all__ = ["house"]
+REFUSED = "are for the pods of its own Deployment"
+GATEWAY = "app.kubernetes.io/name=qinglan-gateway"
+LABELS = {"app.kubernetes.io/name": "qinglan-gateway"}
+KEY: Object = {"name": "one", "image": DIGEST, "securityContext": HARDENED,
+               "envFrom": [{"secretRef": {"name": "qinglan-paid-api"}}]}  # fmt: skip
+CLAIM = {"name": "journal", "persistentVolumeClaim": {"claimName": "qinglan-journal"}}
+THIEF: dict[str, Object] = {
+    "all of it": {"metadata": {"labels": LABELS}, "spec": {
+        "serviceAccountName": "qinglan-gateway", "containers": [KEY], "volumes": [CLAIM]}},
+    "the label": {"metadata": {"labels": LABELS}, "spec": pod("one")["spec"]},
+    "the account": {"metadata": {"labels": {"a": "b"}}, "spec": pod("one", account="qinglan-gateway")["spec"]},
+    "the key": {"metadata": {"labels": {"a": "b"}}, "spec": pod("one", containers=[KEY])["spec"]},
+    "the journal": {"metadata": {"labels": {"a": "b"}}, "spec": pod("one", volumes=[CLAIM])["spec"]},
+}  # fmt: skip
+
+
+def made(kind: str, name: str, template: Object) -> Object:
+    """An object of this kind that makes such pods."""
+    template = copy.deepcopy(template)
+    spec: Object = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+    if kind in ("Job", "CronJob", "PyTorchJob"):
+        template["spec"]["restartPolicy"] = "Never"
+        spec = {"template": template}
+    if kind == "CronJob":
+        spec = {"schedule": "0 0 * * *", "jobTemplate": {"spec": spec}}
+    if kind == "PyTorchJob":
+        template["spec"]["containers"][0]["name"] = "pytorch"
+        spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}}
+    if kind == "ReplicationController":
+        spec["selector"] = template["metadata"]["labels"]
+    if kind == "StatefulSet":
+        spec["serviceName"] = "one"
+    return {"apiVersion": API[kind], "kind": kind, "metadata": {"name": name, "namespace": NS}, "spec": spec}
+
+
+API = {
+    "Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
+    "Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1", "PyTorchJob": "kubeflow.org/v1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", API)
+@pytest.mark.parametrize("way", THIEF)
+def test_nothing_that_makes_pods_makes_them_with_what_is_the_gateways(house: Kubectl, kind: str, way: str) -> None:
+    assert REFUSED in attempt(house, made(kind, "thief", THIEF[way]), STRANGER)
+
+
+@pytest.mark.parametrize("kind", API)
+def test_the_same_without_it_is_admitted(house: Kubectl, kind: str) -> None:
+    """So that each refusal above is for what it takes."""
+    honest = {"metadata": {"labels": {"a": "b"}}, "spec": pod("one")["spec"]}
+
+    assert attempt(house, made(kind, "honest", honest), STRANGER) == ""
+
+
+def test_the_gateways_name_on_a_replica_set_is_not_enough(house: Kubectl) -> None:
+    assert REFUSED in attempt(house, made("ReplicaSet", "qinglan-gateway-5d8f7", THIEF["all of it"]), STRANGER)
+
+
+def owned(one: Object, kind: str, name: str) -> Object:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "1", "controller": True}
+    return {**one, "metadata": {**one["metadata"], "ownerReferences": [owner]}}
+
+
+def test_controllers_make_it_for_the_gateways_own_deployment_alone(house: Kubectl) -> None:
+    """What another Deployment, made before the policy was there, would have them make."""
+    thief = made("ReplicaSet", "thief-5d8f7", THIEF["the key"])
+    taken = pod("thief-5d8f7-1", containers=[KEY])
+    deployments, replica_sets = "kube-system/deployment-controller", "kube-system/replicaset-controller"
+
+    assert REFUSED in attempt(house, owned(thief, "Deployment", "thief"), deployments)
+    assert attempt(house, owned(thief, "Deployment", "qinglan-gateway"), deployments) == ""
+    assert REFUSED in attempt(house, owned(thief, "Deployment", "qinglan-gateway"), STRANGER)
+    for maker in ("ReplicaSet/thief-5d8f7", "ReplicaSet/qinglan-gateway-x-5d8f7", "Job/qinglan-gateway-5d8f7"):
+        assert REFUSED in attempt(house, owned(taken, *maker.split("/")), replica_sets), maker
+    assert attempt(house, owned(taken, "ReplicaSet", "qinglan-gateway-5d8f7"), replica_sets) == ""
+    assert REFUSED in attempt(house, owned(taken, "ReplicaSet", "qinglan-gateway-5d8f7"), STRANGER)
+
+
+def patched(kubectl: Kubectl, what: str, change: Object, *more: str, account: str = STRANGER) -> str:
+    said = kubectl("patch", what, "-n", NS, "--dry-run=server", f"-p={json.dumps(change)}", *more, account=account)
+    return said.text if said.code else ""
+
+
+def first(kubectl: Kubectl, label: str) -> str:
+    """A pod that runs."""
+    until(lambda: kubectl.all("pods", "-n", NS, "-l", label), f"a pod with {label}")
+    return f"pod/{kubectl.all('pods', '-n', NS, '-l', label)[0]['metadata']['name']}"
+
+
+def slipped_in(**container: Any) -> Object:
+    one = {"name": "thief", "image": DIGEST, "securityContext": HARDENED, **container}
+    return {"spec": {"ephemeralContainers": [one]}}
+
+
+BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api", "key": "OPENAI_API_KEY"}}}]
+
+
+@pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
+@pytest.mark.parametrize("way", [{"envFrom": KEY["envFrom"]}, {"env": BY_ENV}], ids=["envFrom", "env"])
+def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, way: Object, account: str) -> None:
+    plain = first(house, "app.kubernetes.io/name=qinglan-rag")
+
+    refused = patched(house, plain, slipped_in(**way), "--subresource=ephemeralcontainers", account=account)
+    assert REFUSED in refused, refused
+    assert patched(house, plain, slipped_in(), "--subresource=ephemeralcontainers", account=account) == ""
+
+
+def test_no_container_at_all_is_slipped_into_the_gateways_pod(house: Kubectl) -> None:
+    assert REFUSED in patched(house, first(house, GATEWAY), slipped_in(), "--subresource=ephemeralcontainers")
+
+
+def test_the_gateways_pod_keeps_its_image(house: Kubectl) -> None:
+    change = {"spec": {"containers": [{"name": "gateway", "image": DIGEST.replace("a" * 64, "b" * 64)}]}}
+
+    assert REFUSED in patched(house, first(house, GATEWAY), change)
+    assert patched(house, first(house, GATEWAY), {"metadata": {"labels": {"team": "search"}}}) == ""
+
+
+def test_the_gateways_deployment_is_changed_by_who_may_change_the_policies(house: Kubectl) -> None:
+    change = {"spec": {"template": {"spec": {"containers": [{"name": "gateway", "command": ["env"]}]}}}}
+
+    assert REFUSED in patched(house, "deployment/qinglan-gateway", change)
+    assert patched(house, "deployment/qinglan-gateway", change, account="") == ""
+    assert patched(house, "deployment/qinglan-gateway", {"metadata": {"labels": {"team": "search"}}}) == ""
+
+
+def test_its_replica_set_keeps_its_template(house: Kubectl) -> None:
+    found = house.all("replicasets", "-n", NS, "-l", GATEWAY)[0]["metadata"]["name"]
+    change = {"spec": {"template": {"spec": {"containers": [{"name": "gateway", "command": ["env"]}]}}}}
+
+    assert REFUSED in patched(house, f"replicaset/{found}", change)
+
+
+def test_the_gateway_itself_is_rolled_out_anew(house: Kubectl) -> None:
+    """The controllers find every link of its own chain open."""
+    before = first(house, GATEWAY)
+    house.must("rollout", "restart", "deployment/qinglan-gateway", "-n", NS)
+
+    until(lambda: first(house, GATEWAY) != before, "another pod")
+    until(
+        lambda: house.one("deployment", "qinglan-gateway", "-n", NS)["status"].get("availableReplicas") == 1,
+        "the gateway is available",
+    )
