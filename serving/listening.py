@@ -70,6 +70,11 @@ def listen(host: str, port: int) -> socket.socket:
     # Its connections inherit it. asyncio sets it on sockets of its own making alone; without it the body of an answer
     # waits until the client has acknowledged the head, 40 ms on Linux.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Inherited too: a peer that vanished without a word is let go, two or three minutes later.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
     return listening
 
 
