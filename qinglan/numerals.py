@@ -67,5 +67,6 @@ def value(word: str) -> int:
         elif one in UNITS:
             section, digit = section + (digit or 1) * UNITS[one], 0
         else:
-            total, section, digit = (total + section + digit) * MYRIADS[one], 0, 0
+            section, before = section + digit, total if one == "亿" else 0
+            total, section, digit = total - before + (before + section) * MYRIADS[one], 0, 0
     return total + section + digit

@@ -104,13 +104,9 @@ class Student:
                 use_safetensors=True,
                 local_files_only=True,
             ).to(device)
-            tokenizer = load_tokenizer(folder)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise DataError(
-                f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
-                "Copy it again from where it was trained, or run that stage again."
-            ) from None
-        return cls(model.eval(), tokenizer, card)
+            raise _broken(folder, error) from None
+        return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, asked: Asked) -> list[Message]:
         """The prompt of training, rollout and serving."""
@@ -173,4 +169,14 @@ def load_tokenizer(folder: Path) -> Any:
     """One for each thread: two threads at once in the same one is an error."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise _broken(folder, error) from None
+
+
+def _broken(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
+        "Copy it again from where it was trained, or run that stage again."
+    )

@@ -4,6 +4,7 @@ Who listens and drains is ours (serving/listening.py). Import nothing here befor
 """
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def create_app(model: Any) -> Any:
     from kserve.model_server import app
     from kserve.protocol.rest.server import RESTServer
 
+    warnings.filterwarnings("ignore", message="ORJSONResponse is deprecated")  # KServe's own, at its first answer
     model.load()
     server = ModelServer(enable_grpc=False, enable_latency_logging=False)
     server.register_model(model)

@@ -58,7 +58,7 @@ def taught_model(folder: Path, seed: int = 1) -> Path:
     end = student.tokenizer.eos_token
     rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in TAUGHT.items()]
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
-    for _ in range(150):
+    for _ in range(100):
         loss = sum(_loss(student, *row) for row in rows)
         optimizer.zero_grad()
         loss.backward()

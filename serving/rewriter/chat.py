@@ -54,7 +54,7 @@ def _whole(about: dict[str, Any], answered: Answered) -> dict[str, Any]:
 
 
 def _events(about: dict[str, Any], answered: Answered, chat: Chat) -> Iterator[bytes]:
-    deltas = ({"role": "assistant", "content": ""}, {"content": answered.text}, {})
+    deltas: tuple[dict[str, str], ...] = ({"role": "assistant", "content": ""}, {"content": answered.text}, {})
     for delta in deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None if delta else "stop", "logprobs": None}
         yield _event({**about, "object": "chat.completion.chunk", "choices": [choice]})

@@ -68,6 +68,9 @@ class Rewriter(Model):  # type: ignore[misc]
         return self.ready
 
     def _in_process(self) -> Backend:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # the log is lines of JSON
         student = Student.load(self.config.model)
         student.write([self._warm_up()])  # the first answer of a process is slow: nobody should wait for it
         return InProcess(student)

@@ -4,8 +4,8 @@
     found.version       "09181d0f4159"      of the model that the release names
     found.said          "release fivedoctors/rewriter, its digests"
 
-A release lies around its model (qinglan/lineage/release_folder.py). A bare folder of a run proves nothing but that its
-prompts are those that this code shows; the log says so.
+A release lies around its model (qinglan/lineage/release_folder.py). A bare folder of a run proves no more than that
+its prompts are those that this code shows; the log says so.
 """
 
 from pathlib import Path
