@@ -1,14 +1,14 @@
 """How often the rewriter's guard would take back a good rewrite, and how often a spoiled one.
 
-The sample tenants' teacher rewrites are the good ones: all that the stand-in teacher makes of their questions. Each is
-then spoiled in every way that a guard is for, and should be taken back.
+The sample tenants' teacher rewrites are the good ones: all that the stand-in teacher makes of their questions. Each
+is then spoiled in every way that a guard is for, and should be taken back.
 """
 
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -64,7 +64,7 @@ def rewritten(tenant: str, folder: Path) -> Iterator[tuple[Question, str]]:
     brain = load_brain({tenant: folder / "knowledge_base.jsonl"})
     for row in read_questions(folder / "questions.xlsx", Columns(), tenant):
         if isinstance(row, Question):
-            messages = [dict(one) for one in teacher_messages(row)]
+            messages: list[dict[str, Any]] = [dict(one.items()) for one in teacher_messages(row)]
             yield row, str(brain.answer(tenant, messages, None))
 
 

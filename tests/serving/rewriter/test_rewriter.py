@@ -4,7 +4,6 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import openai
 import pytest
 
@@ -28,11 +27,11 @@ def tensor(name: str, texts: list[Any], **changes: Any) -> dict[str, Any]:
 def question(served: Served, query: str) -> list[dict[str, str]]:
     """The messages that training would have shown."""
     system = read_card(served.folder).system_prompts["fivedoctors"]
-    return [dict(one) for one in student_messages(Question("fivedoctors", query), system)]
+    return [dict(one.items()) for one in student_messages(Question("fivedoctors", query), system)]
 
 
 def client(served: Served) -> openai.OpenAI:
-    inner = httpx.Client(trust_env=False)
+    inner = openai.DefaultHttpxClient(trust_env=False)
     return openai.OpenAI(
         base_url=f"{served.http.base_url}/openai/v1", api_key="none", http_client=inner, max_retries=0
     )

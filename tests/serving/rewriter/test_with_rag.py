@@ -10,7 +10,7 @@ from qinglan.lineage.digests import digest
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter import Student
 from qinglan.services import service
-from serving.rewriter.model import Instance
+from serving.rewriter.reading import Instance
 from tests.tiny import taught_model, tiny_model
 from tests.training_rows import knowledge_base
 
