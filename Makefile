@@ -67,7 +67,8 @@ check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-BENCHES := cli samples journal lineage rag reranker data-line reward sft ppo style style-policy cluster store jobs rollout
+BENCHES := cli samples journal lineage rag reranker data-line reward sft ppo style style-policy guard serving cluster \
+  store jobs rollout
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours) and `bench-pairwise` (reads the run of `make demo`)
 
 bench-%: $(READY) ## one benchmark; its last line is JSON

@@ -17,7 +17,7 @@ import orjson
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import replaced
-from qinglan.prompts import Asked, Message, student_messages
+from qinglan.prompts import Asked, Message, student_digest, student_messages
 from qinglan.text import one_line
 
 CARD = "rewriter.json"
@@ -32,6 +32,9 @@ class RewriterCard(Config):
     system_prompts: dict[str, str] = {}
     """By tenant: the text that training showed the model, to the byte. Serving shows the same."""
 
+    prompts_sha256: str = ""
+    """Of what the code showed that trained it, by `student_digest`; "" of a model older than this."""
+
     max_new_tokens: Positive = 64
     """A rewrite that is longer is cut."""
 
@@ -40,6 +43,8 @@ class RewriterCard(Config):
 
 
 def write_card(folder: Path, card: RewriterCard) -> None:
+    """With the digest of the prompts that it was trained with: those of this code."""
+    card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
     with replaced(folder / CARD) as partial:
         partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
 
@@ -51,6 +56,15 @@ def read_card(folder: Path) -> RewriterCard:
         said = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{folder / CARD}: {said}. A rewriter model is written by the sft or ppo stage.") from None
     return RewriterCard.parse(values, str(folder / CARD))
+
+
+def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:
+    """A model is asked as it was trained, or not at all."""
+    if card.prompts_sha256 and card.prompts_sha256 != (ours := student_digest(card.system_prompts)):
+        raise DataError(
+            f"{folder / CARD}: the model was trained with prompts {card.prompts_sha256[:12]}, and this code shows it "
+            f"{ours[:12]}. Serve it with the code of its release, or train it again."
+        )
 
 
 class Written(NamedTuple):
@@ -81,6 +95,7 @@ class Student:
         from transformers import AutoModelForCausalLM
 
         card = read_card(folder)
+        refuse_other_prompts(folder, card)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             model = AutoModelForCausalLM.from_pretrained(
@@ -89,13 +104,9 @@ class Student:
                 use_safetensors=True,
                 local_files_only=True,
             ).to(device)
-            tokenizer = load_tokenizer(folder)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise DataError(
-                f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
-                "Copy it again from where it was trained, or run that stage again."
-            ) from None
-        return cls(model.eval(), tokenizer, card)
+            raise _broken(folder, error) from None
+        return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, asked: Asked) -> list[Message]:
         """The prompt of training, rollout and serving."""
@@ -111,12 +122,15 @@ class Student:
 
     def write_messages(self, prompts: Sequence[list[Message]]) -> list[Written]:
         """The same, of prompts that are there already."""
+        return self.write_texts([render(self.tokenizer, messages) for messages in prompts])
+
+    def write_texts(self, prompts: Sequence[str]) -> list[Written]:
+        """The same, of prompts that are rendered already."""
         import torch
 
         started = time.perf_counter()
         inputs = self.tokenizer(
-            [render(self.tokenizer, messages) for messages in prompts],
-            return_tensors="pt", padding=True, add_special_tokens=False,
+            list(prompts), return_tensors="pt", padding=True, add_special_tokens=False
         ).to(self.model.device)  # fmt: skip
         with torch.inference_mode():
             output = self.model.generate(
@@ -155,4 +169,14 @@ def load_tokenizer(folder: Path) -> Any:
     """One for each thread: two threads at once in the same one is an error."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise _broken(folder, error) from None
+
+
+def _broken(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
+        "Copy it again from where it was trained, or run that stage again."
+    )

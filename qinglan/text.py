@@ -2,9 +2,12 @@
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 RUN = re.compile(r"\w+")
+COPIED_RUN = 16
+"""Characters in a row of somebody else's text, punctuation aside: longer than any name, so a copy."""
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
@@ -30,3 +33,11 @@ def normalise(text: str) -> str:
 def one_line(text: str) -> str:
     """The text on one line: a field that cannot open another field of a prompt."""
     return CONTROL.sub(" ", text).strip()
+
+
+def copied(text: str, asked: str, sources: Sequence[str]) -> bool:
+    """Whether a normalised text holds a long run of a source that the question does not hold."""
+    question = normalise(asked)
+    runs = {text[at : at + COPIED_RUN] for at in range(len(text) - COPIED_RUN + 1)}
+    runs = {run for run in runs if run not in question}
+    return bool(runs) and any(run in source for source in map(normalise, sources) for run in runs)

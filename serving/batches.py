@@ -21,8 +21,8 @@ class Batches(Generic[Asked, Answer]):
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn; those being answered are none of them."""
-        return len(self._waiting)
+        """How many wait for their turn; those being answered are none of them, nor those whose caller gave up."""
+        return sum(not future.done() for _, future in self._waiting)
 
     async def ask(self, asked: Sequence[Asked]) -> list[Answer]:
         loop = asyncio.get_running_loop()
@@ -34,8 +34,8 @@ class Batches(Generic[Asked, Answer]):
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        while waiting := [one for one in self._waiting if not one[1].done()]:
+            batch, self._waiting = waiting[: self._most], waiting[self._most :]
             try:
                 answers = await loop.run_in_executor(self._thread, self._answer, [one for one, _ in batch])
             except Exception as error:
@@ -46,3 +46,4 @@ class Batches(Generic[Asked, Answer]):
             for (_, future), answer in zip(batch, answers, strict=True):
                 if not future.done():  # its caller may have hung up
                     future.set_result(answer)
+        self._waiting = []

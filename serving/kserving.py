@@ -4,15 +4,29 @@ Who listens and drains is ours (serving/listening.py). Import nothing here befor
 """
 
 import logging
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 
 from qinglan.errors import DataError
+from serving.listening import hung_up
+from serving.refusals import Busy, describe
 
 JSON = "application/json"
+RETRY_SECONDS = "1"
+BINARY = "inference-header-content-length"
+"""KServe's header of a body whose tensors are bytes after the JSON."""
+
+Refuse = Callable[[int, str, dict[str, str] | None], Response]
+"""Status, words, headers."""
 
 
 def existing(folder: Path) -> Path:
@@ -28,9 +42,11 @@ def create_app(model: Any) -> Any:
     from kserve.model_server import app
     from kserve.protocol.rest.server import RESTServer
 
+    warnings.filterwarnings("ignore", message="ORJSONResponse is deprecated")  # KServe's own, at its first answer
     model.load()
     server = ModelServer(enable_grpc=False, enable_latency_logging=False)
     server.register_model(model)
+    server.dataplane.ready = model.healthy  # KServe's own says yes as soon as it listens
     logging.getLogger("kserve").setLevel(logging.WARNING)
     logging.getLogger("kserve").addFilter(in_a_line)
     rest = RESTServer("kserve.model_server:app", server.dataplane, OneModel(), http_port=0)
@@ -78,3 +94,34 @@ def read_json(body: bytes, headers: Any) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"The body is not JSON in UTF-8: {error.msg} at character {error.pos}.") from None
+
+
+def error(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """In KServe's own envelope."""
+    return JSONResponse({"error": message}, status, headers)
+
+
+NOT_JSON = error(400, f"Send tensors as {JSON}, with that content-type and without {BINARY}.")
+
+
+def binary(headers: Mapping[str, str]) -> bool:
+    """What KServe's V2 would take for bytes: a body without a content type, too."""
+    return BINARY in headers or "content-type" not in headers or not says_json(headers)
+
+
+def add_refusals(app: Any, refuse: Refuse) -> None:
+    """All but what KServe answers itself."""
+
+    async def invalid(_: Request, refused: RequestValidationError) -> Response:
+        return refuse(400, describe(refused), None)
+
+    async def unserved(_: Request, refused: HTTPException) -> Response:
+        return refuse(refused.status_code, str(refused.detail), None)
+
+    async def busy(_: Request, refused: Busy) -> Response:
+        return refuse(429, str(refused), {"retry-after": RETRY_SECONDS})
+
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, unserved)
+    app.add_exception_handler(Busy, busy)
+    app.add_exception_handler(ClientDisconnect, hung_up)

@@ -25,6 +25,8 @@ IDLE_SECONDS = 120
 """How long an unused connection is kept: one that is closed as its client writes looks like an outage there."""
 
 
+CLOSING_SECONDS = 0.02
+
 PARTING_SECONDS = 0.2
 """How long, once told to stop, clients that keep a connection can still hear that they should not use it again."""
 
@@ -36,6 +38,36 @@ async def hung_up(_: Request, __: Exception) -> Response:
 
 class _Server(uvicorn.Server):
     """Signals are ours: uvicorn's own handlers would end the process before its journal is closed."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No connection more; whoever has just made one may still send what it was made for, and is answered.
+
+        A socket that is closed resets the connections that nobody has accepted yet. So its queue is cut to one place
+        first, which fills; then that one is taken, and the socket closed before another can come.
+        """
+        loop, late = asyncio.get_running_loop(), list[socket.socket]()
+        for listening in sockets or ():
+            listening.listen(0)
+            loop.remove_reader(listening)
+        await asyncio.sleep(CLOSING_SECONDS)
+        for listening in sockets or ():
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    late.append(listening.accept()[0])
+        for server in self.servers:
+            server.close()
+        for connection in late:
+            connection.setblocking(False)
+            await loop.connect_accepted_socket(self._protocol, connection)
+        await asyncio.sleep(PARTING_SECONDS if self.server_state.connections else 0)
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """As uvicorn makes one for a connection that it accepts itself."""
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -70,6 +102,11 @@ def listen(host: str, port: int) -> socket.socket:
     # Its connections inherit it. asyncio sets it on sockets of its own making alone; without it the body of an answer
     # waits until the client has acknowledged the head, 40 ms on Linux.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Inherited too: a peer that vanished without a word is let go, two or three minutes later.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
     return listening
 
 

@@ -6,6 +6,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
+class Busy(Exception):
+    """More waits than the queue takes."""
+
+
 class BodyLimit:
     """ASGI middleware: at most `largest` bytes of a request's body reach the application.
 

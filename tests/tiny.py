@@ -36,3 +36,41 @@ def tiny_model(
     prompts = dict.fromkeys(tenants, SYSTEM)
     write_card(folder, RewriterCard(stage=stage, system_prompts=prompts, max_new_tokens=8, parents=parents or {}))
     return folder
+
+
+TAUGHT = {
+    "一天吃几次": "每日服用频次",
+    "虾青素一天吃几次": "虾青素 每日服用频次",
+    "虾青素软胶囊一天吃几次": "虾青素软胶囊 每日服用频次",
+    "老人一天吃几次": "老人 每日服用频次",
+}
+"""What the taught model was shown: it ends its texts, and they differ."""
+
+
+def taught_model(folder: Path, seed: int = 1) -> Path:
+    """A tiny model that has learned a few rewrites by heart: it answers, and comes to an end. Three seconds."""
+    import torch
+
+    from qinglan.prompts import Question
+    from qinglan.rewriter import Student, read_card
+
+    student = Student.load(tiny_model(folder, seed=seed))
+    end = student.tokenizer.eos_token
+    rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in TAUGHT.items()]
+    optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
+    for _ in range(100):
+        loss = sum(_loss(student, *row) for row in rows)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    student.model.save_pretrained(folder)
+    write_card(folder, read_card(folder).model_copy(update={"max_new_tokens": 32}))
+    return folder
+
+
+def _loss(student: Any, prompt: str, written: str) -> Any:
+    import torch
+
+    before, after = (student.tokenizer(text, add_special_tokens=False).input_ids for text in (prompt, written))
+    labels = [-100] * len(before) + after
+    return student.model(input_ids=torch.tensor([before + after]), labels=torch.tensor([labels])).loss

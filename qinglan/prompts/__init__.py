@@ -4,10 +4,12 @@ Questions, profiles and histories are data. In the rewriting prompts each stands
 no text can open another field; the judge gets them as JSON strings, which nothing inside can close.
 """
 
+import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from qinglan.errors import ConfigError
 from qinglan.text import one_line
@@ -16,6 +18,9 @@ FOLDER = Path(__file__).parent
 TEACHER_ASKS = "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
 STUDENT_ASKS = "请改写。"
 NEED_ASKS = "请还原成一句独立的问题。"
+
+FIELDS = ("原始查询", "用户画像", "历史摘要")
+"""Each on a line of its own, in this order, where there is one."""
 
 Message = dict[Literal["role", "content"], str]
 
@@ -32,6 +37,18 @@ class Asked(Protocol):
     @property
     def history_summary(self) -> str: ...
 
+
+class Question(NamedTuple):
+    """A question with what is known of it."""
+
+    tenant_id: str
+    question: str
+    user_profile: str = ""
+    history_summary: str = ""
+
+
+PROBE = Question("tenant", "那它\n一天吃几次？", "30岁 老人", "用户正在了解虾青素软胶囊")
+"""What the digest is taken over: every field, and a line's end in one."""
 
 JUDGE_FORMAT: dict[str, Any] = {
     "type": "json_schema",
@@ -86,6 +103,29 @@ def student_messages(asked: Asked, system: str = "") -> list[Message]:
     return _chat(system or template(f"student.{asked.tenant_id}"), _fields(asked), STUDENT_ASKS)
 
 
+def student_digest(systems: Mapping[str, str]) -> str:
+    """Of what this code shows a student, fields and request included, by each tenant's system prompt.
+
+    A model carries the one of its training: where serving's is another, it would be asked what it never learned.
+    """
+    shown = {tenant: student_messages(PROBE, systems[tenant] or tenant) for tenant in sorted(systems)}
+    return hashlib.sha256(json.dumps(shown, ensure_ascii=False).encode()).hexdigest()
+
+
+def read_chat(said: str) -> tuple[dict[str, str], str]:
+    """The fields of a user's message, and what is asked for.
+
+    Each field is one line, so a line that opens a field twice is the text of nobody's prompt: the first counts.
+    """
+    body, _, closing = said.rpartition("\n\n")
+    found: dict[str, str] = {}
+    for line in body.split("\n"):
+        name, mark, text = line.partition(": ")
+        if mark and name in FIELDS:
+            found.setdefault(name, text)
+    return found, closing
+
+
 def need_messages(asked: Asked) -> list[Message]:
     """Asks for the question as it would stand alone, in the user's own words."""
     return _chat(template("need"), _fields(asked), NEED_ASKS)
@@ -103,7 +143,7 @@ def judge_pair_messages(asked: Asked, first: str, second: str) -> list[Message]:
 
 def _fenced(name: str, asked: Asked, rewrites: dict[str, str]) -> list[Message]:
     """All data as one JSON object: nothing inside can close it."""
-    data = {"原始查询": asked.question, "用户画像": asked.user_profile, "历史摘要": asked.history_summary, **rewrites}
+    data = {**_named(asked), **rewrites}
     return [
         {"role": "system", "content": template(name)},
         {"role": "user", "content": json.dumps(data, ensure_ascii=False)},
@@ -111,8 +151,11 @@ def _fenced(name: str, asked: Asked, rewrites: dict[str, str]) -> list[Message]:
 
 
 def _fields(asked: Asked) -> str:
-    named = {"原始查询": asked.question, "用户画像": asked.user_profile, "历史摘要": asked.history_summary}
-    return "\n".join(f"{name}: {one_line(text)}" for name, text in named.items() if text.strip())
+    return "\n".join(f"{name}: {one_line(text)}" for name, text in _named(asked).items() if text.strip())
+
+
+def _named(asked: Asked) -> dict[str, str]:
+    return dict(zip(FIELDS, (asked.question, asked.user_profile, asked.history_summary), strict=True))
 
 
 def _chat(system: str, fields: str, ask: str) -> list[Message]:

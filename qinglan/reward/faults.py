@@ -3,6 +3,7 @@
 import re
 import unicodedata
 
+from qinglan.numerals import DIGITS, NUMBER, numbers
 from qinglan.reward.episode import Found, Prompt
 from qinglan.text import RUN, bigrams, normalise
 
@@ -10,11 +11,7 @@ SHORTEST_REFERENCE = 8
 """Characters that a rewrite may always take as its measure."""
 
 GRAM = 3
-NUMBER = re.compile(r"(?<![A-Za-z\d.])\d+(?:\.\d+)?")
-"""Those glued to letters (Q10, B12) are names."""
-
 SPELLED = re.compile(r"[一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九]")
-DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"两": 2}
 
 PLAIN_WORDS = (
     "什么 怎么 怎样 如何 多少 哪些 哪个 哪里 是否 可以 能否 能不能 有没有 有哪些 是什么 为什么 多久 几次 请问 关于 "
@@ -56,10 +53,6 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: Found) -> float:
 def invented_numbers(rewrite: str, prompt: Prompt) -> int:
     """How many of its numbers the conversation does not hold, in digits or spelled out."""
     return len(numbers(rewrite) - numbers(prompt.context) - spelled(prompt.context))
-
-
-def numbers(text: str) -> set[str]:
-    return set(NUMBER.findall(unicodedata.normalize("NFKC", text)))
 
 
 def spelled(text: str) -> set[str]:

@@ -22,6 +22,9 @@ from serving.refusals import BodyLimit, describe
 LARGEST_BODY = 512 * 1024
 """No request that the contract allows is larger; the rest of a larger one is not read."""
 
+GUARDED = "rewriter_guard"
+"""The reason where the rewriter answered and took its own text back."""
+
 Engines = Mapping[tuple[str, str], Engine]
 """By tenant and knowledge base."""
 
@@ -98,6 +101,8 @@ async def choose_query(request: RagRequest, rewriter: Rewriter | None) -> Search
         rewritten = await rewriter.rewrite(request)
     except Unanswered as failure:
         return Searched(request.query, "fallback", fallback_reason=str(failure))
+    if rewritten.guarded:  # the version stays: it is its doing
+        return Searched(request.query, "fallback", rewritten.version, GUARDED)
     return Searched(rewritten.query, "model", rewritten.version)
 
 

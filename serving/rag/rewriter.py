@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.prompts import student_messages
+from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RagRequest
 from qinglan.text import one_line
 from serving.rag.asking import Service, Unanswered
@@ -16,15 +16,8 @@ LONGEST = 4000
 class Rewritten(NamedTuple):
     query: str
     version: str
-
-
-class Asked(NamedTuple):
-    """A request as the prompts see it."""
-
-    tenant_id: str
-    question: str
-    user_profile: str
-    history_summary: str
+    guarded: bool = False
+    """The rewriter's own guard took its text back, and gave the plain query."""
 
 
 class Rewriter:
@@ -50,7 +43,7 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
             "history_summary": request.history_summary, "tenant_id": request.tenant_id,
         }  # fmt: skip
         return f"/v1/models/{config.model}:predict", {"instances": [instance]}
-    asked = Asked(request.tenant_id, request.query, request.user_profile, request.history_summary)
+    asked = Question(request.tenant_id, request.query, request.user_profile, request.history_summary)
     messages = student_messages(asked)
     return "/chat/completions", {
         "model": config.model, "messages": messages, "temperature": 0, "max_tokens": config.max_tokens,
@@ -62,10 +55,12 @@ def read_rewrite(config: RewriterConfig, content: bytes) -> Rewritten:
     try:
         body = orjson.loads(content)
         if config.kind == "kserve":
-            prediction = body["predictions"][0]
-            text, version = prediction["rewritten_query"], prediction["model_version"]
+            told = body["predictions"][0]
+            text, version = told["rewritten_query"], told["model_version"]
         else:
+            told = body
             text, version = body["choices"][0]["message"]["content"], body["model"]
+        guarded = "fallback" in told
     except (orjson.JSONDecodeError, LookupError, TypeError):
         raise Unanswered("malformed") from None
     if not isinstance(text, str) or not isinstance(version, str):
@@ -75,4 +70,4 @@ def read_rewrite(config: RewriterConfig, content: bytes) -> Rewritten:
         raise Unanswered("empty")
     if len(query) > LONGEST:
         raise Unanswered("malformed")
-    return Rewritten(query, version)
+    return Rewritten(query, version, guarded)

@@ -4,33 +4,73 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
-from qinglan.errors import QinglanError
+from qinglan.errors import ConfigError, QinglanError
+from serving.rewriter.config import ServerConfig
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m serving.rewriter", description="The trained rewriter.")
-    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--name", default="rewriter", help="in the path: /v1/models/NAME:predict")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080, help="0 takes a free one")
-    given = parser.parse_args()
+    given = vars(parser().parse_args())
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
     try:
-        serve(given.model, given.name, given.host, given.port)
+        serve(read_options(given))
     except QinglanError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
 
 
-def serve(folder: Path, name: str, host: str, port: int) -> None:
-    from serving.kserving import create_app, existing
+def parser() -> argparse.ArgumentParser:
+    """What is not given is the configuration's default."""
+    out = argparse.ArgumentParser(
+        prog="python -m serving.rewriter", description="The trained rewriter.", argument_default=argparse.SUPPRESS
+    )
+    out.add_argument("--model", type=Path, required=True, metavar="FOLDER")
+    out.add_argument(
+        "--backend", metavar="WHERE", help="transformers (in this process), or a vLLM's http://host:port"
+    )
+    out.add_argument("--name", help="in the paths: /v1/models/NAME:predict; at vLLM the adapter's")
+    out.add_argument("--host")
+    out.add_argument("--port", type=int, help="0 takes a free one")
+    out.add_argument("--queue", type=int, metavar="QUESTIONS", help="waiting; more are refused with 429")
+    out.add_argument("--deadline-seconds", type=float, metavar="S", help="for a whole request")
+    out.add_argument("--trust", type=Path, metavar="FILE", help="whose signature a release must bear")
+    out.add_argument("--payload-log", metavar="STORE", help="a folder or s3://bucket/prefix for what was asked")
+    out.add_argument("--payload-share", type=float, metavar="0..1", help="of the requests")
+    out.add_argument("--payload-text", action="store_true", help="the texts too, not only their digests")
+    return out
+
+
+def read_options(given: dict[str, Any]) -> ServerConfig:
+    kept = {name: given.pop(f"payload_{name}") for name in ("share", "text") if f"payload_{name}" in given}
+    store = given.pop("payload_log", None)
+    if kept and store is None:
+        raise ConfigError("--payload-share, --payload-text: mean nothing without --payload-log STORE.")
+    log = {"payload_log": {"store": store, **kept}} if store is not None else {}
+    return ServerConfig.parse({**given, **log}, "serving.rewriter")
+
+
+def serve(config: ServerConfig) -> None:
+    from serving.kserving import existing
     from serving.listening import listen, log_to_stderr, serve_app
+    from serving.rewriter.app import create_app
     from serving.rewriter.model import Rewriter
 
     log_to_stderr()
-    app = create_app(Rewriter(name, existing(folder)))  # loaded before anyone can connect
-    asyncio.run(serve_app("rewriter", app, listen(host, port)))
+    existing(config.model)
+    model = Rewriter(config)
+    app = create_app(model)  # loaded before anyone can connect
+
+    async def served() -> None:
+        watching = asyncio.create_task(model.watch())
+        await serve_app("rewriter", app, listen(config.host, config.port))
+        watching.cancel()
+        await model.backend.aclose()
+
+    try:
+        asyncio.run(served())
+    finally:
+        model.close()
 
 
 if __name__ == "__main__":

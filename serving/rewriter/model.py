@@ -1,80 +1,181 @@
-"""The student as a KServe model: questions in, one line each out, written by the code that evaluation measured."""
+"""The rewriter as a KServe model: questions in, one line each out, guarded, by whichever backend writes."""
 
-from pathlib import Path
-from typing import Any
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from kserve import Model
+import orjson
+from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
-from pydantic import Field, ValidationError
 
-from qinglan.config import Config, Name, explain
-from qinglan.lineage.digests import digest
+from qinglan.errors import DataError, OutageError
+from qinglan.guard import hits
+from qinglan.prompts import student_messages
 from qinglan.rewriter import Student, Written, load_tokenizer, render
-from serving.batches import Batches
 from serving.kserving import payload_of
+from serving.refusals import Busy
+from serving.rewriter import reading
+from serving.rewriter.backends import Backend, InProcess, OverHttp, Prompt
+from serving.rewriter.config import ServerConfig
+from serving.rewriter.metrics import Metrics
+from serving.rewriter.payloads import PayloadLog, chosen, entry
+from serving.rewriter.proof import prove
+from serving.rewriter.reading import Instance
+from serving.rewriter.record import CURRENT, current, log
 
-MOST_TOGETHER = 32
-MOST_INSTANCES = 256
+LOOK_SECONDS = 1.0
+"""How often a backend beside it is asked whether it is there."""
 
 
-class Instance(Config):
-    """One question, as the RAG service sends it."""
+class Answered(NamedTuple):
+    """One question's rewrite."""
 
-    query: str = Field(min_length=1, max_length=4000, pattern=r"\S")
-    user_profile: str = Field(default="", max_length=4000)
-    history_summary: str = Field(default="", max_length=20000)
-    tenant_id: Name
+    text: str
+    """The model's, or the user's own question."""
 
-    @property
-    def question(self) -> str:
-        """Its name in prompts."""
-        return self.query
+    fallback: str
+    """The guard that took the model's back; "" where none did."""
+
+    written: Written
+
+    def prediction(self, version: str) -> dict[str, str]:
+        told = {"rewritten_query": self.text, "model_version": version}
+        return told | ({"fallback": self.fallback} if self.fallback else {})
 
 
 class Rewriter(Model):  # type: ignore[misc]
-    """Loads a release's model folder; its version is the folder's digest."""
+    """A model of a release; its version is the digest of its folder."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        super().__init__(name)
-        self._folder = folder
-        self.version = ""
+    def __init__(self, config: ServerConfig) -> None:
+        super().__init__(config.name)
+        self.config = config
 
     def load(self) -> bool:
-        self._student = Student.load(self._folder)
-        self._tokenizer = load_tokenizer(self._folder)  # the event loop's own; the student's is in its thread
-        self._longest = self._student.model.config.max_position_embeddings - self._student.card.max_new_tokens
-        self._batches = Batches[Instance, Written](self._student.write, MOST_TOGETHER)
-        self.version = digest(self._folder)[:12]
-        self._student.write([self._warm_up()])  # the first answer of a process is slow: nobody should wait for it
-        self.ready = True
+        """Proven, then loaded; warm at once where the model is in this process."""
+        in_process, folder = self.config.backend == "transformers", self.config.model
+        found = prove(folder, weights=in_process, trust=self.config.trust)
+        self.version, self.card = found.version, found.card
+        if not self.card.system_prompts:
+            raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
+        self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
+        self._longest = _context(self.config) - self.card.max_new_tokens
+        self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
+        self.backend: Backend = self._in_process() if in_process else self._over_http()
+        kept = self.config.payload_log
+        self._payloads = PayloadLog(kept, self.metrics.payload) if kept else None
+        log({"event": "loaded", "version": self.version, "proof": found.said, "backend": self.config.backend})
+        self.ready = in_process
+        return self.ready
+
+    def _in_process(self) -> Backend:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # the log is lines of JSON
+        student = Student.load(self.config.model)
+        student.write([self._warm_up()])  # the first answer of a process is slow: nobody should wait for it
+        return InProcess(student)
+
+    def _over_http(self) -> Backend:
+        return OverHttp(self.config.backend, self.config.name, self.card.max_new_tokens)
+
+    async def watch(self) -> None:
+        """Ready as long as the backend is; the first time, after it has written something."""
+        while self.config.backend != "transformers":
+            there = await self.backend.there() and (self.ready or await self._warm())
+            if there != self.ready:
+                log({"event": "ready" if there else "not ready", "version": self.version})
+            self.ready = there
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _warm(self) -> bool:
+        try:
+            async with asyncio.timeout(self.config.deadline_seconds):
+                await self.backend.write([self._prompt(self._warm_up(), "")])
+        except (TimeoutError, OutageError):
+            return False
         return True
 
-    async def predict(self, payload: dict[str, Any], headers: Any = None, response_headers: Any = None) -> Any:
-        instances = self._read(payload_of(payload, headers))
-        written = await self._batches.ask(instances)
-        return {"predictions": [{"rewritten_query": one.text, "model_version": self.version} for one in written]}
+    async def healthy(self) -> bool:
+        """For probes. A question is tried whatever they say: its own answer tells what is wrong, and is no 503."""
+        return CURRENT.get() is not None or self.ready
 
-    def _read(self, payload: Any) -> list[Instance]:
-        given = payload.get("instances") if isinstance(payload, dict) else None
-        if not isinstance(given, list) or not 0 < len(given) <= MOST_INSTANCES:
-            raise InvalidInput(f'Send application/json: {{"instances": [...]}} with 1 to {MOST_INSTANCES} questions.')
-        return [self._instance(number, values) for number, values in enumerate(given)]
+    def close(self) -> None:
+        """After the last answer."""
+        if self._payloads:
+            self._payloads.close()
 
-    def _instance(self, number: int, values: Any) -> Instance:
+    async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
+        """V1 and V2."""
+        if isinstance(payload, InferRequest):
+            answers = await self.answer(reading.read_v2(payload))
+            predictions = [one.prediction(self.version) for one in answers]
+            return reading.answer_v2(payload, predictions, self.version)
+        answers = await self.answer(reading.read_v1(payload_of(payload, headers)))
+        return {"predictions": [one.prediction(self.version) for one in answers]}
+
+    async def answer(self, instances: Sequence[Instance]) -> list[Answered]:
+        """One for each; Busy, or an OutageError, where nobody could. Whoever comes when nobody waits is taken."""
+        prompts = [self._prompt(one, f"instances[{number}]") for number, one in enumerate(instances)]
+        current().questions = len(instances)
+        waiting = self.backend.waiting
+        if waiting and waiting + len(prompts) > self.config.queue:
+            raise Busy(f"{waiting} questions wait already, of {self.config.queue} at most. Ask again.")
+        outcome, answers = "late", list[Answered]()
         try:
-            instance = Instance.model_validate(values)
-        except ValidationError as error:
-            raise InvalidInput(f"instances[{number}]: {explain(error, given=False)}") from None
-        known = self._student.card.system_prompts
-        if instance.tenant_id not in known:
+            written = await self.backend.write(prompts)
+            answers = [self._guarded(*pair) for pair in zip(instances, written, strict=True)]
+            outcome = "answered"
+        except OutageError:
+            outcome = "failed"
+            raise
+        finally:
+            self._keep(instances, answers, outcome)
+        return answers
+
+    def get_input_types(self) -> list[dict[str, Any]]:
+        return reading.INPUTS
+
+    def get_output_types(self) -> list[dict[str, Any]]:
+        return reading.OUTPUTS
+
+    def _prompt(self, instance: Instance, where: str) -> Prompt:
+        """The prompt of training, or a refusal in words."""
+        systems = self.card.system_prompts
+        if instance.tenant_id not in systems:
             raise InvalidInput(
-                f"instances[{number}]: this model was trained for {', '.join(known) or 'nobody'}, "
-                f"not for {instance.tenant_id!r}."
+                f"{where}: this model was trained for {', '.join(systems)}, not for {instance.tenant_id!r}."
             )
-        text = render(self._tokenizer, self._student.messages(instance))
-        if (length := len(self._tokenizer(text, add_special_tokens=False).input_ids)) > self._longest:
-            raise InvalidInput(f"instances[{number}]: {length} tokens; the model reads {self._longest} at most.")
-        return instance
+        text = render(self._tokenizer, student_messages(instance, systems[instance.tenant_id]))
+        length = len(self._tokenizer(text, add_special_tokens=False).input_ids)
+        if length > self._longest:
+            raise InvalidInput(f"{where}: {length} tokens; the model reads {self._longest} at most.")
+        return Prompt(text, length)
+
+    def _guarded(self, instance: Instance, written: Written) -> Answered:
+        guards, record = hits(instance, written.text, written.cut), current()
+        record.guards += guards
+        record.prompt_tokens += written.prompt_tokens
+        record.written_tokens += written.new_tokens
+        self.metrics.answered(instance.tenant_id, guards, written.prompt_tokens, written.new_tokens)
+        return Answered(instance.query if guards else written.text, guards[0] if guards else "", written)
+
+    def _keep(self, instances: Sequence[Instance], answers: Sequence[Answered], outcome: str) -> None:
+        log, request_id = self._payloads, current().request_id
+        if log is None or not chosen(request_id, log.config.share):
+            return
+        about = {"request_id": request_id, "version": self.version, "outcome": outcome}
+        for number, instance in enumerate(instances):
+            text, fallback = (answers[number].text, answers[number].fallback) if answers else ("", "")
+            log.add(entry(instance, text, log.config.text, **about, fallback=fallback))
 
     def _warm_up(self) -> Instance:
-        return Instance(query="一天吃几次", tenant_id=next(iter(self._student.card.system_prompts)))
+        return Instance(query="一天吃几次", tenant_id=next(iter(self.card.system_prompts)))
+
+
+def _context(config: ServerConfig) -> int:
+    """How many tokens the model reads and writes."""
+    path = config.model / "config.json"
+    try:
+        return int(orjson.loads(path.read_bytes())["max_position_embeddings"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from None

@@ -5,27 +5,18 @@ from typing import Any
 
 import orjson
 from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.style.answers import STYLE_MODEL_PATH
 from serving import kserving
-from serving.listening import hung_up
-from serving.refusals import BodyLimit, describe
+from serving.refusals import BodyLimit
 from serving.style.metrics import Metrics
-from serving.style.model import Busy, Style
+from serving.style.model import Style
 from serving.style.reading import read_instance
 
 LARGEST_BODY = 1_000_000
 """More than 256 texts of the length that the model reads, in UTF-8; the rest of a larger body is not read."""
-
-RETRY_SECONDS = "1"
-BINARY = "inference-header-content-length"
-"""KServe's header of a body whose tensors are bytes after the JSON."""
 
 
 def create_app(model: Style) -> Any:
@@ -33,7 +24,7 @@ def create_app(model: Style) -> Any:
     app = kserving.create_app(model)
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
     app.add_middleware(Door, model=model.name, metrics=model.metrics)
-    _add_refusals(app)
+    kserving.add_refusals(app, kserving.error)
 
     async def predict(request: Request) -> Response:
         text = read_instance(kserving.read_json(await request.body(), request.headers), "body")
@@ -69,40 +60,9 @@ class Door:
             status = message.get("status", status)
             await send(message)
 
-        app = _NOT_JSON if protocol == "v2" and _binary(Headers(scope=scope)) else self._app
+        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(Headers(scope=scope)) else self._app
         try:
             with self._metrics.under_way.track_inprogress():
                 return await app(scope, receive, seen)
         finally:
             self._metrics.ended(protocol, status, time.perf_counter() - started)
-
-
-def error(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """In KServe's own envelope."""
-    return JSONResponse({"error": message}, status, headers)
-
-
-_NOT_JSON = error(400, f"Send tensors as application/json, with that content-type and without {BINARY}.")
-
-
-def _binary(headers: Headers) -> bool:
-    """What KServe's V2 would take for bytes: a body without a content type, too."""
-    return BINARY in headers or "content-type" not in headers or not kserving.says_json(headers)
-
-
-def _add_refusals(app: Any) -> None:
-    """All but what KServe answers itself."""
-
-    async def invalid(_: Request, refused: RequestValidationError) -> JSONResponse:
-        return error(400, describe(refused))
-
-    async def unserved(_: Request, refused: HTTPException) -> JSONResponse:
-        return error(refused.status_code, str(refused.detail))
-
-    async def busy(_: Request, refused: Busy) -> JSONResponse:
-        return error(429, str(refused), {"retry-after": RETRY_SECONDS})
-
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, unserved)
-    app.add_exception_handler(Busy, busy)
-    app.add_exception_handler(ClientDisconnect, hung_up)

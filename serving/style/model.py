@@ -12,6 +12,7 @@ from qinglan.style.model import Engine, StyleModel
 from qinglan.style.predict import Prediction, predictions
 from serving.batches import Batches
 from serving.kserving import payload_of
+from serving.refusals import Busy
 from serving.style import tensors
 from serving.style.metrics import Metrics
 from serving.style.reading import read_instances
@@ -20,10 +21,6 @@ MOST_TOGETHER = 64
 """Texts taken at once: twice a forward pass, so that those of like length find each other and nobody waits long."""
 
 WARM_UP = training_form("一天吃几次？", "请按标签服用。")
-
-
-class Busy(Exception):
-    """More texts wait than the queue takes."""
 
 
 class Style(Model):  # type: ignore[misc]

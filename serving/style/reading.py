@@ -5,8 +5,8 @@ from typing import Any
 from kserve.errors import InvalidInput
 
 from qinglan.style.labels import training_form
+from serving.tensors import bounded, check_text
 
-MOST_INSTANCES = 256
 FORMS = ({"text"}, {"question", "answer"})
 
 
@@ -26,19 +26,3 @@ def read_instance(values: Any, where: str) -> str:
     for field, value in values.items():
         check_text(value, f"{where}.{field}", empty=field == "answer")
     return values["text"] if "text" in values else training_form(values["question"], values["answer"])
-
-
-def check_text(value: Any, where: str, empty: bool = False) -> None:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{where}: not a text.")
-    if not value.strip() and not empty:
-        raise InvalidInput(f"{where}: empty.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{where}: half a character (an unpaired surrogate).") from None
-
-
-def bounded(texts: int) -> None:
-    if not 0 < texts <= MOST_INSTANCES:
-        raise InvalidInput(f"{texts} texts: send 1 to {MOST_INSTANCES} at once.")

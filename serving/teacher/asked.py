@@ -3,11 +3,9 @@
 import json
 from typing import Any, Literal, NamedTuple
 
-from qinglan.prompts import NEED_ASKS
+from qinglan.prompts import FIELDS, NEED_ASKS, read_chat
 
 Kind = Literal["rewrite", "need", "judge"]
-
-FIELDS = ("原始查询", "用户画像", "历史摘要")
 
 
 class Asked(NamedTuple):
@@ -32,13 +30,7 @@ def read_prompt(messages: list[dict[str, Any]], response_format: dict[str, Any] 
 
 
 def _chat(said: str) -> Asked | None:
-    """Each field is one line, so a line that opens a field twice is the text of nobody's prompt: the first counts."""
-    body, _, closing = said.rpartition("\n\n")
-    found: dict[str, str] = {}
-    for line in body.split("\n"):
-        name, mark, text = line.partition(": ")
-        if mark and name in FIELDS:
-            found.setdefault(name, text)
+    found, closing = read_chat(said)
     if not found.get("原始查询", "").strip():
         return None
     kind: Kind = "need" if closing.strip() == NEED_ASKS else "rewrite"

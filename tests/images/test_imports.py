@@ -32,6 +32,7 @@ RUN_IN = {
         "components.training.style_policy.stage", "components.evaluation.style.stage", "serving.style.__main__",
         "serving.rewriter.__main__",
     ),
+    "serve": ("serving.rewriter.__main__",),
 }  # fmt: skip
 """What starts in each image."""
 

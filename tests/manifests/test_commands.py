@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,18 +60,25 @@ def test_all_of_our_servers_but_the_console_are_started() -> None:
     assert names == {"serving.gateway", "serving.rag", "serving.rewriter", "serving.style", "serving.teacher"}
 
 
-def test_the_rag_service_opens_what_the_line_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With A100s it asks vLLM in OpenAI's protocol, else KServe's server."""
+def test_the_rag_service_opens_what_the_line_says() -> None:
+    """KServe's protocol, whatever writes behind it."""
     from serving.rag.config import RewriterConfig
 
-    kinds = {}
-    for overlay, file in (("base", "base/rag.yaml"), ("a100", "overlays/a100/rag.yaml")):
-        container = next(one for pod in pods(objects(MANIFESTS / file)[0]) for one in pod.spec["containers"])
-        (told,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--rewriter=")]
-        kinds[overlay] = RewriterConfig.read(told)
+    container = next(one for pod in pods(objects(MANIFESTS / "base/rag.yaml")[0]) for one in pod.spec["containers"])
+    (told,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--rewriter=")]
+    rewriter = RewriterConfig.read(told)
 
-    assert (kinds["base"].kind, kinds["base"].url) == ("kserve", "http://rewriter-predictor")
-    assert (kinds["a100"].kind, kinds["a100"].url) == ("openai", "http://rewriter-predictor/v1")
+    assert (rewriter.kind, rewriter.url) == ("kserve", "http://rewriter-predictor")
+
+
+def test_the_transformer_asks_the_vllm_beside_it_by_the_adapters_name() -> None:
+    vllm, transformer = objects(MANIFESTS / "overlays/a100/rewriter-vllm.yaml")[0]["spec"]["containers"]
+    told = [dict(arg.split("=", 1) for arg in one["args"] if "=" in arg) for one in (vllm, transformer)]
+
+    assert told[1]["--backend"] == f"http://127.0.0.1:{told[0]['--port']}"
+    name, _, adapter = told[0]["--lora-modules"].partition("=")
+    assert (name, adapter) == (told[1]["--name"], f"{told[1]['--model']}/adapter")
+    assert [one["name"] for one in (vllm, transformer) if "ports" in one] == ["transformer-container"]
 
 
 def test_probes_ask_for_paths_that_the_servers_have() -> None:

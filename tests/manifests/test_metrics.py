@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from qinglan.llm.budget import Budget
 from serving.gateway.metrics import Metrics as GatewayMetrics
 from serving.rag.metrics import Metrics as RagMetrics
+from serving.rewriter.metrics import Metrics as RewriterMetrics
 from serving.style.metrics import Metrics as StyleMetrics
 from tests.manifests.reading import MANIFESTS, objects
 
@@ -30,7 +31,7 @@ def exposed() -> dict[str, set[str]]:
     """Every series of ours, with its labels, as a scrape reads it after each thing happened once."""
     return {
         sample.name: set(sample.labels)
-        for text in (gateway(), rag(), style(), kserves())
+        for text in (gateway(), rag(), style(), rewriter(), kserves())
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -57,6 +58,12 @@ def style() -> str:
     metrics = StyleMetrics(lambda: 0, registry)
     metrics.ended("v1", 200, 0.1)
     metrics.answered(["label"], 0)
+    return generate_latest(registry).decode()
+
+
+def rewriter() -> str:
+    registry = CollectorRegistry()
+    RewriterMetrics("abc", ["demo"], lambda: 0, registry)
     return generate_latest(registry).decode()
 
 

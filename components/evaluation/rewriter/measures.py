@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from qinglan.rows import Question
-from qinglan.text import normalise
+from qinglan.text import copied, normalise
 
 CUT = 10
 """Passages looked at: nDCG@10, recall@10."""
-
-COPIED_RUN = 16
-"""Characters in a row from history or passage, punctuation aside: longer than any name, so a copy."""
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 NAN = math.nan
@@ -96,14 +93,6 @@ def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
 def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
     """Of the first gold passage."""
     return next((number for number, one in enumerate(ids[:CUT], 1) if one in gold), None)
-
-
-def copied(rewrite: str, question: str, sources: Sequence[str]) -> bool:
-    """Whether a normalised rewrite holds a long run of a source that the question does not hold."""
-    asked = normalise(question)
-    runs = {rewrite[at : at + COPIED_RUN] for at in range(len(rewrite) - COPIED_RUN + 1)}
-    runs = {run for run in runs if run not in asked}
-    return bool(runs) and any(run in source for source in map(normalise, sources) for run in runs)
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:

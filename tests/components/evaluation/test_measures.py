@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluation.rewriter.measures import METRICS, Found, copied, measure, ndcg, rank, recall, top1
+from components.evaluation.rewriter.measures import METRICS, Found, measure, ndcg, rank, recall, top1
 from qinglan.rows import Question
-from qinglan.text import normalise
+from qinglan.text import copied, normalise
 
 ASKED = Question(
     id="1", conversation_id="c", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",

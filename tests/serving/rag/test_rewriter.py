@@ -4,20 +4,20 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import orjson
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from qinglan.prompts import student_messages
+from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RAG_PATH
 from serving.rag.app import create_app
 from serving.rag.asking import Unanswered
 from serving.rag.config import RewriterConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.rewriter import Asked, Rewriter, read_rewrite
+from serving.rag.rewriter import Rewriter, read_rewrite
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]
@@ -81,7 +81,7 @@ def test_an_openai_rewriter_gets_the_prompt_that_it_was_trained_with(engines: En
 
     path, body = received[0]
     assert path == "v1/chat/completions"
-    assert body["messages"] == student_messages(Asked("fivedoctors", "一天吃几次", "30岁", ""))
+    assert body["messages"] == student_messages(Question("fivedoctors", "一天吃几次", "30岁", ""))
     assert (body["model"], data["rewriter_version"]) == ("qwen", "qwen@3")
 
 
@@ -115,6 +115,21 @@ def test_a_rewriter_that_fails_leaves_the_plain_query_and_a_reason(
     assert (data["rewriter"], data["fallback_reason"]) == ("fallback", reason)
     assert data["rewritten_query"] == "虾青素软胶囊一天吃几次"
     assert data["recall"]
+
+
+@pytest.mark.parametrize("kind", ["kserve", "openai"])
+def test_a_rewrite_that_its_own_guard_took_back_is_a_fallback_of_that_version(
+    engines: Engines, running: Running, kind: Literal["kserve", "openai"]
+) -> None:
+    told = {"predictions": [{**GOOD_KSERVE["predictions"][0], "fallback": "cut"}]}
+    app, _ = rewriter(told if kind == "kserve" else {**GOOD_OPENAI, "fallback": "cut"})
+
+    with running(app) as address:
+        data = searched(engines, RewriterConfig(kind=kind, url=address))
+
+    assert (data["rewriter"], data["fallback_reason"]) == ("fallback", "rewriter_guard")
+    assert data["rewriter_version"] in ("7", "qwen@3")
+    assert data["rewritten_query"] == "虾青素软胶囊一天吃几次"
 
 
 def test_a_rewriter_that_hangs_costs_no_more_than_the_deadline(engines: Engines) -> None:

@@ -10,8 +10,8 @@ from qinglan.lineage.digests import digest
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter import Student
 from qinglan.services import service
-from serving.rewriter.model import Instance
-from tests.tiny import tiny_model
+from serving.rewriter.reading import Instance
+from tests.tiny import taught_model, tiny_model
 from tests.training_rows import knowledge_base
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ ASKED = {"query": "那它一天吃几次", "history_summary": "用户正在了�
 
 
 def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(tmp_path: Path) -> None:
-    model = tiny_model(tmp_path / "model")
+    model = taught_model(tmp_path / "model")
     passages = knowledge_base(tmp_path / "kb.jsonl", 8)
     [written] = Student.load(model).write([Instance.model_validate(ASKED)])
     with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
@@ -31,6 +31,25 @@ def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(tmp_path: Path)
     data = json.loads(answer.content)["data"]
     assert (data["rewriter"], data["rewritten_query"]) == ("model", written.text)
     assert digest(model).startswith(data["rewriter_version"]) and data["rewriter_version"]
+
+
+def test_what_the_students_guard_took_back_is_searched_as_it_was_asked_and_told_with_its_version(
+    tmp_path: Path,
+) -> None:
+    model = tiny_model(tmp_path / "model")  # never comes to an end
+    passages = knowledge_base(tmp_path / "kb.jsonl", 8)
+    with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
+        arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
+        with service("rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
+            answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=30)
+            metrics = httpx.get(f"{rag}/metrics", trust_env=False).text
+
+    data, version = json.loads(answer.content)["data"], digest(model)[:12]
+    assert (data["rewriter"], data["rewritten_query"], data["fallback_reason"], data["rewriter_version"]) == (
+        "fallback", ASKED["query"], "rewriter_guard", version,
+    )  # fmt: skip
+    assert f'qinglan_rag_requests_total{{rewriter="{version}",status="200",tenant="fivedoctors"}} 1.0' in metrics
+    assert 'qinglan_rag_fallbacks_total{reason="rewriter_guard",tenant="fivedoctors"} 1.0' in metrics
 
 
 def test_without_the_student_the_plain_question_is_searched_and_that_is_said(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""How often the rewriter's guard would take back a good rewrite, and how often a spoiled one.
+
+The sample tenants' teacher rewrites are the good ones: all that the stand-in teacher makes of their questions. Each
+is then spoiled in every way that a guard is for, and should be taken back.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.report import report
+from qinglan.guard import GUARDS, hits
+from qinglan.prompts import teacher_messages
+from qinglan.questions import Columns, read_questions
+from qinglan.rows import Question
+from qinglan.samples import TENANTS, write_sample
+from serving.teacher.extractive import load_brain
+
+CONVERSATIONS = 1600
+MOST_ALARMS = 0.005
+
+SPOILED: dict[str, Callable[[Question, str], str]] = {
+    "empty": lambda row, good: " 。",
+    "too_long": lambda row, good: good * (200 // len(good) + 1),
+    "history": lambda row, good: row.history_summary[:40],
+    "invented_number": lambda row, good: f"{good} 每日97粒",
+}
+
+
+class Alarms(NamedTuple):
+    """Of one tenant."""
+
+    rows: int
+    longest: int
+    """Characters of the longest good rewrite."""
+
+    false: dict[str, int]
+    """Good rewrites, by the guard that takes them back."""
+
+    caught: dict[str, tuple[int, int]]
+    """Spoiled ones that are taken back, of how many."""
+
+
+def alarms(tenant: str, folder: Path) -> Alarms:
+    rows = list(rewritten(tenant, folder))
+    false = {guard: sum(guard in hits(row, good) for row, good in rows) for guard in GUARDS}
+    caught = {}
+    for guard, spoil in SPOILED.items():
+        spoiled = [
+            (row, spoil(row, good)) for row, good in rows if guard != "history" or len(row.history_summary) > 24
+        ]
+        caught[guard] = sum(bool(hits(row, bad)) for row, bad in spoiled), len(spoiled)
+    return Alarms(len(rows), max(len(good) for _, good in rows), false, caught)
+
+
+def rewritten(tenant: str, folder: Path) -> Iterator[tuple[Question, str]]:
+    """Every question, and what the stand-in teacher makes of it."""
+    write_sample(tenant, folder, CONVERSATIONS, seed=0)
+    brain = load_brain({tenant: folder / "knowledge_base.jsonl"})
+    for row in read_questions(folder / "questions.xlsx", Columns(), tenant):
+        if isinstance(row, Question):
+            messages: list[dict[str, Any]] = [dict(one.items()) for one in teacher_messages(row)]
+            yield row, str(brain.answer(tenant, messages, None))
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        found = {tenant: alarms(tenant, Path(folder) / tenant) for tenant in TENANTS}
+    table = Table("", *found, title="taken back")
+    table.add_row("good rewrites (longest, characters)", *(f"{one.rows:,} ({one.longest})" for one in found.values()))
+    for guard in GUARDS:
+        table.add_row(f"of them by {guard}", *(str(one.false[guard]) for one in found.values()))
+    for guard in SPOILED:
+        table.add_row(f"spoiled by {guard}", *("{:,} of {:,}".format(*one.caught[guard]) for one in found.values()))
+    Console(file=sys.stdout).print(table)
+    rows = sum(one.rows for one in found.values())
+    false = sum(sum(one.false.values()) for one in found.values())
+    caught = [pair for one in found.values() for pair in one.caught.values()]
+    share = sum(hit for hit, _ in caught) / sum(count for _, count in caught)
+    report("guard", false / rows, MOST_ALARMS, false / rows <= MOST_ALARMS, rows=rows, false=false, caught=share)
+
+
+if __name__ == "__main__":
+    main()

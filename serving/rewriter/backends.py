@@ -1,0 +1,140 @@
+"""Who writes: the model in this process, or a vLLM beside it. Both get the rendered prompt and answer greedily."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import httpx
+import orjson
+
+from qinglan.errors import OutageError
+from qinglan.rewriter import Student, Written
+from qinglan.text import one_line
+from serving.batches import Batches
+
+MOST_TOGETHER = 32
+"""Questions in one pass of the model in this process."""
+
+MOST_AT_ONCE = 128
+"""Questions at vLLM at the same time: it batches them itself; what is more waits here, where it is counted."""
+
+STALE_SECONDS = 2.0
+"""An idle connection is not used again after it: vLLM closes its own after 5 s, and who writes then loses."""
+
+HEALTH_SECONDS = 2.0
+
+
+class Prompt(NamedTuple):
+    """As the model reads it."""
+
+    text: str
+    tokens: int
+
+
+class Backend(Protocol):
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for their turn."""
+
+    async def write(self, prompts: Sequence[Prompt]) -> list[Written]:
+        """One text for each; an OutageError where nobody wrote."""
+
+    async def there(self) -> bool:
+        """Whether it would answer."""
+
+    async def aclose(self) -> None: ...
+
+
+class InProcess:
+    """Transformers, on a GPU in bf16 where there is one: what waits at the same time is written together."""
+
+    def __init__(self, student: Student) -> None:
+        self._batches = Batches[Prompt, Written](
+            lambda prompts: student.write_texts([one.text for one in prompts]), MOST_TOGETHER
+        )
+
+    @property
+    def waiting(self) -> int:
+        return self._batches.waiting
+
+    async def write(self, prompts: Sequence[Prompt]) -> list[Written]:
+        return await self._batches.ask(prompts)
+
+    async def there(self) -> bool:
+        return True
+
+    async def aclose(self) -> None:
+        return None
+
+
+class OverHttp:
+    """A vLLM, asked at /v1/completions with the rendered text.
+
+    Not at /v1/chat/completions: there vLLM would render the messages by a template and options of its own, and the
+    prompt of training would be a matter of how somebody started it.
+    """
+
+    def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
+        self._asked = {"model": model, "temperature": 0, "max_tokens": max_new_tokens}
+        limits = httpx.Limits(max_connections=MOST_AT_ONCE + 2, keepalive_expiry=STALE_SECONDS)
+        self._http = httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False)
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._url, self._waiting = url, 0
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    async def write(self, prompts: Sequence[Prompt]) -> list[Written]:
+        return list(await asyncio.gather(*(self._in_turn(one) for one in prompts)))
+
+    async def there(self) -> bool:
+        try:
+            return (await self._http.get("/health", timeout=HEALTH_SECONDS)).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _in_turn(self, prompt: Prompt) -> Written:
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            return read_completion(await self._post(prompt.text), self._url)
+        finally:
+            self._turns.release()
+
+    async def _post(self, text: str) -> bytes:
+        """Once more where a connection broke: a greedy answer is the same the second time."""
+        body = orjson.dumps({**self._asked, "prompt": text})
+        try:
+            try:
+                response = await self._send(body)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                response = await self._send(body)
+        except httpx.HTTPError as error:
+            raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from None
+        if response.status_code != 200:
+            raise OutageError(f"The backend at {self._url} refused with {response.status_code}. See its log.")
+        return response.content
+
+    async def _send(self, body: bytes) -> httpx.Response:
+        return await self._http.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+
+
+def read_completion(content: bytes, where: str) -> Written:
+    """The text of a completion; what is none is an outage, never an empty rewrite."""
+    try:
+        body = orjson.loads(content)
+        choice, usage = body["choices"][0], body["usage"]
+        text, cut = choice["text"], choice["finish_reason"] == "length"
+        tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
+        text = None
+    if not isinstance(text, str):
+        raise OutageError(f"The backend at {where} answered with no completion. Is it a vLLM?")
+    return Written(one_line(text), *tokens, cut, 0.0)

@@ -1,0 +1,72 @@
+"""OpenAI's chat completions: the training prompt as messages in, one line out, as events where they are asked for.
+
+A guard speaks of a whole text, so a stream begins when the text is whole and guarded: a rewrite is one line, and a
+line that is taken back after half of it was shown would be worse than one that comes 100 ms later.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from kserve.errors import ModelNotFound
+from starlette.responses import StreamingResponse
+
+from serving.kserving import JSON, read_json
+from serving.rewriter.model import Answered, Rewriter
+from serving.rewriter.reading import Chat, read_chat_request, read_messages
+from serving.rewriter.record import current
+
+PATH = "/openai/v1/chat/completions"
+
+
+def chat_router(model: Rewriter) -> APIRouter:
+    router = APIRouter()
+
+    async def complete(request: Request) -> Response:
+        chat = read_chat_request(read_json(await request.body(), request.headers))
+        if chat.model != model.name:
+            raise ModelNotFound()
+        [answered] = await model.answer([read_messages(chat.messages, model.card.system_prompts)])
+        about = {"id": f"chatcmpl-{current().request_id}", "created": int(time.time()), "model": model.version}
+        if answered.fallback:
+            about["fallback"] = answered.fallback
+        if chat.stream:
+            return StreamingResponse(_events(about, answered, chat), media_type="text/event-stream")
+        return Response(orjson.dumps(_whole(about, answered)), media_type=JSON)
+
+    async def models() -> dict[str, Any]:
+        return {
+            "object": "list",
+            "data": [{"id": model.name, "object": "model", "created": 0, "owned_by": "qinglan"}],
+        }
+
+    router.add_api_route(PATH, complete, methods=["POST"])
+    router.add_api_route("/openai/v1/models", models, methods=["GET"])
+    return router
+
+
+def _whole(about: dict[str, Any], answered: Answered) -> dict[str, Any]:
+    message = {"role": "assistant", "content": answered.text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    return {**about, "object": "chat.completion", "choices": [choice], "usage": _usage(answered)}
+
+
+def _events(about: dict[str, Any], answered: Answered, chat: Chat) -> Iterator[bytes]:
+    deltas: tuple[dict[str, str], ...] = ({"role": "assistant", "content": ""}, {"content": answered.text}, {})
+    for delta in deltas:
+        choice = {"index": 0, "delta": delta, "finish_reason": None if delta else "stop", "logprobs": None}
+        yield _event({**about, "object": "chat.completion.chunk", "choices": [choice]})
+    if chat.stream_options and chat.stream_options.include_usage:
+        yield _event({**about, "object": "chat.completion.chunk", "choices": [], "usage": _usage(answered)})
+    yield b"data: [DONE]\n\n"
+
+
+def _usage(answered: Answered) -> dict[str, int]:
+    prompt, written = answered.written.prompt_tokens, answered.written.new_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+def _event(told: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(told) + b"\n\n"

@@ -1,0 +1,84 @@
+"""What the rewriter's server counts, in the registry that KServe's /metrics shows. No label is what a caller typed.
+
+Every series that can ever be counted is there from the start at 0: a rate over a series that is not there yet is no
+rate of 0, and a canary would be judged by it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+from qinglan.guard import GUARDS
+from serving.rewriter.config import Protocol
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
+ANSWERED, FAILED, REFUSED = "answered", "failed", "refused"
+OF_STATUS = {200: ANSWERED, 408: "hung_up", 413: "too_large", 429: "busy", 499: "hung_up", 504: "late"}
+OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", "hung_up", FAILED)
+KEPT = ("kept", "dropped", "failed")
+
+
+def outcome(status: int) -> str:
+    """How a request ended, by the status of its answer."""
+    return OF_STATUS.get(status) or (REFUSED if status < 500 else FAILED)
+
+
+class Metrics:
+    """One version's counters; `waiting` is asked whenever somebody looks."""
+
+    def __init__(
+        self, version: str, tenants: Iterable[str], waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY
+    ) -> None:
+        self._version = version
+
+        def counter(name: str, what: str, *labels: str) -> Counter:
+            return Counter(f"qinglan_rewriter_{name}", what, ["version", *labels], registry=registry)
+
+        self._requests = counter("requests", "Requests, and how they ended.", "protocol", "outcome")
+        self._questions = counter("questions", "Questions answered.", "tenant")
+        self._fallbacks = counter("fallbacks", "Questions given back as they were, and why.", "reason")
+        self._guards = counter("guards", "Texts that did not pass a guard.", "guard")
+        self._tokens = counter("tokens", "Tokens read and written.", "kind")
+        self._payloads = counter("payloads", "Records of the payload log.", "outcome")
+        self._seconds = Histogram(
+            "qinglan_rewriter_seconds", "Time to answer a request.", ["version", "protocol"], buckets=SECONDS,
+            registry=registry,
+        )  # fmt: skip
+        self.under_way = Gauge(
+            "qinglan_rewriter_under_way", "Requests not answered yet.", ["version"], registry=registry
+        ).labels(version)
+        Gauge(
+            "qinglan_rewriter_waiting", "Questions that wait for their turn.", ["version"], registry=registry
+        ).labels(version).set_function(waiting)
+        self._begin(tenants)
+
+    def _begin(self, tenants: Iterable[str]) -> None:
+        for protocol in get_args(Protocol):
+            self._seconds.labels(self._version, protocol)
+            for how in OUTCOMES:
+                self._requests.labels(self._version, protocol, how)
+        for series, names in (
+            (self._questions, tenants), (self._fallbacks, GUARDS), (self._guards, GUARDS),
+            (self._tokens, ("prompt", "written")), (self._payloads, KEPT),
+        ):  # fmt: skip
+            for name in names:
+                series.labels(self._version, name)
+
+    def ended(self, protocol: Protocol, how: str, seconds: float) -> None:
+        self._requests.labels(self._version, protocol, how).inc()
+        if how == ANSWERED:
+            self._seconds.labels(self._version, protocol).observe(seconds)
+
+    def answered(self, tenant: str, guards: Sequence[str], prompt_tokens: int, written_tokens: int) -> None:
+        """One question; where guards spoke, the first is why the plain query was given."""
+        self._questions.labels(self._version, tenant).inc()
+        for guard in guards:
+            self._guards.labels(self._version, guard).inc()
+        if guards:
+            self._fallbacks.labels(self._version, guards[0]).inc()
+        self._tokens.labels(self._version, "prompt").inc(prompt_tokens)
+        self._tokens.labels(self._version, "written").inc(written_tokens)
+
+    def payload(self, how: str, count: int = 1) -> None:
+        self._payloads.labels(self._version, how).inc(count)

@@ -1,0 +1,59 @@
+"""One request on its way: what its line in the log and its counters are made of. No text of a user is in it."""
+
+import re
+import sys
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from serving.rewriter.config import Protocol
+
+REQUEST_ID = "x-request-id"
+USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+@dataclass
+class Record:
+    """Filled while the request is answered, by whoever knows."""
+
+    request_id: str
+    protocol: Protocol
+    questions: int = 0
+    prompt_tokens: int = 0
+    written_tokens: int = 0
+    guards: list[str] = field(default_factory=list)
+    why: str = ""
+    """Of what failed, in our own words."""
+
+
+CURRENT: ContextVar[Record | None] = ContextVar("request", default=None)
+
+
+def current() -> Record:
+    """The request that is being answered; one of its own where nobody has opened the door for it."""
+    return CURRENT.get() or Record(new_id(""), "v1")
+
+
+def new_id(given: str) -> str:
+    """The caller's own, where it can stand in a log; else a new one."""
+    return given if USABLE_ID.fullmatch(given) else uuid4().hex
+
+
+def line(record: Record, version: str, status: int, outcome: str, seconds: float) -> dict[str, Any]:
+    """What the log says of an answered, refused or failed request."""
+    told: dict[str, Any] = {
+        "request_id": record.request_id, "protocol": record.protocol, "version": version, "status": status,
+        "outcome": outcome, "ms": round(seconds * 1000, 1), "questions": record.questions,
+        "prompt_tokens": record.prompt_tokens, "written_tokens": record.written_tokens,
+    }  # fmt: skip
+    return told | ({"guards": record.guards} if record.guards else {}) | ({"why": record.why} if record.why else {})
+
+
+def log(told: dict[str, Any]) -> None:
+    """One JSON line on stderr."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    sys.stderr.write(orjson.dumps({"at": at, **told}).decode() + "\n")

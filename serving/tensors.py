@@ -1,0 +1,65 @@
+"""Texts as tensors of KServe's V2 protocol, in and out; what is no text is refused without repeating it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from kserve import InferOutput, InferRequest, InferResponse
+from kserve.errors import InvalidInput
+
+MOST_INSTANCES = 256
+
+
+def texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
+    """What inputs of datatype BYTES hold, whatever their shapes; one that has none of these names is refused."""
+    given = {tensor.name: tensor for tensor in request.inputs}
+    usable = set(given) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
+    if len(given) != len(request.inputs) or not given or not usable:
+        wanted = "one" if len(names) == 1 else "each once"
+        raise InvalidInput(f"inputs: give {wanted} of datatype BYTES, named {', '.join(map(_quoted, names))}.")
+    return {name: _held(tensor, request.inputs.index(tensor)) for name, tensor in given.items()}
+
+
+def answer(
+    request: InferRequest, version: str, kinds: Sequence[Mapping[str, Any]], data: Mapping[str, list[Any]], rows: int
+) -> InferResponse:
+    """Outputs of these kinds; -1 in a shape stands for the rows."""
+    tensors = [
+        InferOutput(
+            name=kind["name"], datatype=kind["datatype"], data=data[kind["name"]],
+            shape=[rows if size == -1 else size for size in kind["shape"]],
+        )
+        for kind in kinds
+    ]  # fmt: skip
+    return InferResponse(
+        response_id=request.id or str(uuid4()), model_name=request.model_name, model_version=version,
+        infer_outputs=tensors, requested_outputs=request.request_outputs,
+        use_binary_outputs=request.use_binary_outputs,
+    )  # fmt: skip
+
+
+def check_text(value: Any, where: str, empty: bool = False) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{where}: not a text.")
+    if not value.strip() and not empty:
+        raise InvalidInput(f"{where}: empty.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{where}: half a character (an unpaired surrogate).") from None
+
+
+def bounded(texts: int) -> None:
+    if not 0 < texts <= MOST_INSTANCES:
+        raise InvalidInput(f"{texts} texts: send 1 to {MOST_INSTANCES} at once.")
+
+
+def _held(tensor: Any, number: int) -> list[Any]:
+    try:
+        return list(tensor.as_numpy().reshape(-1).tolist())
+    except ValueError:
+        raise InvalidInput(f"inputs[{number}]: shape and data do not fit each other.") from None
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'

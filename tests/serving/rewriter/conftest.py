@@ -1,0 +1,114 @@
+"""The rewriter's server as an operator starts it, and a stand-in for the vLLM beside it: processes on loopback."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import orjson
+import pytest
+
+from tests.tiny import taught_model
+
+V1, V2, CHAT = "/v1/models/rewriter:predict", "/v2/models/rewriter/infer", "/openai/v1/chat/completions"
+ASKED = {"query": "一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}
+
+
+class Served(NamedTuple):
+    http: httpx.Client
+    folder: Path
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def counted(self, name: str, **labels: str) -> float:
+        """The sum of the samples of /metrics that have these labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        lines = self.http.get("/metrics").text.splitlines()
+        found = [line for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+        return sum(float(line.split()[-1]) for line in found if all(one in line for one in wanted))
+
+    def ask(self, **changes: Any) -> dict[str, Any]:
+        """One question by V1, and its prediction."""
+        answer = self.http.post(V1, json={"instances": [ASKED | changes]})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()["predictions"][0]
+        return found
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What the log says, once it has said it."""
+        return [orjson.loads(line) for line in self.log.read_bytes().splitlines() if line.startswith(b"{")]
+
+
+Serve = Callable[..., AbstractContextManager[Served]]
+
+
+class Vllm(NamedTuple):
+    url: str
+
+    def behave(self, **faults: Any) -> None:
+        httpx.post(f"{self.url}/behave", json=faults, trust_env=False).raise_for_status()
+
+    def asked(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = httpx.get(f"{self.url}/asked", trust_env=False).json()
+        return found
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return taught_model(tmp_path_factory.mktemp("taught") / "model")
+
+
+@contextmanager
+def running(log: Path, *command: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """A program that says its address on its first line."""
+    with log.open("wb") as errors:
+        process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=errors)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line, log.read_text()
+        yield process, next(iter(orjson.loads(line).values()))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def serve(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """Starts a server with these options."""
+
+    @contextmanager
+    def started(*options: str, model: Path = folder) -> Iterator[Served]:
+        log = tmp_path_factory.mktemp("log") / "rewriter.log"
+        with (
+            running(log, "serving.rewriter", "--model", str(model), "--port", "0", *options) as (process, url),
+            httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
+        ):
+            yield Served(http, model, process, log)
+
+    return started
+
+
+@pytest.fixture(scope="module")
+def served(serve: Serve) -> Iterator[Served]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
+    log = tmp_path_factory.mktemp("vllm") / "vllm.log"
+    with running(log, "tests.serving.rewriter.standin_vllm") as (_, url):
+        yield Vllm(url)
+
+
+def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.02)

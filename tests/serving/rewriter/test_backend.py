@@ -1,0 +1,214 @@
+"""The same server before a vLLM: what it sends, what it takes back, and what it says when nobody answers."""
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.rewriter import Student
+from qinglan.services import free_port
+from serving.rewriter.reading import Instance
+from tests.serving.rewriter.conftest import ASKED, V1, Serve, Served, Vllm, running, until
+
+pytestmark = pytest.mark.slow
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def before(serve: Serve, vllm: Vllm) -> Iterator[Served]:
+    """A server before the stand-in, with little patience."""
+    with serve("--backend", vllm.url, "--deadline-seconds", "1", "--queue", "2") as served:
+        until(lambda: served.http.get("/v2/health/ready").status_code == 200)
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def good(vllm: Vllm) -> None:
+    vllm.behave()
+
+
+def test_vllm_gets_the_rendered_prompt_of_training_and_is_asked_greedily(before: Served, vllm: Vllm) -> None:
+    student = Student.load(before.folder)
+
+    prediction = before.ask()
+
+    [asked] = vllm.asked()
+    assert asked == {
+        "model": "rewriter", "prompt": student.render(Instance.model_validate(ASKED)), "temperature": 0,
+        "max_tokens": student.card.max_new_tokens,
+    }  # fmt: skip
+    assert prediction["rewritten_query"] == "虾青素软胶囊 每日服用频次"
+
+
+@pytest.mark.parametrize(
+    ("guard", "faults"),
+    [
+        ("empty", {"text": " \n"}),
+        ("cut", {"finish": "length"}),
+        ("too_long", {"text": "虾青素软胶囊每日服用频次与注意事项" * 8}),
+        ("history", {"text": "用户正在了解虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别"}),
+        ("invented_number", {"text": "虾青素软胶囊 每日３粒"}),
+        ("invented_number", {"text": "虾青素软胶囊 每日三粒"}),
+    ],
+)
+def test_what_may_not_be_searched_is_taken_back_told_and_counted(
+    before: Served, vllm: Vllm, guard: str, faults: dict[str, Any]
+) -> None:
+    vllm.behave(**faults)
+    names = ("qinglan_rewriter_fallbacks_total", "qinglan_rewriter_guards_total")
+    counted = [before.counted(names[0], reason=guard), before.counted(names[1], guard=guard)]
+
+    history = "用户正在了解虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别，还没有下单"
+    prediction = before.ask(history_summary=history)
+
+    assert (prediction["rewritten_query"], prediction["fallback"]) == (ASKED["query"], guard)
+    assert before.counted(names[0], reason=guard) == counted[0] + 1
+    assert before.counted(names[1], guard=guard) == counted[1] + 1
+    assert before.lines()[-1]["guards"][0] == guard
+
+
+@pytest.mark.parametrize(
+    ("faults", "status", "outcome", "said"),
+    [
+        ({"status": 500}, 502, "failed", "refused with 500"),
+        ({"status": 400}, 502, "failed", "refused with 400"),
+        ({"text": None}, 502, "failed", "no completion"),
+        ({"broken": 2}, 502, "failed", "does not answer"),
+        ({"seconds": 5}, 504, "late", "No answer within 1 s"),
+    ],
+)
+def test_an_outage_is_an_error_and_never_a_rewrite(
+    before: Served, vllm: Vllm, faults: dict[str, Any], status: int, outcome: str, said: str
+) -> None:
+    vllm.behave(**faults)
+    counted = before.counted("qinglan_rewriter_requests_total", outcome=outcome)
+
+    answer = before.http.post(V1, json={"instances": [ASKED]})
+
+    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+    assert before.counted("qinglan_rewriter_requests_total", outcome=outcome) == counted + 1
+    assert said in before.lines()[-1]["why"]
+    assert before.counted("qinglan_rewriter_under_way") == 0
+
+
+def test_a_connection_that_broke_once_costs_nobody_an_answer(before: Served, vllm: Vllm) -> None:
+    vllm.behave(broken=1)
+
+    assert "fallback" not in before.ask()
+    assert len(vllm.asked()) == 2
+
+
+def test_it_is_ready_only_while_its_backend_answers(serve: Serve, tmp_path: Path) -> None:
+    with running(tmp_path / "log", "tests.serving.rewriter.standin_vllm") as (_, url):
+        vllm = Vllm(url)
+        vllm.behave(healthy=False)
+        _comes_and_goes(serve, vllm)
+
+
+def _comes_and_goes(serve: Serve, vllm: Vllm) -> None:
+    with serve("--backend", vllm.url) as served:
+        assert served.http.get("/v2/health/live").status_code == 200
+        assert served.http.get("/v2/health/ready").status_code == 503
+        assert served.http.get("/v1/models/rewriter").status_code == 503
+
+        vllm.behave()
+        until(lambda: served.http.get("/v2/health/ready").status_code == 200)
+        assert len(vllm.asked()) == 1  # warm: it has written something
+        assert served.http.get("/v1/models/rewriter").status_code == 200
+
+        vllm.behave(healthy=False)
+        until(lambda: served.http.get("/v2/health/ready").status_code == 503)
+        assert "fallback" not in served.ask()  # whoever asks all the same is answered if it can be
+
+
+def test_without_its_backend_a_question_is_a_502_that_says_where_it_looked(serve: Serve) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with serve("--backend", nobody) as served:
+        answer = served.http.post(V1, json={"instances": [ASKED]})
+
+        assert answer.status_code == 502
+        assert nobody in answer.json()["error"]
+        assert served.http.get("/v2/health/ready").status_code == 503
+
+
+def test_beyond_its_queue_it_refuses_with_when_to_ask_again(before: Served, vllm: Vllm) -> None:
+    """128 are at vllm at once, and 2 may wait."""
+    vllm.behave(seconds=0.7)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(before.http.post, V1, json={"instances": [ASKED] * 140})  # alone, so it is taken whole
+        until(lambda: before.counted("qinglan_rewriter_waiting") == 12)
+
+        second = before.http.post(V1, json={"instances": [ASKED]})
+
+        assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+        assert "12 questions wait already, of 2 at most" in second.json()["error"]
+        assert first.result().status_code == 504  # two rounds of 0.7 s are more than its second
+    assert before.counted("qinglan_rewriter_waiting") == 0
+    assert before.counted("qinglan_rewriter_requests_total", outcome="busy") == 1
+
+
+def test_a_body_that_never_ends_costs_its_sender_the_deadline_and_nobody_else(before: Served) -> None:
+    port = before.http.base_url.port
+    assert port is not None
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(f"POST {V1} HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n{{".encode())
+        started = time.monotonic()
+        assert "fallback" not in before.ask()
+        said = slow.recv(1000)
+
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert 0.5 < time.monotonic() - started < 5
+    assert before.lines()[-1]["outcome"] == "hung_up"
+
+
+def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_connections(
+    serve: Serve, vllm: Vllm
+) -> None:
+    with serve("--backend", vllm.url) as served, ThreadPoolExecutor(32) as pool:
+        until(lambda: served.http.get("/v2/health/ready").status_code == 200)
+        vllm.behave(seconds=0.05)
+        port = served.http.base_url.port
+
+        def ask_until_nobody_listens() -> list[int]:
+            connection, body = HTTPConnection("127.0.0.1", port, timeout=60), orjson.dumps({"instances": [ASKED]})
+            got = list[int]()
+            while True:
+                try:
+                    connection.request("POST", V1, body, JSON)
+                except ConnectionRefusedError:
+                    return got
+                answer = connection.getresponse()  # raises where the request was taken and then lost
+                answer.read()
+                got.append(answer.status)
+
+        clients = [pool.submit(ask_until_nobody_listens) for _ in range(32)]
+        until(lambda: served.counted("qinglan_rewriter_requests_total", outcome="answered") >= 64)
+        served.process.send_signal(signal.SIGTERM)
+        answers = [client.result() for client in clients]
+
+        assert served.process.wait(20) == 0
+        assert sum(map(len, answers)) >= 64
+        assert {status for own in answers for status in own} == {200}
+
+
+def test_vllm_that_was_restarted_is_found_again(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> None:
+    log = tmp_path_factory.mktemp("restarted")
+    with (
+        running(log / "a", "tests.serving.rewriter.standin_vllm") as (process, url),
+        serve("--backend", url) as served,
+    ):
+        until(lambda: served.http.get("/v2/health/ready").status_code == 200)
+        served.ask()
+        process.kill()
+        process.wait()
+        assert served.http.post(V1, json={"instances": [ASKED]}).status_code == 502
+        port = url.rpartition(":")[2]
+        with running(log / "b", "tests.serving.rewriter.standin_vllm", port):
+            assert "fallback" not in served.ask()
