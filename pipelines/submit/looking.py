@@ -8,6 +8,7 @@ from typing import Any
 from pipelines.submit.judging import Node, Quota, Seen
 from pipelines.submit.needs import Need, Needs
 from qinglan.errors import ConfigError
+from qinglan.kubeconfig import load_login
 
 SECONDS = (5, 30)
 """To connect, and to answer."""
@@ -15,23 +16,20 @@ SECONDS = (5, 30)
 JOBS_API = "/apis/kubeflow.org/v1"
 GONE, FORBIDDEN, UNKNOWN = 404, 403, 401
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+USUAL_FILE = "~/.kube/config"
 
 
 def connect() -> Any:
     """A client for the cluster that KUBECONFIG names, or for the one that this pod is in."""
-    from kubernetes import client, config
-    from yaml import YAMLError
+    from kubernetes import client
 
-    named, configuration = os.environ.get("KUBECONFIG"), client.Configuration()
+    named, configuration = os.environ.get("KUBECONFIG", ""), client.Configuration()
     try:
-        if not named and MOUNTED_TOKEN.is_file():
-            config.load_incluster_config(client_configuration=configuration)
-        else:  # not config.load_config: it prints, and takes a wrong KUBECONFIG for none
-            config.load_kube_config(config_file=named or None, client_configuration=configuration)
-    except (config.ConfigException, OSError, YAMLError) as error:
+        load_login("" if not named and MOUNTED_TOKEN.is_file() else named or USUAL_FILE, configuration)
+    except ConfigError as error:
         raise ConfigError(
-            f"KUBECONFIG {named or 'is not set'}: {' '.join(str(error).split())} What the run needs cannot be "
-            "checked: set KUBECONFIG to the file of the cluster that KFP runs on, or add --skip-checks."
+            f"{error} What the run needs cannot be checked: set KUBECONFIG to the file of the cluster that KFP runs "
+            "on, or add --skip-checks."
         ) from None
     configuration.retries = 1
     return client.ApiClient(configuration)
