@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -67,8 +68,11 @@ def with_images(text: str, built: Sequence[Built]) -> str:
 
 
 def compile_options(built: Sequence[Built]) -> list[str]:
-    """What `qinglan compile` and `qinglan submit` take to write digests into the graphs."""
-    return [f"--image qinglan/{image.name}={image.reference}" for image in built]
+    """What `qinglan compile` and `qinglan submit` take to write digests into the graphs: images that these name."""
+    from pipelines.compiling import image_names
+
+    taken = image_names()
+    return [f"--image {name}={image.reference}" for image in built if (name := f"qinglan/{image.name}") in taken]
 
 
 def secrets(environment: Mapping[str, str]) -> dict[str, Path]:
@@ -118,6 +122,15 @@ def base_digest(engine: str, base: str) -> str:
     return digest
 
 
+def need_engine(engine: str) -> None:
+    """What builds and runs images is installed here."""
+    if not shutil.which(engine):
+        sys.exit(
+            f"There is no {engine} here, which builds and runs the images. Install it (apt-get install podman), "
+            "or name another with --engine or QINGLAN_ENGINE."
+        )
+
+
 def _push(name: str, engine: str, tag: str, where: str) -> Built:
     with tempfile.NamedTemporaryFile("r") as digest:
         _show([engine, "push", "--digestfile", digest.name, tag, f"{where}:{VERSION}"])
@@ -156,6 +169,7 @@ def main() -> None:
     names = given.names or list(NAMES)
     if unknown := sorted(set(names) - set(NAMES)):
         parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    need_engine(given.engine)
     base, built = base_digest(given.engine, given.base), []
     for name in names:
         started = time.monotonic()

@@ -101,7 +101,10 @@ def resolve(name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m images.locking", description="Resolve the images' requirements.")
     parser.add_argument("names", nargs="*", default=[*NAMES, *PARTS], metavar="NAME")
-    for name in parser.parse_args().names:
+    names = parser.parse_args().names
+    if unknown := sorted(set(names) - {*NAMES, *PARTS}):
+        parser.error(f"nothing to lock is called {', '.join(unknown)}; there are {', '.join((*NAMES, *PARTS))}")
+    for name in names:
         lock = resolve(name)
         source(name).with_suffix(".lock").write_text(lock, encoding="utf-8")
         print(f"images/{name}: {len(pins(lock))} packages", flush=True)

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from images import IMAGES
-from images.building import VERSION
+from images.building import VERSION, need_engine
 from qinglan.lineage.dsse import ENDING, encoded, open_envelope
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import PublicKey, load_signer
@@ -153,6 +153,7 @@ def main() -> None:
     parser.add_argument("--image", default=f"qinglan/cpu:{VERSION}")
     parser.add_argument("--rows", type=int, default=600)
     given = parser.parse_args()
+    need_engine(given.engine)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

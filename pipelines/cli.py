@@ -175,10 +175,11 @@ def blind(
 def compile_(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("pipelines/compiled"),
     tenant: Annotated[str, typer.Option(help="This tenant's graph alone; `style` for the style model's.")] = "",
-    profile: Annotated[str, typer.Option(help="Of the tenant: its settings are part of the graph.")] = "gpt",
-    training: Annotated[
-        str | None, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")
-    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(help="Of the tenant: its settings are part of the graph.", show_default="gpt; of style: a100"),
+    ] = "",
+    training: Annotated[str, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")] = "",
     image: Annotated[
         list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST, each image of a release.")
     ] = None,

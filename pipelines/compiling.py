@@ -71,15 +71,25 @@ def style_target(profile: str) -> Target:
     return Target(f"{STYLE.name}.{stem}", STYLE, config, f"Profile {stem}.")
 
 
-def chosen(tenant: str, profile: str, training: str | None) -> list[Target]:
+def chosen(tenant: str, profile: str, training: str) -> list[Target]:
     """One profile's graph; without a tenant the golden ones."""
-    if tenant == STYLE.name:
-        return [style_target(profile)]
     if tenant:
-        return [rewriter_target(tenant, profile, training)]
-    if training:
-        raise ConfigError("--training changes one tenant's graph: give --tenant too.")
+        return [target_of(tenant, profile, training)]
+    for option, value in (("--training", training), ("--profile", profile)):
+        if value:
+            raise ConfigError(f"{option} {value}: changes one tenant's graph. Give --tenant too.")
     return goldens()
+
+
+def target_of(tenant: str, profile: str, training: str) -> Target:
+    """A tenant's graph, or the style line's; with the usual profile where none is named."""
+    if tenant != STYLE.name:
+        return rewriter_target(tenant, profile or "gpt", training or None)
+    if training:
+        raise ConfigError(
+            f"--training {training}: is the rewriter's alone. The machines of style are in its profile: --profile."
+        )
+    return style_target(profile or "a100")
 
 
 def compile_targets(targets: Iterable[Target], out: Path, images: Mapping[str, str]) -> list[Path]:
@@ -93,7 +103,7 @@ def compile_targets(targets: Iterable[Target], out: Path, images: Mapping[str, s
         with replaced(path) as partial:
             _compile(target, images, partial)
             if faults := check_compiled(partial.read_text(encoding="utf-8"), release=bool(images)):
-                raise ConfigError(f"{path}: not written. " + " ".join(faults))
+                raise ConfigError(f"{path.name}: not written. " + " ".join(faults))
         made.append(path)
     return made
 

@@ -151,6 +151,12 @@ def profile_path(tenant: str, profile: str) -> Path:
     if not path.is_file():
         known = ", ".join(f"{p.parent.name}/{p.stem}" for p in profiles())
         raise ConfigError(f"No profile {profile!r} for tenant {tenant!r}. There are: {known}.")
+    owner = path.resolve().parent
+    if owner.parent == CONFIGS.resolve() and owner.name != tenant:
+        raise ConfigError(
+            f"--profile {profile}: has the settings of {owner.name}, and {tenant} was asked for. "
+            f"Copy it into pipelines/configs/{tenant} and mend what is {tenant}'s own."
+        )
     return path
 
 

@@ -111,7 +111,10 @@ def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> Non
 def _follow(
     kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, known: dict[str, Any]
 ) -> None:
-    """To the end. Whoever interrupts leaves it running, or cancels it where that was asked."""
+    """To the end. Whoever interrupts leaves it running, or cancels it where that was asked.
+
+    The JSON comes whatever happens: a script that is told no id would submit again.
+    """
     from pipelines.submit.following import Follower, canceled, refuse
     from pipelines.submit.pods import pods_of
 
@@ -126,8 +129,9 @@ def _follow(
         else:
             say(f"The run goes on. Follow it: qinglan follow {run_id}. End it: qinglan cancel {run_id}")
         raise SystemExit(code) from None
-    if as_json:
-        _print_json({**known, "state": run.state, "steps": follower.states})
+    finally:
+        if as_json:
+            _print_json({**known, "state": follower.state, "steps": follower.states})
     refuse(run, follower.failure)
     say(f"{run.name}: done")
 

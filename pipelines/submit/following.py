@@ -88,6 +88,8 @@ class Follower:
         self._shown: dict[str, str] = {}
         self._waits: set[tuple[str, str]] = set()
         self._looked_at_pods = float("-inf")
+        self.state = "UNKNOWN"
+        """Of the run, as last seen."""
 
     @property
     def states(self) -> dict[str, str]:
@@ -122,7 +124,9 @@ class Follower:
         return run
 
     def _look(self) -> Run:
-        return self._patiently(lambda: self._kfp.run(self._id))
+        run = self._patiently(lambda: self._kfp.run(self._id))
+        self.state = run.state
+        return run
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
         """An answer of KFP; an outage is said, and waited out."""

@@ -3,10 +3,13 @@
 KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from pipelines.checking import DIGEST
 from pipelines.submit.needs import Machines, Need, Needs
+from qinglan.jobs.rights import LAUNCHING, Right
 from qinglan.lineage.keys import keys_folder
 
 JOBS = "pytorchjobs.kubeflow.org"
@@ -49,11 +52,14 @@ class Seen(NamedTuple):
     job_kinds: frozenset[str] | None = frozenset()
     """What the API server knows of kubeflow.org, such as pytorchjobs."""
 
-    may_launch: bool | None = True
-    """Whether the run's service account may create PyTorchJobs."""
+    denied: tuple[Right, ...] = ()
+    """What launching PyTorchJobs takes, and the run's service account may not."""
 
     unbound: frozenset[str] = frozenset()
     """Volume claims that have no volume yet: some get one with their first pod, some never."""
+
+    by_tag: frozenset[str] | None = None
+    """Where images are named by digest or refused, those that are taken by tag; None: all are."""
 
     unread: tuple[str, ...] = ()
     """What could not be looked at, and why."""
@@ -75,7 +81,7 @@ def judge(needs: Needs, seen: Seen) -> list[Finding]:
     found += [finding for asked in needs.machines for finding in _quotas(asked, seen)]
     found += _jobs(needs, seen)
     found += _claims(seen)
-    found += _images(needs)
+    found += _images(needs, seen)
     found += [Finding("unchecked", one) for one in seen.unread]
     order = ("missing", "warning", "unchecked")
     return sorted(dict.fromkeys(found), key=lambda one: order.index(one.weight))
@@ -90,7 +96,7 @@ def _object(need: Need, seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "missing",
             f"{need.kind} {need.name} is not in namespace {seen.namespace}; {steps} cannot start without it.",
-            f"Make it: {_made(need, seen.namespace)}",
+            _making(need, seen.namespace),
         )
     elif missing := sorted(need.keys - held):
         yield Finding(
@@ -100,6 +106,15 @@ def _object(need: Need, seen: Seen) -> Iterator[Finding]:
             f"Make it anew, whole: kubectl -n {seen.namespace} delete {need.kind.lower()} {need.name}, then "
             f"{_made(need, seen.namespace)}",
         )
+
+
+def _making(need: Need, namespace: str) -> str:
+    if need.kind == "Service":
+        return (
+            "Apply the tenant's manifests, which have the gateway (manifests/README.md), or name the one there is: "
+            "--set gateway_url=http://HOST:PORT"
+        )
+    return f"Make it: {_made(need, namespace)}"
 
 
 def _made(need: Need, namespace: str) -> str:
@@ -231,16 +246,28 @@ def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
             f"{_listed(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
             f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
         )
-    elif seen.may_launch is False:
+    if seen.denied:
         account, namespace = needs.service_account, seen.namespace
+        denied = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in seen.denied)
         yield Finding(
             "missing",
-            f"ServiceAccount {account} may not create PyTorchJobs in namespace {namespace}; "
-            f"{_listed(launching)} would fail.",
-            f"Give it the right: kubectl -n {namespace} create role {account}-jobs "
-            f"--verb=get,list,watch,create,delete --resource={JOBS} && kubectl -n {namespace} create rolebinding "
-            f"{account}-jobs --role={account}-jobs --serviceaccount={namespace}:{account}",
+            f"ServiceAccount {account} in namespace {namespace} may not {denied}: {_listed(launching)} would fail.",
+            f"Give it all that launching takes: kubectl -n {namespace} apply -f - <<< '{_role(account, namespace)}'",
         )
+
+
+def _role(account: str, namespace: str) -> str:
+    """A Role with every right, and its binding."""
+    name, group = f"{account}-jobs", "rbac.authorization.k8s.io"
+    about = {"apiVersion": f"{group}/v1", "metadata": {"name": name, "namespace": namespace}}
+    role = {**about, "kind": "Role", "rules": [right.rule for right in LAUNCHING]}
+    binding = {
+        **about,
+        "kind": "RoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]}, separators=(",", ":"))
 
 
 def _claims(seen: Seen) -> Iterator[Finding]:
@@ -252,8 +279,17 @@ def _claims(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def _images(needs: Needs) -> Iterator[Finding]:
-    if loose := [image for image in needs.images if "@sha256:" not in image]:
+def _images(needs: Needs, seen: Seen) -> Iterator[Finding]:
+    loose = [image for image in needs.images if not DIGEST.search(image)]
+    refused = [image for image in loose if seen.by_tag is not None and image not in seen.by_tag]
+    if refused:
+        yield Finding(
+            "missing",
+            f"{_listed(refused)}: by tag, and namespace {seen.namespace} takes images by digest alone "
+            "(qinglan.dev/images=by-digest).",
+            "Submit the line with --image NAME=REFERENCE@sha256:DIGEST for each, as `make images` prints them.",
+        )
+    elif loose:
         yield Finding(
             "warning",
             f"{_listed(loose)}: by tag, which may be another image tomorrow, and KFP's cache would not know. "

@@ -8,6 +8,8 @@ from typing import Any
 from pipelines.submit.judging import Node, Quota, Seen
 from pipelines.submit.needs import Need, Needs
 from qinglan.errors import ConfigError
+from qinglan.jobs.rights import LAUNCHING, Right
+from qinglan.kubeconfig import load_login
 
 SECONDS = (5, 30)
 """To connect, and to answer."""
@@ -15,23 +17,22 @@ SECONDS = (5, 30)
 JOBS_API = "/apis/kubeflow.org/v1"
 GONE, FORBIDDEN, UNKNOWN = 404, 403, 401
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+USUAL_FILE = "~/.kube/config"
+IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
+"""Of a namespace: manifests/platform/images-by-digest.yaml."""
 
 
 def connect() -> Any:
     """A client for the cluster that KUBECONFIG names, or for the one that this pod is in."""
-    from kubernetes import client, config
-    from yaml import YAMLError
+    from kubernetes import client
 
-    named, configuration = os.environ.get("KUBECONFIG"), client.Configuration()
+    named, configuration = os.environ.get("KUBECONFIG", ""), client.Configuration()
     try:
-        if not named and MOUNTED_TOKEN.is_file():
-            config.load_incluster_config(client_configuration=configuration)
-        else:  # not config.load_config: it prints, and takes a wrong KUBECONFIG for none
-            config.load_kube_config(config_file=named or None, client_configuration=configuration)
-    except (config.ConfigException, OSError, YAMLError) as error:
+        load_login("" if not named and MOUNTED_TOKEN.is_file() else named or USUAL_FILE, configuration)
+    except ConfigError as error:
         raise ConfigError(
-            f"KUBECONFIG {named or 'is not set'}: {' '.join(str(error).split())} What the run needs cannot be "
-            "checked: set KUBECONFIG to the file of the cluster that KFP runs on, or add --skip-checks."
+            f"{error} What the run needs cannot be checked: set KUBECONFIG to the file of the cluster that KFP runs "
+            "on, or add --skip-checks."
         ) from None
     configuration.retries = 1
     return client.ApiClient(configuration)
@@ -51,7 +52,7 @@ class _Look:
         self._unbound: set[str] = set()
 
     def at(self, needs: Needs) -> Seen:
-        self._check_namespace()
+        by_tag = self._by_tag(self._named_namespace())
         jobs = any(asked.job for asked in needs.machines)
         seen = Seen(
             self._namespace,
@@ -59,11 +60,13 @@ class _Look:
             self._nodes() if needs.machines else (),
             self._quotas() if needs.machines else (),
             self._job_kinds() if jobs else frozenset(),
-            self._may_launch(needs.service_account) if jobs else True,
+            self._denied(needs.service_account) if jobs else (),
+            by_tag=by_tag,
         )
         return seen._replace(unbound=frozenset(self._unbound), unread=tuple(dict.fromkeys(self._unread)))
 
-    def _check_namespace(self) -> None:
+    def _named_namespace(self) -> Any:
+        """It is there; None where it may not be read."""
         from kubernetes import client
 
         found = self._read(
@@ -75,6 +78,13 @@ class _Look:
                 f"The cluster has no namespace {self._namespace}. Give --namespace where the run's pods shall be."
             )
         self._unread.clear()  # whether it is there, its objects will tell
+        return found
+
+    def _by_tag(self, namespace: Any) -> frozenset[str] | None:
+        """In a namespace of releases, the images that need no digest."""
+        if namespace is None or (namespace.metadata.labels or {}).get(IMAGES_LABEL) != "by-digest":
+            return None
+        return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())
 
     def _objects(self, wanted: Iterable[Need]) -> dict[tuple[str, str], frozenset[str] | None]:
         from kubernetes import client
@@ -85,6 +95,7 @@ class _Look:
             "ConfigMap": core.read_namespaced_config_map,
             "PersistentVolumeClaim": core.read_namespaced_persistent_volume_claim,
             "ServiceAccount": core.read_namespaced_service_account,
+            "Service": core.read_namespaced_service,
         }
         seen: dict[tuple[str, str], frozenset[str] | None] = {}
         for need in wanted:
@@ -135,20 +146,29 @@ class _Look:
             _request_timeout=SECONDS, header_params={"Accept": "application/json"},
         )  # fmt: skip
 
-    def _may_launch(self, service_account: str) -> bool | None:
+    def _denied(self, service_account: str) -> tuple[Right, ...]:
+        """Of what launching takes, what the account may not."""
+        denied = []
+        for right in LAUNCHING:
+            verbs = [verb for verb in right.verbs if self._may(service_account, right, verb) is False]
+            denied += [right._replace(verbs=tuple(verbs))] if verbs else []
+        return tuple(denied)
+
+    def _may(self, service_account: str, right: Right, verb: str) -> bool | None:
         from kubernetes import client
 
         user = f"system:serviceaccount:{self._namespace}:{service_account}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
+        resource, _, part = right.resource.partition("/")
         asked = client.V1ResourceAttributes(
-            namespace=self._namespace, verb="create", group="kubeflow.org", resource="pytorchjobs"
+            namespace=self._namespace, verb=verb, group=right.group, resource=resource, subresource=part or None
         )
         review = client.V1LocalSubjectAccessReview(
             metadata=client.V1ObjectMeta(namespace=self._namespace),
             spec=client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked),
         )
         found = self._read(
-            f"whether {service_account} may create PyTorchJobs",
+            f"whether {service_account} may launch PyTorchJobs",
             lambda: client.AuthorizationV1Api(self._api).create_namespaced_local_subject_access_review(
                 self._namespace, review, _request_timeout=SECONDS
             ),
@@ -168,8 +188,8 @@ class _Look:
                 return None
             if error.status == UNKNOWN:
                 raise ConfigError(
-                    f"{host} does not know you (401): the token or certificate in KUBECONFIG has expired. "
-                    "Log in to the cluster again, or add --skip-checks."
+                    f"{host} does not know you (401): its token or certificate is missing, has expired, or is "
+                    "another cluster's. Log in to the cluster again, or add --skip-checks."
                 ) from None
             why = "you may not read it" if error.status == FORBIDDEN else f"the API server said {error.status}"
             self._unread.append(f"{what} could not be checked: {why}.")

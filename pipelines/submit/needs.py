@@ -8,7 +8,13 @@ from typing import Any, Literal, NamedTuple
 from pipelines.submit.graph import Graph, accelerator_count, accelerator_type, parameters_of
 from qinglan.lineage.keys import MOUNTED
 
-Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"]
+Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Service"]
+GATEWAY = "gateway_url"
+"""The parameter of every step that asks the gateway."""
+
+SERVICE = re.compile(r"https?://([a-z0-9-]+)(:\d+)?(/.*)?")
+"""An address of the run's own namespace: a name without a dot."""
+
 PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 
 
@@ -118,7 +124,7 @@ def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _objects(step: Step) -> Iterator[tuple[Kind, str, frozenset[str]]]:
-    """The objects that Kubernetes refuses to start this step's pod without."""
+    """The objects that this step's pod cannot start without, or would wait for in vain."""
     pod = step.pod
     for one in pod.get("secretAsEnv", ()):
         if not one.get("optional"):
@@ -139,6 +145,8 @@ def _objects(step: Step) -> Iterator[tuple[Kind, str, frozenset[str]]]:
     for one in pod.get("pvcMount", ()):
         if name := one.get("constant") or _value(one.get("pvcNameParameter", one), step.scope):
             yield "PersistentVolumeClaim", str(name), frozenset()
+    if GATEWAY in parameters_of(step.component) and (found := SERVICE.fullmatch(str(step.scope.get(GATEWAY)))):
+        yield "Service", found[1], frozenset()
 
 
 def _named(one: Mapping[str, Any], field: str, step: Step) -> str:

@@ -19,6 +19,8 @@ ENDPOINT, TOKEN, TOKEN_FILE, PAGES = "KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FIL
 MOUNTED_VARIABLE, MOUNTED_TOKEN = "KF_PIPELINES_SA_TOKEN_PATH", Path("/var/run/secrets/kubeflow/pipelines/token")
 """Where KFP's own SDK looks for a service account's token: a projected volume of audience pipelines.kubeflow.org."""
 
+TOKEN_STEP = f"Set {TOKEN_FILE} to a file that holds one, or {TOKEN} to the token."
+
 SECONDS = (5, 60)
 """To connect, and to answer."""
 
@@ -99,9 +101,10 @@ def _read_token(path: Path) -> str:
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the token for KFP cannot be read ({error}).") from None
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"{path}: the token for KFP cannot be read ({why}). {TOKEN_STEP}") from None
     if not token:
-        raise ConfigError(f"{path}: holds no token for KFP.")
+        raise ConfigError(f"{path}: holds no token for KFP. {TOKEN_STEP}")
     return token
 
 
@@ -229,7 +232,7 @@ class Kfp:
 
     def run(self, run_id: str) -> Run:
         """A run as it is now."""
-        found = self._ask(f"look at run {run_id}", self._runs.run_service_get_run_with_http_info, run_id)
+        found = self._of_run(run_id, "look at", self._runs.run_service_get_run_with_http_info)
         details = found.run_details
         tasks = tuple(
             Task(one.display_name, one.state or "")
@@ -255,7 +258,14 @@ class Kfp:
 
     def cancel(self, run_id: str) -> None:
         """Ask KFP to end a run; it takes its time."""
-        self._ask(f"cancel run {run_id}", self._runs.run_service_terminate_run_with_http_info, run_id)
+        self._of_run(run_id, "cancel", self._runs.run_service_terminate_run_with_http_info)
+
+    def _of_run(self, run_id: str, what: str, call: Callable[..., Any]) -> Any:
+        try:
+            return self._ask(f"{what} run {run_id}", call, run_id)
+        except NotThere as error:
+            runs = self._access.page_of.removesuffix("/details/")
+            raise NotThere(f"{error} Is the id whole? The runs are listed at {runs}") from None
 
     def _ask(self, what: str, call: Callable[..., Any], *words: Any, **options: Any) -> Any:
         """The answer of KFP, and of nobody in front of it."""
@@ -281,11 +291,11 @@ class Kfp:
         where = f"Cannot {what}: {self._access.endpoint} said {status}{f' ({said})' if said else ''}."
         if status == 401 or 300 <= status < 400:
             return ConfigError(f"{where} {self._who()}")
-        if status == 403:
+        if status == 403 and not _of_a_page(error.body):
             return ConfigError(f"{where} You are known, and may not: ask whoever runs KFP, or give your --namespace.")
         if status == 404 and ours:
             return NotThere(where)
-        if status == 404:
+        if status in (403, 404):
             return ConfigError(f"{where} There is something else. {self._where()}")
         if status == 409:
             return Exists(where)
@@ -326,6 +336,12 @@ def _error(found: Any) -> str:
     history = [one.error for one in found.state_history or () if one.error]
     error = found.error or (history[-1] if history else None)
     return str(error.message or "") if error else ""
+
+
+def _of_a_page(body: Any) -> bool:
+    """HTML or XML: an object store, or a web server, and not KFP or what lets people through to it."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
+    return text.lstrip().startswith("<")
 
 
 def _said(body: Any) -> tuple[str, bool]:

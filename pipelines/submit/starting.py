@@ -19,6 +19,9 @@ from qinglan.errors import ConfigError
 GIVEN = ("questions", "knowledge_base", "labelled")
 """Parameters that name files, which a step on the cluster reads from an object store."""
 
+FETCHED = re.compile(r"(s3|minio|gs)://[^/\s]+/.+")
+"""Where KFP's launcher fetches a step's inputs from; with any other address the first step fails."""
+
 SINGLE_USER_NAMESPACE = "kubeflow"
 """Where KFP runs everybody's pods unless each has a namespace."""
 
@@ -74,7 +77,7 @@ def graph_of(
         return graph, "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(line).stem.lower())))
     if line not in LINES:
         raise ConfigError(f"No line {line!r}. There are: {', '.join(LINES)}; or give a path that ends in .yaml.")
-    if (line == "rewriter") is not bool(tenant):
+    if (line == "rewriter") is not (tenant not in ("", "style")):
         raise ConfigError(f"{line}: {'whose? Give a tenant' if line == 'rewriter' else 'is no tenant`s'}.")
     return compiled(line, tenant, profile, training, images, folder)
 
@@ -83,12 +86,9 @@ def compiled(
     line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
 ) -> tuple[Graph, str]:
     """A profile's graph as the repository says now."""
-    from pipelines.compiling import compile_targets, read_images, rewriter_target, style_target
+    from pipelines.compiling import compile_targets, read_images, target_of
 
-    if line == "style":
-        target = style_target(profile or "a100")
-    else:
-        target = rewriter_target(tenant, profile or "gpt", training or None)
+    target = target_of(tenant or line, profile, training)
     [path] = compile_targets([target], folder, read_images(images))
     return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
 
@@ -115,11 +115,15 @@ def check_given(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Files are where a step on the cluster can read them."""
     for name in GIVEN:
         value = parameters.get(name)
-        if value is not None and "://" not in str(value):
-            raise ConfigError(
-                f"--{name.replace('_', '-')} {value}: a step on the cluster cannot read a file of this machine. "
-                "Copy it into the object store and give its address: s3://bucket/path."
-            )
+        if value is None or FETCHED.fullmatch(str(value)):
+            continue
+        why = "KFP fetches a step's files from s3://, minio:// or gs:// alone, as bucket and path"
+        if "://" not in str(value):
+            why = "a step on the cluster cannot read a file of this machine"
+        raise ConfigError(
+            f"--{name.replace('_', '-')} {value}: {why}. "
+            "Copy it into the object store and give its address: s3://bucket/path."
+        )
     return parameters
 
 

@@ -16,6 +16,7 @@ import orjson
 
 from qinglan.errors import ConfigError
 from qinglan.jobs.refusals import Refusal
+from qinglan.kubeconfig import load_login
 
 PATHS = {
     "pytorchjobs": "/apis/kubeflow.org/v1",
@@ -128,20 +129,17 @@ def _translated(method: str, resource: str) -> Iterator[None]:
 
 def connect(environment: Mapping[str, str] = os.environ) -> Api:
     """By the ServiceAccount of the pod this runs in, else by KUBECONFIG."""
-    import yaml
-    from kubernetes import client, config
+    from kubernetes import client
 
-    settings = client.Configuration()
+    settings, path = client.Configuration(), ""
+    if not environment.get("KUBERNETES_SERVICE_HOST"):
+        path = _kubeconfig(environment)
     try:
-        if environment.get("KUBERNETES_SERVICE_HOST"):
-            config.load_incluster_config(client_configuration=settings)
-            namespace = ACCOUNT_NAMESPACE.read_text().strip()
-        else:
-            namespace = _by_file(_kubeconfig(environment), settings)
-    except (config.ConfigException, yaml.YAMLError, OSError) as error:
+        load_login(path, settings)
+        namespace = _namespace(path)
+    except (ConfigError, OSError) as error:
         raise ConfigError(
-            f"No login to a cluster: {' '.join(str(error).split())}. "
-            "Set KUBECONFIG to a file that `kubectl` works with."
+            f"No login to a cluster: {error} Set KUBECONFIG to a file that `kubectl` works with."
         ) from None
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
@@ -158,9 +156,10 @@ def _kubeconfig(environment: Mapping[str, str]) -> str:
     return path
 
 
-def _by_file(path: str, settings: Any) -> str:
+def _namespace(path: str) -> str:
     from kubernetes import config
 
-    config.load_kube_config(path, client_configuration=settings)
+    if not path:
+        return ACCOUNT_NAMESPACE.read_text().strip()
     _, current = config.list_kube_config_contexts(path)
     return str(current["context"].get("namespace") or "default")

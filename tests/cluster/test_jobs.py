@@ -19,6 +19,7 @@ from qinglan.jobs.follower import Patience
 from qinglan.jobs.manifest import GPU, PRODUCT
 from qinglan.jobs.placement import placed
 from qinglan.jobs.reading import LATE
+from qinglan.jobs.rights import LAUNCHING
 from qinglan.jobs.spec import JobSpec
 from tests.cluster.api_proxy import wire
 from tests.cluster.job_world import (
@@ -67,16 +68,7 @@ def account(simulated: Cluster, namespace: str, rules: list[dict[str, list[str]]
     return Api(simulated.account(namespace, "steps"), namespace)
 
 
-RIGHTS = [
-    {
-        "apiGroups": ["kubeflow.org"],
-        "resources": ["pytorchjobs"],
-        "verbs": ["get", "list", "watch", "create", "delete"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
-]
+RIGHTS = [right.rule for right in LAUNCHING]
 
 
 def test_a_job_that_ends_well(world: World) -> None:

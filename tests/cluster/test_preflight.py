@@ -1,5 +1,6 @@
 """What a run needs is looked for on a real control plane: what is not there is named before KFP hears of the run."""
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ from pipelines.submit import looking
 from pipelines.submit.graph import Graph, read_graph
 from pipelines.submit.judging import Finding, judge
 from pipelines.submit.looking import connect, look
-from pipelines.submit.needs import Needs, needs
+from pipelines.submit.needs import Need, Needs, needs
 from pipelines.submit.pods import ClusterPods
 from qinglan.errors import ConfigError
+from qinglan.jobs.rights import LAUNCHING
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.plane.cluster import Cluster
 from tests.kfp.graphs import GPU, LABEL, compile_graph
 from tests.kfp.stand_in import SUCCEEDS, StandIn, serving
@@ -60,14 +63,13 @@ def furnished(core: Any, api: Any, namespace: str) -> Iterator[str]:
     core.create_namespaced_persistent_volume_claim(
         namespace, {"metadata": {"name": "qinglan-scratch"}, "spec": claim}
     )
-    allow(api, namespace, RUNNER, "kubeflow.org", "pytorchjobs", "create")
+    allow(api, namespace, RUNNER, *(right.rule for right in LAUNCHING))
     yield namespace
 
 
-def allow(api: Any, namespace: str, account: str, group: str, resource: str, *verbs: str) -> None:
-    rights, name = client.RbacAuthorizationV1Api(api), f"{account}-{resource}"
-    rule = {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-    rights.create_namespaced_role(namespace, {"metadata": {"name": name}, "rules": [rule]})
+def allow(api: Any, namespace: str, account: str, *rules: Any) -> None:
+    rights, name = client.RbacAuthorizationV1Api(api), f"{account}-jobs"
+    rights.create_namespaced_role(namespace, {"metadata": {"name": name}, "rules": list(rules)})
     binding = {
         "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
@@ -100,7 +102,49 @@ def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Nee
         ("Secret", "qinglan-store"), ("PersistentVolumeClaim", "qinglan-scratch"),
     ):  # fmt: skip
         assert f"{kind} {name} is not in namespace {namespace}" in said
-    assert f"ServiceAccount {RUNNER} may not create PyTorchJobs" in said
+    denied = "get, list, watch, create, delete pytorchjobs; get, list, watch pods; get pods/log; list, watch events"
+    assert f"ServiceAccount {RUNNER} in namespace {namespace} may not {denied}" in said
+
+
+def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_them(
+    cluster: Cluster, api: Any, core: Any, wanted: Needs, namespace: str
+) -> None:
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
+    allow(api, namespace, RUNNER, LAUNCHING[0].rule, {**LAUNCHING[1].rule, "verbs": ["get"]})
+
+    [short] = rights(api, wanted, namespace)
+    role = json.loads(short.next_step.partition("<<< '")[2].removesuffix("'"))
+    Kubectl(cluster.kubeconfig).must("-n", namespace, "apply", "-f", "-", given=[role])
+
+    assert "may not list, watch pods; get pods/log; list, watch events: train" in short.what
+    until(lambda: rights(api, wanted, namespace) == [])
+
+
+def rights(api: Any, wanted: Needs, namespace: str) -> list[Finding]:
+    return [one for one in found(api, wanted, namespace) if " may not " in one.what]
+
+
+def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
+    api: Any, core: Any, wanted: Needs, furnished: str
+) -> None:
+    core.patch_namespace(furnished, {"metadata": {"labels": {"qinglan.dev/images": "by-digest"}}})
+    refused = missing(api, wanted, furnished)
+    listed = {"qinglan.dev/images-by-tag": "kfp/driver:1 qinglan/cpu:0.1.0"}
+    core.patch_namespace(furnished, {"metadata": {"annotations": listed}})
+
+    assert [one.startswith("qinglan/cpu:0.1.0: by tag, and namespace") for one in refused] == [True]
+    assert missing(api, wanted, furnished) == []
+
+
+def test_the_gateway_is_looked_for(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+    gateway = Need("Service", "qinglan-gateway", frozenset(), ("generate",))
+    asks = wanted._replace(objects=(*wanted.objects, gateway))
+    [said] = missing(api, asks, furnished)
+    service = {"metadata": {"name": gateway.name}, "spec": {"ports": [{"port": 8300}]}}
+    core.create_namespaced_service(furnished, service)
+
+    assert f"Service qinglan-gateway is not in namespace {furnished}; generate cannot start" in said
+    assert missing(api, asks, furnished) == []
 
 
 def test_a_secret_that_lacks_a_key_is_named_with_the_key(api: Any, core: Any, wanted: Needs, furnished: str) -> None:

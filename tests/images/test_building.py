@@ -1,9 +1,13 @@
 """What is written down of a build."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
+from images import NAMES, building, trying
 from images.building import Built, compile_options, secrets, with_images
 
 CPU = Built("cpu", "qinglan/cpu", "sha256:" + "a" * 64)
@@ -44,6 +48,22 @@ def test_the_options_are_those_that_compiling_takes() -> None:
     options = [line.removeprefix("--image ") for line in compile_options([CPU, PUSHED])]
 
     assert read_images(options) == {"qinglan/cpu": CPU.reference, "qinglan/sft": PUSHED.reference}
+
+
+def test_of_all_images_only_those_that_graphs_name_are_options_of_a_graph() -> None:
+    from pipelines.compiling import image_names, read_images
+
+    every = [Built(name, f"qinglan/{name}", CPU.digest) for name in NAMES]
+
+    assert set(read_images(line.removeprefix("--image ") for line in compile_options(every))) == image_names()
+
+
+@pytest.mark.parametrize("module", [building, trying])
+def test_without_a_container_engine_it_is_said_what_to_install(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["images", "--engine", "no-such-engine"])
+
+    with pytest.raises(SystemExit, match=r"no no-such-engine here.*apt-get install podman.*--engine"):
+        module.main()
 
 
 def test_a_build_gets_the_files_that_lead_to_this_machines_index(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from images.locking import (
     TESTED,
     constraints,
     full_text,
+    main,
     origin,
     pins,
     source,
@@ -84,6 +85,18 @@ def test_an_image_with_vllm_keeps_of_the_tested_versions_only_what_it_names() ->
 
     assert constraints("cpu", tested, "pandas\n") == tested
     assert constraints("ppo", tested, "pandas\nnumpy\n# minio\n") == {"pandas": "2.3"}
+
+
+def test_a_name_that_nothing_has_is_answered_with_those_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["locking", "nope"])
+
+    with pytest.raises(SystemExit) as end:
+        main()
+
+    assert end.value.code == 2
+    assert "nothing to lock is called nope; there are cpu, " in capsys.readouterr().err
 
 
 def test_what_a_file_includes_counts_as_its_own(tmp_path: Path) -> None:

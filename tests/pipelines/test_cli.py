@@ -94,7 +94,7 @@ def test_a_tenants_graph_is_compiled_into_the_folder_that_is_named(tmp_path: Pat
     [
         (["--tenant", "acme"], "No profile 'gpt' for tenant 'acme'"),
         (["--tenant", "fivedoctors", "--training", "h100"], "no 'h100' in pipelines/configs/training"),
-        (["--training", "a100x4"], "give --tenant too"),
+        (["--training", "a100x4"], "Give --tenant too"),
         (["--image", "qinglan/cpu:latest"], "give NAME=REFERENCE@sha256:DIGEST"),
     ],
 )

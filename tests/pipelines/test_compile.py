@@ -299,7 +299,7 @@ def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_n
     release = {name: f"{name}@{DIGEST}" for name in image_names()}
     cached = {}
     for revision in ("main", "0" * 40):
-        [target] = chosen("style", "a100", None)
+        [target] = chosen("style", "a100", "")
         base = target.config.base.model_copy(update={"revision": revision})
         target = target._replace(config=target.config.model_copy(update={"base": base}))
         [path] = compile_targets([target], tmp_path, release)
@@ -312,7 +312,7 @@ def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_n
 @pytest.mark.slow
 @pytest.mark.parametrize("immutable", [False, True])
 def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_path: Path, immutable: bool) -> None:
-    [target] = chosen("style", "laptop", None)
+    [target] = chosen("style", "laptop", "")
     cluster = target.config.cluster.model_copy(update={"immutable_inputs": immutable})
     target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
 
@@ -326,7 +326,7 @@ def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_
 
 @pytest.mark.slow
 def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
-    [own] = compile_targets(chosen("fivedoctors", "gpt", None), tmp_path, {})
+    [own] = compile_targets(chosen("fivedoctors", "gpt", ""), tmp_path, {})
     [other] = compile_targets(chosen("chengla", "gpt", "a100x8-full"), tmp_path, {})
 
     assert (own.name, other.name) == ("rewriter.fivedoctors-gpt.yaml", "rewriter.chengla-gpt-a100x8-full.yaml")
@@ -340,8 +340,8 @@ def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_n
 def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None:
     images = {name: f"{name}@{DIGEST}" for name in sorted(image_names())[1:]}
 
-    with pytest.raises(ConfigError, match=r"not written.*has no digest\. Give --image NAME=REFERENCE@sha256"):
-        compile_targets(chosen("fivedoctors", "gpt", None), tmp_path, images)
+    with pytest.raises(ConfigError, match=r"^rewriter\.fivedoctors-gpt\.yaml: not written.*has no digest\."):
+        compile_targets(chosen("fivedoctors", "gpt", ""), tmp_path, images)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -351,9 +351,21 @@ def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -
         read_images([given])
 
 
-def test_a_training_without_a_tenant_is_refused() -> None:
-    with pytest.raises(ConfigError, match="give --tenant too"):
-        chosen("", "gpt", "a100x4")
+@pytest.mark.parametrize(("profile", "training"), [("", "a100x4"), ("gpt", "")])
+def test_what_changes_a_tenants_graph_is_refused_without_a_tenant(profile: str, training: str) -> None:
+    with pytest.raises(ConfigError, match=r"changes one tenant's graph\. Give --tenant too"):
+        chosen("", profile, training)
+
+
+def test_without_a_profile_a_line_has_its_usual_one() -> None:
+    assert [chosen(one, "", "")[0].name for one in ("style", "fivedoctors")] == [
+        "style.a100", "rewriter.fivedoctors-gpt"
+    ]  # fmt: skip
+
+
+def test_a_training_of_the_rewriter_is_refused_for_style() -> None:
+    with pytest.raises(ConfigError, match="--training a100x4: is the rewriter's alone"):
+        chosen("style", "a100", "a100x4")
 
 
 @pytest.mark.parametrize("name", GOLDENS)

@@ -38,6 +38,12 @@ def test_a_training_file_that_is_not_there_is_named_with_those_that_are(tmp_path
         load_config("fivedoctors", str(profile))
 
 
+@pytest.mark.parametrize("profile", ["../chengla/gpt", str(CONFIGS / "chengla" / "gpt.yaml")])
+def test_another_tenants_profile_is_not_taken_for_ones_own(profile: str) -> None:
+    with pytest.raises(ConfigError, match="has the settings of chengla, and fivedoctors was asked for"):
+        load_config("fivedoctors", profile)
+
+
 def test_a_training_given_in_place_of_the_profiles_own_is_the_one_that_counts() -> None:
     own, other = load_config("fivedoctors", "gpt"), load_config("fivedoctors", "gpt", training="a100x8-full")
 

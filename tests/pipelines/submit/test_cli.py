@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from pipelines.cli import main
+from pipelines.submit.following import Follower
 from pipelines.submit.graph import Graph
 from tests.ctrl_c import hears_ctrl_c
-from tests.kfp.stand_in import SUCCEEDS, Scene, StandIn
+from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn
+from tests.kubeconfigs import BROKEN
 from tests.pipelines.submit.conftest import GIVEN, started
 
 
@@ -135,6 +137,48 @@ def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Gr
 
     assert (code, server.uploaded) == (2, [])
     assert "KUBECONFIG" in err and "--skip-checks" in err
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_with_a_broken_kubeconfig_nothing_is_sent(
+    server: StandIn, small: Graph, qinglan: Any, tmp_path: Path, text: bytes
+) -> None:
+    (tmp_path / "none").write_bytes(text)
+
+    code, _, err = qinglan("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
+
+    assert (code, server.uploaded) == (2, [])
+    assert f"KUBECONFIG {tmp_path}/none: " in err and ". What the run needs cannot be checked" in err
+
+
+@pytest.mark.parametrize("command", ["submit", "follow"])
+def test_a_broken_kubeconfig_keeps_nobody_from_following(
+    server: StandIn, small: Graph, qinglan: Any, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "none").write_text("hello")
+    server.scenes = (SUCCEEDS[-1],)
+    words = [str(small.path), "--questions", GIVEN["questions"], "--skip-checks"]
+    if command == "follow":
+        words = [started(server, small)[1]]
+
+    code, out, _ = qinglan(command, *words, "--endpoint", server.url, "--json")
+
+    assert (code, json.loads(out)["run_id"], json.loads(out)["state"]) == (0, *server.runs, "SUCCEEDED")
+
+
+def test_a_run_that_is_started_is_named_whatever_follows(
+    server: StandIn, small: Graph, qinglan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
+    monkeypatch.setattr(Follower, "_tell_waiting", lambda self: server.faults.append(Fault("/runs/", 403)))
+    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
+
+    code, out, err = qinglan("submit", *words)
+
+    [run_id] = server.runs
+    read = json.loads(out)
+    assert (code, read["run_id"], read["state"], read["steps"]) == (2, run_id, "RUNNING", {"train": "RUNNING"})
+    assert "said 403" in err
 
 
 def test_kfp_that_is_away_is_exit_code_4(small: Graph, qinglan: Any) -> None:

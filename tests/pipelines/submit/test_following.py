@@ -121,7 +121,7 @@ def test_kfp_that_stays_away_is_an_outage_and_the_run_goes_on(small: Graph) -> N
 def test_a_run_that_is_not_there_is_named(server: StandIn) -> None:
     one, _ = follower(Kfp(Access(server.url)), "nobody")
 
-    with pytest.raises(ConfigError, match="nobody not found"):
+    with pytest.raises(ConfigError, match=rf"nobody not found.*The runs are listed at {server.url}/#/runs$"):
         one.follow()
 
 

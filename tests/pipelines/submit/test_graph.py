@@ -120,6 +120,24 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
     assert found.images == ("qinglan/cpu:0.1.0",)
 
 
+@pytest.mark.parametrize(
+    ("told", "service"),
+    [
+        ({}, "qinglan-gateway"),
+        ({"gateway_url": "http://mine:8300/v1"}, "mine"),
+        ({"gateway_url": "http://mine.other.svc:8300"}, None),
+        ({"gateway_url": "http://10.0.0.1:8300"}, None),
+    ],
+)
+def test_the_gateway_is_needed_where_it_is_a_service_of_the_runs_own_namespace(
+    told: dict[str, str], service: str | None
+) -> None:
+    found = needs(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
+
+    asked = [(one.name, one.steps) for one in found.objects if one.kind == "Service"]
+    assert asked == ([(service, ("generate", "validate", "ppo", "evaluate"))] if service else [])
+
+
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
     asked, _ = needs(small, GIVEN, "pipeline-runner").machines
 

@@ -1,11 +1,15 @@
 """What would wait for ever is named before anything is sent, with the command that makes it."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.submit.judging import Finding, Node, Quota, Seen, judge
 from pipelines.submit.needs import Machines, Need, Needs
+from qinglan.jobs import api
+from qinglan.jobs.rights import LAUNCHING
 
 GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
 TOLERATED = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
@@ -149,12 +153,46 @@ def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
 
 def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
     [no_kind] = missing(judge(needs(machines=(SFT,)), seen(job_kinds=frozenset({"tfjobs"}))))
-    [no_right] = missing(judge(needs(machines=(SFT,)), seen(may_launch=False)))
-    in_the_step = judge(needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), may_launch=False))
+    in_the_step = judge(needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), denied=LAUNCHING))
 
     assert "does not know pytorchjobs.kubeflow.org" in no_kind and "kubectl apply --server-side -k" in no_kind
-    assert "may not create PyTorchJobs" in no_right and "create rolebinding" in no_right
     assert in_the_step == []
+
+
+def test_what_launching_lacks_is_named_and_the_whole_role_is_given() -> None:
+    denied = (LAUNCHING[0]._replace(verbs=("watch", "create")), LAUNCHING[2])
+
+    [found] = judge(needs(machines=(SFT,)), seen(denied=denied))
+
+    assert (
+        "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would" in found.what
+    )
+    role, binding = applied(found.next_step)
+    assert role["rules"] == [right.rule for right in LAUNCHING]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "pipeline-runner", "namespace": "team"}]
+
+
+def test_the_rights_are_those_that_the_jobs_own_readme_lists() -> None:
+    table = (Path(api.__file__).parent / "README.md").read_text(encoding="utf-8")
+
+    for right in LAUNCHING:
+        group = f" ({right.group})" if right.group else ""
+        assert f"| {right.resource}{group} | {', '.join(right.verbs)} |" in table
+
+
+def applied(next_step: str) -> list[Any]:
+    """What the command would make."""
+    return list(json.loads(next_step.partition("<<< '")[2].removesuffix("'"))["items"])
+
+
+def test_a_gateway_that_is_not_there_is_named_with_both_ways_to_one() -> None:
+    need = Need("Service", "qinglan-gateway", frozenset(), ("generate",))
+
+    [found] = missing(judge(needs(need), seen(objects={("Service", need.name): None})))
+
+    assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in found
+    assert "manifests/README.md" in found and "--set gateway_url=" in found
 
 
 def test_a_claim_without_a_volume_is_worth_a_word() -> None:
@@ -167,3 +205,14 @@ def test_an_image_by_tag_is_worth_a_word() -> None:
     [found] = judge(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
 
     assert (found.weight, found.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
+
+
+def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -> None:
+    loose, tagged = "qinglan/cpu:0.1.0", "qinglan/sft:0.1.0"
+    here = seen(by_tag=frozenset({tagged}))
+
+    [found] = missing(judge(needs(images=(loose, tagged, RELEASED)), here))
+
+    assert found.startswith(f"{loose}: by tag, and namespace team takes images by digest alone")
+    assert "--image NAME=REFERENCE@sha256:DIGEST" in found
+    assert missing(judge(needs(images=(tagged, RELEASED)), here)) == []

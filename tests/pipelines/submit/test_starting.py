@@ -14,6 +14,7 @@ from tests.kfp.stand_in import Fault, StandIn, serving
 from tests.pipelines.submit.conftest import GIVEN, started
 
 HTML = b"<html>Please log in</html>"
+MINIO = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>'
 
 
 def wanted(**changes: Any) -> Wanted:
@@ -127,6 +128,8 @@ def test_behind_a_prefix_with_a_token_and_a_namespace(small: Graph) -> None:
         (Fault("", 401), ConfigError, "It wants to know who you are: set KFP_TOKEN"),
         (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "wants to know who you are"),
         (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403 (no). You are known, and may not"),
+        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "You are known, and may not"),
+        (Fault("", 403, MINIO, "application/xml"), ConfigError, "There is something else. Is the address whole?"),
         (Fault("", 404, HTML, "text/html"), ConfigError, "Behind a prefix it ends with that, such as /pipeline"),
         (Fault("", 200, HTML, "text/html"), ConfigError, "answers 200 with a page, not as KFP does"),
         (Fault("", 400, b'{"code":3,"message":"wrong"}'), ConfigError, "said 400 (wrong)"),
@@ -166,7 +169,11 @@ def test_where_nobody_listens_is_an_outage(server: StandIn) -> None:
         ("kubeflow.example.com", {}, "is no address such as"),
         ("ftp://kf", {}, "is no address such as"),
         ("https://me:secret@kf", {}, "leave name and password out"),
-        ("https://kf", {"KFP_TOKEN_FILE": "/none/token"}, "/none/token: the token for KFP cannot be read"),
+        (
+            "https://kf",
+            {"KFP_TOKEN_FILE": "/none/token"},
+            "/none/token: the token for KFP cannot be read (No such file or directory). Set KFP_TOKEN_FILE to a file",
+        ),
     ],
 )
 def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, str], said: str) -> None:
@@ -217,6 +224,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         ("rewriter", "", "gpt", "whose? Give a tenant"),
         ("style", "acme", "", "is no tenant"),
         ("x.yaml", "acme", "", "is compiled: tenant"),
+        ("rewriter", "style", "", "whose? Give a tenant"),
     ],
 )
 def test_a_line_that_cannot_be_compiled_is_explained(
@@ -233,6 +241,21 @@ def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
         check_given({"knowledge_base": "kb.jsonl"})
     with pytest.raises(ConfigError, match="write it as NAME=VALUE"):
         read_set(["questions"])
+
+
+@pytest.mark.parametrize(
+    "address", ["://", "ftp://x/y", "https://host/q.xlsx", "s3://", "s3://bucket", "s3://bucket/"]
+)
+def test_an_address_that_kfp_fetches_nothing_from_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--questions {address}: KFP fetches .* s3://, minio:// or gs:// alone"):
+        check_given({"questions": address})
+
+
+@pytest.mark.parametrize("scheme", ["s3", "minio", "gs"])
+def test_an_address_of_an_object_is_taken(scheme: str) -> None:
+    given = {"questions": f"{scheme}://桶/问题 1.xlsx"}
+
+    assert check_given(given) == given
 
 
 def test_pods_are_where_kfp_puts_them() -> None:

@@ -8,6 +8,7 @@ import pytest
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.jobs.api import connect
 from qinglan.jobs.refusals import Refusal, explain
+from tests.kubeconfigs import BROKEN
 
 HOST, NAMESPACE = "https://10.0.0.1:6443", "team"
 
@@ -71,11 +72,11 @@ def test_without_a_cluster_the_way_to_one_is_named(tmp_path: Path, monkeypatch: 
         connect({"KUBECONFIG": "/nowhere"})
 
 
-@pytest.mark.parametrize("text", ["", "not: [yaml", "apiVersion: v1\nkind: Config\n"])
-def test_a_broken_kubeconfig_is_a_matter_of_settings(text: str, tmp_path: Path) -> None:
-    (tmp_path / "config").write_text(text)
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_kubeconfig_is_a_matter_of_settings(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(text)
 
-    with pytest.raises(ConfigError, match="KUBECONFIG"):
+    with pytest.raises(ConfigError, match=r"KUBECONFIG .*/config: .*\. Set KUBECONFIG to a file that"):
         connect({"KUBECONFIG": str(tmp_path / "config")})
 
 

@@ -1,0 +1,74 @@
+"""A login to a cluster, from a kubeconfig or from the pod that this runs in."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qinglan.errors import ConfigError
+
+
+def load_login(path: str, settings: Any) -> None:
+    """Fill a client's settings; no path: as the pod's ServiceAccount. What is wrong is said in one sentence."""
+    from kubernetes import config
+    from yaml import YAMLError
+
+    place = f"KUBECONFIG {path}" if path else "this pod"
+    try:
+        with _overheard() as failures:
+            if path:
+                _check_form(path)
+                config.load_kube_config(path, client_configuration=settings)
+            else:
+                config.load_incluster_config(client_configuration=settings)
+    except ConfigError:
+        raise
+    except (config.ConfigException, OSError, YAMLError) as error:
+        raise ConfigError(f"{place}: {_line(error)}.") from None
+    except Exception as error:  # the library takes any mapping for a kubeconfig, and stumbles somewhere inside
+        raise ConfigError(f"{place}: is no kubeconfig ({type(error).__name__}: {_line(error)}).") from None
+    if failures:
+        raise ConfigError(f"{place}: the plugin under `exec` gave no login: {_line('; '.join(failures))}.")
+
+
+def _check_form(path: str) -> None:
+    """Every file is a mapping in YAML, as the library does not ask."""
+    import yaml
+
+    for one in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
+        if not one.exists():
+            continue  # kubectl goes on without it, too
+        try:
+            read = yaml.safe_load(one.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"KUBECONFIG {one}: is no YAML: {_line(error)}.") from None
+        if not isinstance(read, dict):
+            raise ConfigError(f"KUBECONFIG {one}: {'is empty' if read is None else 'is no mapping in YAML'}.")
+
+
+@contextmanager
+def _overheard() -> Iterator[list[str]]:
+    """What the library says of a login plugin that failed: it logs that, and goes on as nobody."""
+    root, failures, handler = logging.getLogger(), list[str](), logging.NullHandler()
+
+    def hears(record: logging.LogRecord) -> bool:
+        if record.module != "kube_config":
+            return True
+        message = record.getMessage()
+        # On a terminal the plugin writes there itself, and the library looks for its words in vain.
+        failures.append("what it said is above" if "NoneType" in message else message)
+        return False
+
+    root.addFilter(hears)
+    root.addHandler(handler)  # without any, the first word would install one that prints
+    try:
+        yield failures
+    finally:
+        root.removeHandler(handler)
+        root.removeFilter(hears)
+
+
+def _line(said: object) -> str:
+    return " ".join(str(said).split()).rstrip(".")
