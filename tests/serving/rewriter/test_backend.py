@@ -24,7 +24,7 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture(scope="module")
 def before(serve: Serve, vllm: Vllm) -> Iterator[Served]:
     """A server before the stand-in, with little patience."""
-    with serve("--backend", vllm.url, "--deadline-seconds", "1", "--queue", "2") as served:
+    with serve("--backend", vllm.url, "--deadline-seconds", "2", "--queue", "2") as served:
         until(lambda: served.http.get("/v2/health/ready").status_code == 200)
         yield served
 
@@ -81,7 +81,7 @@ def test_what_may_not_be_searched_is_taken_back_told_and_counted(
         ({"status": 400}, 502, "failed", "refused with 400"),
         ({"text": None}, 502, "failed", "no completion"),
         ({"broken": 2}, 502, "failed", "does not answer"),
-        ({"seconds": 5}, 504, "late", "No answer within 1 s"),
+        ({"seconds": 9}, 504, "late", "No answer within 2 s"),
     ],
 )
 def test_an_outage_is_an_error_and_never_a_rewrite(
@@ -140,7 +140,7 @@ def test_without_its_backend_a_question_is_a_502_that_says_where_it_looked(serve
 
 def test_beyond_its_queue_it_refuses_with_when_to_ask_again(before: Served, vllm: Vllm) -> None:
     """128 are at vllm at once, and 2 may wait."""
-    vllm.behave(seconds=0.7)
+    vllm.behave(seconds=1.5)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(before.http.post, V1, json={"instances": [ASKED] * 140})  # alone, so it is taken whole
         until(lambda: before.counted("qinglan_rewriter_waiting") == 12)
@@ -149,7 +149,7 @@ def test_beyond_its_queue_it_refuses_with_when_to_ask_again(before: Served, vllm
 
         assert (second.status_code, second.headers["retry-after"]) == (429, "1")
         assert "12 questions wait already, of 2 at most" in second.json()["error"]
-        assert first.result().status_code == 504  # two rounds of 0.7 s are more than its second
+        assert first.result().status_code == 504  # two rounds of 1.5 s are more than its two
     assert before.counted("qinglan_rewriter_waiting") == 0
     assert before.counted("qinglan_rewriter_requests_total", outcome="busy") == 1
 
@@ -164,7 +164,7 @@ def test_a_body_that_never_ends_costs_its_sender_the_deadline_and_nobody_else(be
         said = slow.recv(1000)
 
     assert said.startswith(b"HTTP/1.1 408 ")
-    assert 0.5 < time.monotonic() - started < 5
+    assert 1 < time.monotonic() - started < 10
     assert before.lines()[-1]["outcome"] == "hung_up"
 
 

@@ -131,7 +131,7 @@ def test_without_its_model_it_ends_with_what_to_do(tmp_path: Path, spoil: str, c
 
     ended = subprocess.run(
         [sys.executable, "-m", "serving.rewriter", "--model", str(folder), "--port", "0"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=180,
     )  # fmt: skip
 
     assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
