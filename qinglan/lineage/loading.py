@@ -71,8 +71,9 @@ def release_files(release: Path, claim: Claim) -> dict[str, str]:
 
 
 def may_stay(name: str) -> bool:
-    """Whether a file of a model's folder is merged weights, which nobody needs who has base and adapter."""
-    return "/" not in name and name.endswith(WEIGHTS)
+    """Whether a file of a release is merged weights, which nobody needs who has base and adapter."""
+    folder, _, file = name.rpartition("/")
+    return folder == MODEL and file.endswith(WEIGHTS)
 
 
 def _refuse_other_files(folder: Path, own: dict[str, str], weights: bool) -> None:
@@ -86,7 +87,7 @@ def _refuse_other_files(folder: Path, own: dict[str, str], weights: bool) -> Non
                 f"{path}: {what} its release, which says {own.get(name, 'nothing')[:VERSION]} of it, and it is "
                 f"{sha[:VERSION]}. {AGAIN}"
             )
-    gone = sorted(name for name in own.keys() - found.files.keys() if weights or not may_stay(name))
+    gone = sorted(name for name in own.keys() - found.files.keys() if weights or not may_stay(f"{MODEL}/{name}"))
     if gone:
         raise DataError(f"{folder / gone[0]}: its release names it, and it is not there. Fetch the release again.")
 
