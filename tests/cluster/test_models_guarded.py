@@ -59,6 +59,7 @@ def patched(kubectl: Kubectl, kind: str, name: str, change: Object, account: str
 
 
 POD = {"spec": {"template": {"spec": {"containers": [{"name": "kserve-container", "image": DIGEST}]}}}}
+EVIL = {"rules": [{"backendRefs": [{"name": "evil", "port": 80}]}]}
 BEHIND: dict[str, tuple[str, str, Object]] = {
     "the Deployment's image": ("deployment", "rewriter-predictor", POD),
     "the Deployment's labels": ("deployment", "rewriter-predictor", {"metadata": {"labels": {"app": None}}}),
@@ -67,7 +68,7 @@ BEHIND: dict[str, tuple[str, str, Object]] = {
     "Knative's service": ("ksvc", "serverless-predictor", POD),
     "Knative's configuration": ("configuration.serving.knative.dev", "serverless-predictor", POD),
     "Knative's route": ("route.serving.knative.dev", "serverless-predictor", {"spec": {"traffic": []}}),
-    "HTTPRoute": ("httproute", "rewriter", {"spec": {"rules": [{"backendRefs": [{"name": "evil", "port": 80}]}]}}),
+    "HTTPRoute": ("httproute", "rewriter", {"spec": EVIL}),
 }  # fmt: skip
 
 
@@ -104,7 +105,7 @@ BESIDE: dict[str, Object] = {
                         endpoints=[{"addresses": ["10.9.9.9"]}], ports=[{"port": 8080}]),
     "an address of old": other("v1", "Endpoints", subsets=[
         {"addresses": [{"ip": "10.9.9.9"}], "ports": [{"port": 8080}]}]),
-    "a route": other("gateway.networking.k8s.io/v1", "HTTPRoute", spec={"rules": [{"backendRefs": [{"name": "evil", "port": 80}]}]}),
+    "a route": other("gateway.networking.k8s.io/v1", "HTTPRoute", spec=EVIL),
     "a service of Knative": other("serving.knative.dev/v1", "Service", spec=POD["spec"]),
 }  # fmt: skip
 
