@@ -36,7 +36,7 @@ HARDENED = (
     "--cap-drop=all", "--security-opt=no-new-privileges", "--pids-limit=256", "--memory=2g",
 )  # fmt: skip
 
-SERVERS = ("serving.gateway", "serving.rag", "serving.teacher")
+SERVERS = ("serving.gateway", "serving.rag", "serving.teacher", "serving.initialiser")
 
 FORBIDDEN = ("import torch", "open('/opt/qinglan/x', 'w')", "open('/var/lib/qinglan/x', 'w')", "import pip")
 """What must fail inside."""

@@ -13,7 +13,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print all of it as JSON, and
 def audit(
     target: Annotated[
         str,
-        typer.Argument(help="A release's folder, a run's, a file in a run; a name as tenant/model or a digest."),
+        typer.Argument(
+            help="A release's folder, a run's, a file in a run; tenant/model, a digest, or isvc:NAMESPACE/NAME."
+        ),
     ],
     store: Annotated[
         str, typer.Option(help="A folder or s3://bucket/prefix; QINGLAN_STORE, or runs/store.", show_default=False)
@@ -36,6 +38,10 @@ def audit(
         str, typer.Option(help="The reason to deploy it although something is missing; signed by the releaser's key.")
     ] = "",
     by: Annotated[str, typer.Option(help="Who breaks the glass.")] = "",
+    live: Annotated[
+        bool, typer.Option("--live", help="TARGET is an InferenceService: what it serves, by KUBECONFIG.")
+    ] = False,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of --live; KUBECONFIG's by default.")] = "",
 ) -> None:
     """Walk from a model back to its data, by digest and signature.
 
@@ -48,10 +54,15 @@ def audit(
     from qinglan.lineage.trust import TRUST, load_trust
 
     policy = load_trust(trust or keys_folder() / TRUST)
-    store = store or os.environ.get(STORE_VARIABLE) or "runs/store"
-    if sum((which_models, why, bool(diff), bool(break_glass))) > 1:
-        raise ConfigError("--which-models, --why, --diff and --break-glass: one at a time.")
-    if which_models:
+    live = live or target.startswith("isvc:")
+    if sum((which_models, why, bool(diff), bool(break_glass), live)) > 1:
+        raise ConfigError("--which-models, --why, --diff, --break-glass and --live: one at a time.")
+    if live and (page or only_bytes):
+        raise ConfigError("--page and --bytes are of one release: audit each that --live names by its digest.")
+    store = store or os.environ.get(STORE_VARIABLE) or ("" if live else "runs/store")
+    if live:
+        _audit_live(target, namespace, store, files or [], policy, as_json)
+    elif which_models:
         _which_models(target, store, files or [], policy, as_json)
     elif why or diff:
         _ask(target, diff, store, files or [], policy, as_json)
@@ -84,6 +95,19 @@ def _audit(
         if page:
             print(page)
     if error := auditing.refusal(found):
+        raise error
+
+
+def _audit_live(target: str, namespace: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
+    import contextlib
+    import sys
+
+    from pipelines.audit_live import audit_live, live_as_json, print_live
+
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        found = audit_live(target, namespace, store, files, policy)
+    _print_json(live_as_json(found)) if as_json else print_live(found)
+    if error := found.error:
         raise error
 
 

@@ -111,7 +111,8 @@ def compile_targets(targets: Iterable[Target], out: Path, images: Mapping[str, s
 def _compile(target: Target, images: Mapping[str, str], partial: Path) -> None:
     from kfp import compiler
 
-    config, stages = target.config, target.line.until(target.line.last)
+    config = target.config
+    stages = target.line.graph(deploys=getattr(config, "deploy", None) is not None)
     tenant = getattr(config, "tenant_id", "")
     cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
     graph = import_module(f"pipelines.{target.line.name}").until(stages, config.stages(), cluster, target.about)

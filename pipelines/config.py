@@ -15,6 +15,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
 from components.data.validate.config import ValidateConfig
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.release.deploy.config import DeployConfig
 from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
@@ -88,6 +89,9 @@ class RunConfig(Config):
     register_: RegisterConfig = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")
     """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
 
+    deploy: DeployConfig | None = None
+    """Where what the gate promotes is rolled out. Without it a run ends with the release."""
+
     cluster: ClusterConfig = ClusterConfig()
     """What its steps ask of a cluster; the training's file says it."""
 
@@ -99,6 +103,9 @@ class RunConfig(Config):
             generate = values.get("generate") or {}
             release = {"name": f"{values['tenant_id']}/rewriter", **(values.get("register") or {})}
             values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}, "register": release}
+            if isinstance(deploy := values.get("deploy"), dict):
+                known = {"name": release["name"], **({"store": release["store"]} if "store" in release else {})}
+                values["deploy"] = {**known, **deploy}
         return values
 
     @model_validator(mode="after")
@@ -122,6 +129,8 @@ class RunConfig(Config):
             "sft": self.sft, "ppo": self.ppo, "evaluate": self.evaluate, "gate": self.evaluate.gate,
             "register": from_base(self.register_, self.base),
         }  # fmt: skip
+        if self.deploy:
+            settings["deploy"] = self.deploy
         # KFP passes no null: in a stage's settings None is always the default.
         return {name: model.model_dump(mode="json", exclude_none=True) for name, model in settings.items()}
 

@@ -14,6 +14,7 @@ from components.data.style.config import PrepareStyleConfig
 from components.data.validate.config import ValidateConfig
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.release.deploy.config import DeployConfig
 from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
@@ -37,6 +38,7 @@ READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
     ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
     ROOT / "components/release/register/README.md": RegisterConfig,
+    ROOT / "components/release/deploy/README.md": DeployConfig,
     ROOT / "qinglan/reward/README.md": RewardConfig,
 }
 BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)

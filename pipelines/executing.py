@@ -54,6 +54,13 @@ def wanted_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
     return (only,) if only else line.until(until)
 
 
+def check_deploys(config: "RunConfig", stages: Sequence[str]) -> None:
+    if "deploy" in stages and config.deploy is None:
+        raise ConfigError(
+            "deploy: the profile does not say where to. Give it `deploy: {namespace: ..., store: ...}`."
+        )
+
+
 @contextmanager
 def locked(run: RunDir) -> Iterator[None]:
     """One run at a time in a folder: two would write over each other's records."""

@@ -13,6 +13,7 @@ from pipelines.lines import BEFORE, LINEAGE, Line
 from pipelines.machines import HERE, Cluster, Machine, placed
 from qinglan.lineage.keys import MOUNTED
 from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
+from qinglan.lineage.trust import TRUST, VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
 
@@ -28,6 +29,9 @@ SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
 
 BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 """Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
+
+TRUST_MAP = "qinglan-trust"
+"""A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
 
 STORE_SECRET = "qinglan-store"
 STORE_KEYS = {
@@ -122,8 +126,10 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
     task.set_caching_options("@sha256:" in image and not moves)
     _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
-    if stage == "register":
+    if stage in ("register", "deploy"):
         kubernetes.use_secret_as_env(task, STORE_SECRET, STORE_KEYS, optional=True)
+    if stage == "deploy":
+        kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST: VARIABLE})
     if machine:
         _labelled(task, stage, told.cluster.tenant)
         _on_a_pod(task, machine, 0 if stage in wiring.never_retried else RETRIES)

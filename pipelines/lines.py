@@ -38,6 +38,10 @@ class Line(NamedTuple):
     def stages(self) -> tuple[str, ...]:
         return tuple(self.thread)
 
+    def graph(self, deploys: bool) -> tuple[str, ...]:
+        """What a compiled graph holds: as far as runs go by themselves, and on to production where that is asked."""
+        return self.until(self.last) + (("deploy",) if deploys and "deploy" in self.thread else ())
+
     def until(self, last: str) -> tuple[str, ...]:
         return self.stages[: self.stages.index(last) + 1]
 
@@ -54,9 +58,10 @@ REWRITER = Line(
         "evaluate": ("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
         "gate": ("evaluation",),
         "register": ("evaluation", "rl_model", "report"),
+        "deploy": ("release",),
     },
     given=("questions", "knowledge_base"),
-    behind_the_gate=frozenset({"register"}),
+    behind_the_gate=frozenset({"register", "deploy"}),
     last="register",
     resumes=frozenset({"base", "sft", "ppo"}),
     asks_the_gateway=frozenset({"generate", "validate", "ppo", "evaluate"}),

@@ -15,6 +15,7 @@ from components.data.convert.component import convert
 from components.data.generate.component import generate
 from components.data.validate.component import validate
 from components.evaluation.rewriter.component import evaluate, gate
+from components.release.deploy.component import deploy
 from components.release.register.component import register
 from components.training.base.component import base
 from components.training.ppo.component import ppo
@@ -27,11 +28,11 @@ WIRING = Wiring(
     REWRITER,
     {
         "generate": generate, "validate": validate, "convert": convert, "base": base, "sft": sft, "ppo": ppo,
-        "evaluate": evaluate, "gate": gate, "register": register,
+        "evaluate": evaluate, "gate": gate, "register": register, "deploy": deploy,
     },
     # The teacher and the knowledge base behind the RAG may be others tomorrow; a training that launches a job finds
     # what is finished by a key of its own, which knows more than KFP's.
-    never_cached=REWRITER.asks_the_gateway | {"sft", "register"},
+    never_cached=REWRITER.asks_the_gateway | {"sft", "register", "deploy"},
     never_retried=frozenset({"convert", "gate"}),
 )  # fmt: skip
 

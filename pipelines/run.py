@@ -11,7 +11,17 @@ from typing import Any
 
 from components.data.convert.fates import split_of
 from pipelines.config import RunConfig, dump_config
-from pipelines.executing import check_keys, execute, link_files, locked, make_room, verdict, wanted_stages, with_store
+from pipelines.executing import (
+    check_deploys,
+    check_keys,
+    execute,
+    link_files,
+    locked,
+    make_room,
+    verdict,
+    wanted_stages,
+    with_store,
+)
 from pipelines.lines import REWRITER
 from pipelines.local import Job, write_job
 from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
@@ -30,6 +40,7 @@ def run_pipeline(
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds."""
     run, stages = RunDir(root), wanted_stages(REWRITER, only, until)
     config = own_files(config, run, only)
+    check_deploys(config, stages)
     check_keys()
     check_given(config)
     check_machine(config, stages)

@@ -12,6 +12,9 @@ Positive = Annotated[int, Field(gt=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 """A tenant or knowledge base: safe in a path, a URL and a Kubernetes label."""
 
+TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
+"""What a release is named, such as fivedoctors/rewriter."""
+
 
 class Config(BaseModel):
     """Frozen and closed: a typo in a file is an error that names the field."""

@@ -23,6 +23,9 @@ PATHS = {
     "workflows": "/apis/argoproj.io/v1alpha1",
     "pods": "/api/v1",
     "events": "/api/v1",
+    "modelrollouts": "/apis/qinglan.dev/v1alpha1",
+    "inferenceservices": "/apis/serving.kserve.io/v1beta1",
+    "revisions": "/apis/serving.knative.dev/v1",
 }
 CALL_SECONDS = (5.0, 30.0)
 """To be connected, and to be answered."""

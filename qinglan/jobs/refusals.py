@@ -10,6 +10,8 @@ VERBS = {"GET": "read", "POST": "create", "DELETE": "delete"}
 KINDS = {
     "pytorchjobs": ("PyTorchJobs", "training-operator is not installed there. Ask for it (version 1.8 or newer)"),
     "workflows": ("Workflows", "Argo Workflows, which Kubeflow Pipelines runs on, is not installed there"),
+    "modelrollouts": ("ModelRollouts", "apply manifests/platform there"),
+    "inferenceservices": ("InferenceServices", "KServe is not installed there. Ask for it"),
 }
 UNKNOWN_PATH = "404 page not found"
 

@@ -58,6 +58,8 @@ class Decision(NamedTuple):
     """What stands against it, also where it was overridden."""
 
     override: Override | None = None
+    grave: bool = False
+    """Something is altered or untrusted, which no override covers."""
 
 
 def may_deploy(
@@ -87,7 +89,7 @@ def decide(
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
     reasons = [*grave, *lacking]
     allowed = not reasons or (covered and not grave)
-    return Decision(allowed, reasons, override if covered else None)
+    return Decision(allowed, reasons, override if covered else None, bool(grave))
 
 
 def faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:

@@ -72,6 +72,9 @@ class Seen(NamedTuple):
     told: Mapping[str, Told | str]
     """The statements of the lineage, by their files; or why one is none."""
 
+    absent: frozenset[str] = frozenset()
+    """Files that were left in the store on purpose."""
+
     def said(self, name: str) -> str:
         """The digest that the statement gives it."""
         return self.made[name].digest if name in self.made else ""
@@ -80,8 +83,14 @@ class Seen(NamedTuple):
         return [one for one in self.told.values() if isinstance(one, Told)]
 
 
-def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Finding]:
-    """Each file with its state; `name` is what was asked for, tenant and model."""
+def check_release(
+    folder: Path, policy: TrustPolicy, name: str = "", absent: frozenset[str] = frozenset()
+) -> list[Finding]:
+    """Each file with its state; `name` is what was asked for, tenant and model.
+
+    Without the `absent` files of the model its own signature, which is over all of them, cannot be verified: the
+    release's statement, which has every file's digest, stands for it.
+    """
     listing = plain_files(folder)
     digests, unreadable = _digests(listing)
     listing.faults.update(unreadable)
@@ -92,7 +101,8 @@ def check_release(folder: Path, policy: TrustPolicy, name: str = "") -> list[Fin
     worth, why, key = judged(claim.envelope, policy, "releaser", claim.tenant, claim.statement.at)
     key = key if worth == "attested" else ""
     made = {part.name: part for part in claim.statement.made}
-    seen = Seen(folder, listing, digests, claim, policy, key, worth, why, made, _told(listing, digests, made))
+    told = _told(listing, digests, made)
+    seen = Seen(folder, listing, digests, claim, policy, key, worth, why, made, told, absent)
     faults = [fault for check in CHECKS for fault in check(seen)]
     faults += _other_name(seen, name)
     return [*_statement(seen, {fault.what for fault in faults}), *faults, *_right(seen, faults)]
@@ -165,7 +175,7 @@ def _named(seen: Seen) -> Iterator[Finding]:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
         elif name in FOLDERS:
             yield from _tree(seen, name, part)
-        elif name not in seen.digests and name not in seen.listing.faults:
+        elif name not in seen.digests and name not in {*seen.listing.faults, *seen.absent}:
             yield Finding(name, "missing", "the release's statement names it, and it is not there")
         elif (found := seen.digests.get(name, part.digest)) != part.digest:
             yield Finding(name, "altered", f"its digest is {found[:12]}, and the statement says {part.digest[:12]}")
@@ -180,7 +190,7 @@ def _tree(seen: Seen, folder: str, part: Part) -> Iterator[Finding]:
 
 def _signature(seen: Seen) -> Iterator[Finding]:
     """The model's own signature, by the library that others verify it with."""
-    if SIGNATURE not in seen.digests or seen.digests[SIGNATURE] != seen.said(SIGNATURE):
+    if seen.absent or SIGNATURE not in seen.digests or seen.digests[SIGNATURE] != seen.said(SIGNATURE):
         return
     if not seen.releaser:
         yield Finding(SIGNATURE, "untrusted", "it takes the key of the release's statement, and none counts")

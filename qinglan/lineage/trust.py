@@ -12,6 +12,8 @@ keys:
 clean_code: true               optional: nothing is deployed that was made by code which no commit has
 """
 
+import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +26,12 @@ from qinglan.errors import ConfigError
 from qinglan.files import replaced
 from qinglan.lineage.dsse import Envelope, verifies
 from qinglan.lineage.findings import State
-from qinglan.lineage.keys import PublicKey, Role, read_public
+from qinglan.lineage.keys import PublicKey, Role, keys_folder, read_public
 
 TRUST = "trust.yaml"
+VARIABLE = "QINGLAN_TRUST"
+"""The policy itself, in YAML, for pods: a storage container of KServe has an environment, and no volumes."""
+
 EVERYONE = "*"
 
 
@@ -138,6 +143,19 @@ def load_trust(path: Path) -> TrustPolicy:
             "by --trust."
         )
     return TrustPolicy.parse(load_yaml(path), str(path))
+
+
+def house_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
+    """The policy that this process was given: by its environment, else beside its keys."""
+    import yaml
+
+    text = environment.get(VARIABLE, "")
+    if not text.strip():
+        return load_trust(keys_folder() / TRUST)
+    try:
+        return TrustPolicy.parse(yaml.safe_load(text), VARIABLE)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{VARIABLE}: not readable as YAML: {error}") from None
 
 
 def save_trust(path: Path, policy: TrustPolicy) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -57,12 +57,18 @@ class Store:
             self.shelf.create(f"{base}.json", manifest.dump())
         return f"{self.address}/{base}"
 
-    def pull(self, digest: str, into: Path, kind: str = RELEASES) -> Path:
-        """The artifact as a folder in place of `into`, every byte checked; or a DataError and nothing changed."""
+    def pull(
+        self, digest: str, into: Path, kind: str = RELEASES, wanted: Callable[[str], bool] = lambda name: True
+    ) -> Path:
+        """The artifact as a folder in place of `into`, every byte checked; or a DataError and nothing changed.
+
+        Of its files those that are wanted: the others' bytes stay where they are.
+        """
         manifest = self._manifest(digest, kind)
         if manifest is None:
             raise DataError(f"{self.address}: no {kind}/{digest}. Push it first, or look in another store.")
-        pull_files(self.shelf, _base(digest, kind), manifest, into)
+        files = {name: file for name, file in manifest.files.items() if wanted(name)}
+        pull_files(self.shelf, _base(digest, kind), Manifest(files=files), into)
         return into
 
     def has(self, digest: str, kind: str = RELEASES) -> bool:

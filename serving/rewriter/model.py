@@ -10,8 +10,9 @@ from kserve.errors import InvalidInput
 
 from qinglan.errors import DataError, OutageError
 from qinglan.guard import hits
+from qinglan.lineage.loading import proof_of
 from qinglan.prompts import student_messages
-from qinglan.rewriter import Student, Written, load_tokenizer, render
+from qinglan.rewriter import Student, Written, load_tokenizer, read_card, refuse_other_prompts, render
 from serving.kserving import payload_of
 from serving.refusals import Busy
 from serving.rewriter import reading
@@ -19,7 +20,6 @@ from serving.rewriter.backends import Backend, InProcess, OverHttp, Prompt
 from serving.rewriter.config import ServerConfig
 from serving.rewriter.metrics import Metrics
 from serving.rewriter.payloads import PayloadLog, chosen, entry
-from serving.rewriter.proof import prove
 from serving.rewriter.reading import Instance
 from serving.rewriter.record import CURRENT, current, log
 
@@ -53,8 +53,9 @@ class Rewriter(Model):  # type: ignore[misc]
     def load(self) -> bool:
         """Proven, then loaded; warm at once where the model is in this process."""
         in_process, folder = self.config.backend == "transformers", self.config.model
-        found = prove(folder, weights=in_process, trust=self.config.trust)
-        self.version, self.card = found.version, found.card
+        proof = proof_of(folder, weights=in_process, trust=self.config.trust)
+        self.version, self.card = proof.version, read_card(folder)
+        refuse_other_prompts(folder, self.card)
         if not self.card.system_prompts:
             raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
         self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
@@ -63,7 +64,7 @@ class Rewriter(Model):  # type: ignore[misc]
         self.backend: Backend = self._in_process() if in_process else self._over_http()
         kept = self.config.payload_log
         self._payloads = PayloadLog(kept, self.metrics.payload) if kept else None
-        log({"event": "loaded", "version": self.version, "proof": found.said, "backend": self.config.backend})
+        log({"event": "loaded", "version": self.version, "proof": proof.said, "backend": self.config.backend})
         self.ready = in_process
         return self.ready
 

@@ -49,11 +49,21 @@ class Release(Wire):
         return self.model[:12]
 
 
+class Predictor(Wire):
+    """What the first InferenceService is made with (qinglan/rollouts.py); later ones keep what is there."""
+
+    runtime: str
+    format: str
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+
+
 class RolloutSpec(Wire):
     """A rollout, and the policy that it is decided by."""
 
     inference_service: str
     release: Release
+    predictor: Predictor | None = None
     steps: tuple[int, ...] = (5, 20, 50, 100)
     """Shares of the traffic. A first step of 0 judges shadow pairs alone, before any user sees the canary."""
     mode: Literal["Auto", "Serverless", "Standard"] = "Auto"

@@ -1,12 +1,13 @@
 """The style model as a KServe model: texts in, labels and probabilities out, by the code that evaluation uses."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kserve import InferRequest, Model
 
-from qinglan.lineage.digests import digest
+from qinglan.lineage.loading import proof_of
 from qinglan.style.labels import training_form
 from qinglan.style.model import Engine, StyleModel
 from qinglan.style.predict import Prediction, predictions
@@ -24,7 +25,7 @@ WARM_UP = training_form("一天吃几次？", "请按标签服用。")
 
 
 class Style(Model):  # type: ignore[misc]
-    """Loads a style model's folder; its version is the folder's digest."""
+    """Loads a style model's folder, as its release says; its version is the folder's digest."""
 
     def __init__(self, name: str, folder: Path, engine: Engine, queue: int) -> None:
         super().__init__(name)
@@ -33,10 +34,12 @@ class Style(Model):  # type: ignore[misc]
         self.metrics = Metrics(lambda: self._batches.waiting)
 
     def load(self) -> bool:
+        proof = proof_of(self._folder)
+        if proof.state == "unproven":
+            logging.getLogger("serving.style").warning(proof.said)
         self._model = StyleModel.load(self._folder, self._engine)
         self._batches = Batches[str, Prediction](self._answer, MOST_TOGETHER)
-        self.digest = digest(self._folder)
-        self.version = self.digest[:12]
+        self.digest, self.version = proof.model_digest, proof.version
         self._model.predict([WARM_UP])  # the first answer of a process is slow: nobody should wait for it
         self.ready = True
         return True

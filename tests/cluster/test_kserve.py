@@ -106,7 +106,7 @@ def test_the_storage_initialiser_gets_the_stores_key_and_address(rollout: Kubect
     assert env["AWS_ENDPOINT_URL"]["value"] == "http://minio.minio.svc:9000"
     assert env["AWS_DEFAULT_REGION"]["value"] == "us-east-1"
     assert first["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert first["resources"]["limits"] == {"cpu": "4", "memory": "8Gi"}
+    assert first["resources"]["limits"] == {"cpu": "4", "memory": "4Gi"}
 
 
 def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
@@ -116,7 +116,7 @@ def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
     container = next(one for one in spec["containers"] if one["name"] == "kserve-container")
 
     assert container["command"] == ["vllm", "serve", "/mnt/base"]
-    assert "--lora-modules=rewriter=/mnt/models" in container["args"]
+    assert "--lora-modules=rewriter=/mnt/models/model/adapter" in container["args"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "5"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True

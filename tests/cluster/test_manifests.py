@@ -72,7 +72,7 @@ def test_nothing_is_outside_its_namespaces_but_the_platform(overlay: tuple[str, 
         name, {"qinglan"}
     )
     assert wide == {
-        "Namespace", "PriorityClass", "ClusterStorageContainer",
+        "Namespace", "PriorityClass", "ClusterStorageContainer", "CustomResourceDefinition",
         "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
     }  # fmt: skip
 
@@ -149,9 +149,8 @@ def test_a_release_names_every_image_by_digest(manifests: Path) -> None:
     images = {
         container["image"]
         for one in given
-        if one["kind"] != "ClusterStorageContainer"
         for pod in pods(one)
-        for container in pod.spec["containers"]
+        for container in [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]
     }
 
     assert images and all("@sha256:" in image for image in images), images

@@ -113,13 +113,14 @@ def test_a_pod_that_reaches_into_its_node_is_refused(house: Kubectl, changes: Ob
     assert "violates PodSecurity" in attempt(house, pod("deep", **changes))
 
 
+FRAMEWORKS = ("sklearn", "xgboost", "tensorflow", "triton", "onnx", "huggingface", "pmml", "lightgbm", "paddle")
 WAYS: dict[str, Object] = {
     "storageUri": {"predictor": {"model": {"storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}"}}},
     "a canary": {
         "canary": [
             {"trafficPercent": 100, "predictor": {"name": "c", "model": {
                 "name": "", "modelFormat": {"name": "qinglan-rewriter-adapter"}, "runtime": "qinglan-rewriter-vllm",
-                "storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}"}}}
+                "storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}"}, "storageContainerName": "qinglan-release"}}
         ]
     },
     "storageUris": {"predictor": {"storageUris": [{"uri": f"s3://q/releases/{NEW}", "mountPath": "/mnt/models"}]}},
@@ -133,6 +134,14 @@ WAYS: dict[str, Object] = {
     "another account": {"predictor": {"serviceAccountName": "stranger"}},
     "canaryTrafficPercent": {"predictor": {"canaryTrafficPercent": 50}},
     "another storage initialiser": {"predictor": {"storageContainerName": "evil"}},
+    "an init container": {"predictor": {"initContainers": [{"name": "first", "image": "evil"}]}},
+    "environment": {"predictor": {"model": {"env": [{"name": "HF_HUB_OFFLINE", "value": "0"}]}}},
+    "an explainer": {"explainer": {"containers": [{"name": "kserve-container", "image": "evil"}]}},
+    "workers": {"predictor": {"workerSpec": {"pipelineParallelSize": 2}}},
+    **{
+        f"the field {name}": {"predictor": {"model": None, name: {"storageUri": f"s3://q/releases/{NEW}"}}}
+        for name in FRAMEWORKS
+    },
 }  # fmt: skip
 
 
@@ -218,7 +227,10 @@ def test_the_rollout_of_another_namespace_is_a_stranger_here(house: Kubectl) -> 
         {"predictor": {"model": {"storageUri": f"https://evil/releases/{NEW}"}}},
         {"predictor": {"model": {"storageUri": "pvc://claim/model"}}},
         WAYS["storageUris"], WAYS["model.storage"], WAYS["containers"], WAYS["a framework's own field"],
-        WAYS["a transformer"], WAYS["an image"], WAYS["arguments"],
+        WAYS["a transformer"], WAYS["an image"], WAYS["arguments"], WAYS["an init container"],
+        WAYS["another storage initialiser"], {"predictor": {"storageContainerName": None}},
+        {"predictor": {"model": {"storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}/model"}}},
+        {"predictor": {"model": {"storageUri": f"s3://qinglan/fivedoctors/releases/{NEW}/"}}},
     ],
     ids=str,
 )  # fmt: skip
@@ -305,9 +317,15 @@ def by_tag(kubectl: Kubectl, images: str) -> None:
 
 
 def test_what_the_platform_injects_by_tag_is_listed_to_the_letter(house: Kubectl) -> None:
-    assert attempt(house, pod("one", image="kserve/storage-initializer:v0.20.0")) == ""
-    assert "by digest" in attempt(house, pod("one", image="kserve/storage-initializer:v0.20.1"))
-    assert "by digest" in attempt(house, pod("one", image="evil/kserve/storage-initializer:v0.20.0"))
+    def listed(images: str) -> None:
+        house.must("annotate", "namespace", NS, "--overwrite", f"qinglan.dev/images-by-tag={images}")
+
+    listed("kfp/launcher:2.17 kfp/driver:2.17")
+    until(lambda: attempt(house, pod("one", image="kfp/driver:2.17")) == "", "the list in effect")
+    assert "by digest" in attempt(house, pod("one", image="kfp/driver:2.18"))
+    assert "by digest" in attempt(house, pod("one", image="evil/kfp/driver:2.17"))
+    listed("")
+    until(lambda: attempt(house, pod("one", image="kfp/driver:2.17")) != "", "the list is empty again")
 
 
 def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -> None:

@@ -11,11 +11,20 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from pipelines.compiling import COMPILED, chosen, compile_targets, goldens, image_names, read_images
-from pipelines.config import TRAINING, load_config
+from pipelines.compiling import (
+    COMPILED,
+    chosen,
+    compile_targets,
+    goldens,
+    image_names,
+    read_images,
+    rewriter_target,
+)  # fmt: skip
+from pipelines.config import CONFIGS, TRAINING, load_config
 from pipelines.graph import Given, alone
 from pipelines.lines import BEFORE, LINES, REWRITER, STYLE, Line
 from pipelines.style_config import load_style_config
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
 GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
@@ -385,9 +394,32 @@ def test_what_a_branch_uses_it_is_given(name: str) -> None:
 def test_every_stage_can_run_alone(line: Line) -> None:
     wiring = import_module(f"pipelines.{line.name}").WIRING
     rewriter, style = load_config("fivedoctors", "demo"), load_style_config("laptop", labelled=Path("x.json"))
-    settings = (rewriter if line is REWRITER else style).stages()
+    settings = (rewriter if line is REWRITER else style).stages() | {"deploy": {"namespace": "qinglan"}}
     for stage, artifacts in line.thread.items():
         inputs = {name: f"/tmp/{name}" for name in artifacts}
         before = {BEFORE: "/tmp/lineage"} if stage != line.stages[0] else {}
         told = Given(settings, {"gateway_url": "http://127.0.0.1:1", "name": "a/b"})
         assert alone(wiring, stage, {**inputs, **before}, told).pipeline_spec.deployment_spec
+
+
+def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_path: Path) -> None:
+    profile = tmp_path / "deployed.yaml"
+    asked = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
+    asked |= {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
+    profile.write_text(yaml.safe_dump(asked))
+
+    [path] = compile_targets([rewriter_target("fivedoctors", str(profile))], tmp_path, {})
+    made = parsed(path.read_text(encoding="utf-8"))
+
+    branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    assert set(branch) == {"register", "deploy"} and branch["deploy"]["dependentTasks"] == ["register"]
+    assert branch["deploy"]["cachingOptions"] == {}
+    given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    assert given["store"] == "s3://qinglan/fivedoctors" and given["namespace"] == "qinglan"
+    pod = made.pod("deploy")
+    assert [one["configMapName"] for one in pod["configMapAsEnv"]] == ["qinglan-trust"]
+    assert [one["secretName"] for one in pod["secretAsVolume"]] == ["qinglan-builder-key"], "it releases nothing"
+
+
+def test_a_graph_deploys_nothing_that_nobody_asked_for() -> None:
+    assert not any("deploy" in compiled(name).steps for name in GOLDENS)

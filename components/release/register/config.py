@@ -2,9 +2,7 @@
 
 from pydantic import Field
 
-from qinglan.config import Config
-
-TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
+from qinglan.config import TENANT_MODEL, Config
 
 
 class RegisterConfig(Config):

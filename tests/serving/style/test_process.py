@@ -1,5 +1,6 @@
 """The style service as a process: under load it refuses in time, told to stop it answers first."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import orjson
 import pytest
 
 from qinglan.style.model import StyleModel
+from tests.release_world import make_release, use_keys
 from tests.serving.style.conftest import Serve, Served
 
 pytestmark = pytest.mark.slow
@@ -95,3 +97,19 @@ def test_without_its_model_it_ends_with_what_to_do(
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+
+
+def test_a_model_that_is_not_what_the_release_around_it_says_is_not_loaded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = make_release(tmp_path / "other", use_keys(tmp_path / "keys", monkeypatch)).folder
+    shutil.rmtree(release / "model")
+    shutil.copytree(folder, release / "model")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "serving.style", "--model", str(release / "model"), "--port", "0"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert ended.returncode == 8
+    assert "not as in its release" in ended.stderr and "Traceback" not in ended.stderr

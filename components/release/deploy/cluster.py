@@ -1,0 +1,39 @@
+"""The ModelRollouts of a real API server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from qinglan.jobs.api import Api, connect
+from qinglan.jobs.refusals import Refusal, explain
+from qinglan.rollouts import PLURAL, Object
+
+TAKEN = 409
+
+
+class ClusterRollouts:
+    """By the pod's own account, or by KUBECONFIG."""
+
+    def __init__(self, namespace: str, api: Api | None = None) -> None:
+        self._api = Api((api or connect()).client, namespace)
+
+    def all(self) -> list[Object]:
+        with self._explained():
+            return list(self._api.all(PLURAL, {})["items"])
+
+    def create(self, rollout: Object) -> bool:
+        """After a lost answer the name is taken, by us: whoever decides again finds it."""
+        try:
+            with self._explained(TAKEN):
+                self._api.create(PLURAL, rollout)
+        except Refusal:
+            return False
+        return True
+
+    @contextmanager
+    def _explained(self, but: int = -1) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            if refusal.status == but:
+                raise
+            raise explain(refusal, self._api.host, self._api.namespace) from None

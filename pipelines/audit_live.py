@@ -1,0 +1,83 @@
+"""`qinglan audit --live NAME`: what an InferenceService serves, and the audit of each release that it is."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.errors import Altered, ConfigError, DataError, Incomplete, QinglanError
+from qinglan.lineage.audit import Audit, as_json, audit, refusal
+from qinglan.lineage.findings import Finding
+from qinglan.lineage.live import Live, look, told, unmatched
+from qinglan.lineage.release_folder import MODEL
+from qinglan.lineage.trust import TrustPolicy
+
+PREFIX = "isvc:"
+TARGET = re.compile(r"((?P<namespace>[a-z0-9][a-z0-9-]*)/)?(?P<name>[a-z][a-z0-9-]*)")
+
+
+class LiveAudit(NamedTuple):
+    live: Live
+    audits: tuple[Audit, ...]
+    findings: tuple[Finding, ...]
+    """Of what is served; each release has its own."""
+
+    @property
+    def error(self) -> QinglanError | None:
+        """The gravest of all; None where everything that is served is a release, and each is intact."""
+        own = [Altered(_said(one)) if one.state != "missing" else Incomplete(_said(one)) for one in self.findings]
+        found: list[QinglanError] = [*own, *filter(None, map(refusal, self.audits))]
+        return min(found, key=lambda one: one.exit_code, default=None)
+
+
+def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], policy: TrustPolicy) -> LiveAudit:
+    """By KUBECONFIG; the releases come from the store that they are served from, unless another is named."""
+    from qinglan.jobs.api import Api, connect
+
+    parts = TARGET.fullmatch(target.removeprefix(PREFIX))
+    if parts is None:
+        raise ConfigError(
+            f"{target}: no InferenceService's name. Give NAME with -n NAMESPACE, or isvc:NAMESPACE/NAME."
+        )
+    here = connect()
+    live = look(Api(here.client, parts["namespace"] or namespace or here.namespace), parts["name"])
+    audits, gone = [], []
+    for one in live.addresses:
+        try:
+            audits.append(audit(one.digest, policy, store=store or one.store, files=files))
+        except DataError as error:
+            gone.append(Finding(one.uri, "missing", str(error)))
+    findings = (*live.findings, *gone, *unmatched(live.versions, {model_of(one): one.name for one in audits}))
+    return LiveAudit(live, tuple(audits), findings)
+
+
+def model_of(found: Audit) -> str:
+    """The digest of a release's model, as its statement has it."""
+    return next((one for one in found.graph.starts if found.graph.things[one].name == MODEL), "")
+
+
+def print_live(found: LiveAudit) -> None:
+    from qinglan.lineage.tree import print_audit
+
+    print(f"{PREFIX}{found.live.namespace}/{found.live.name}")
+    for line in told(found.live):
+        print(f"  {line}")
+    for finding in found.findings:
+        print(f"✗ {finding.state} {finding.what}: {finding.why}")
+    for one in found.audits:
+        print_audit(one)
+
+
+def live_as_json(found: LiveAudit) -> Mapping[str, Any]:
+    live = found.live
+    return {
+        "namespace": live.namespace, "name": live.name, "versions": live.versions,
+        "seen": [one._asdict() for one in live.seen],
+        "findings": [one._asdict() for one in found.findings],
+        "releases": [as_json(one) for one in found.audits],
+    }  # fmt: skip
+
+
+def _said(finding: Finding) -> str:
+    step = "Find out who put it there" if finding.state != "missing" else "Deploy it by a rollout"
+    return f"{finding.what}: {finding.why}. {step}."

@@ -1,0 +1,218 @@
+"""What a live InferenceService serves, matched to releases: by what it asks for, what its revisions and pods were
+started with, and what its server says of itself.
+
+    live = look(api, "rewriter")
+    live.addresses      the releases; each is then audited as any other
+    live.findings       what cannot be matched
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from qinglan.errors import ConfigError
+from qinglan.jobs.api import Api
+from qinglan.jobs.refusals import Refusal, explain
+from qinglan.lineage.addresses import Address, read_address
+from qinglan.lineage.findings import Finding
+from qinglan.rollouts import Object, of_service
+
+LABEL = "serving.kserve.io/inferenceservice"
+SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
+INITIALISER = ["python", "-m", "serving.initialiser"]
+VERSION = re.compile(r'^qinglan_\w+\{[^}]*\bversion="([0-9a-f]{12})"', re.MULTILINE)
+ANSWER_SECONDS = 3.0
+
+
+class Seen(NamedTuple):
+    """One place that names what is served."""
+
+    where: str
+    uri: str
+    about: str = ""
+
+
+class Live(NamedTuple):
+    namespace: str
+    name: str
+    seen: tuple[Seen, ...]
+    addresses: tuple[Address, ...]
+    findings: tuple[Finding, ...]
+    versions: tuple[str, ...] | None
+    """By which its server calls its models; None where it could not be asked from here."""
+
+
+class Objects(NamedTuple):
+    """What the API server holds of one model."""
+
+    service: Object
+    revisions: Mapping[str, Object]
+    pods: tuple[Object, ...]
+    rollouts: tuple[Object, ...] | None
+    """None where nobody may read them, or there are none of this kind."""
+
+
+def look(api: Api, name: str) -> Live:
+    """A ConfigError where there is no such InferenceService, or it may not be read."""
+    try:
+        objects = _objects(api, name)
+    except Refusal as refusal:
+        raise explain(refusal, api.host, api.namespace) from None
+    return judged(objects, api.namespace, asked_itself(objects.service))
+
+
+def judged(objects: Objects, namespace: str, versions: tuple[str, ...] | None = None) -> Live:
+    """A pure function of what was read."""
+    name = objects.service["metadata"]["name"]
+    asked = [*_asked(objects.service)]
+    seen = [*asked, *_traffic(objects), *(_of_pod(pod) for pod in objects.pods)]
+    addresses, findings = _addresses(seen)
+    findings += [*_strangers(objects, {one.uri for one in seen if not one.where.startswith("pod ")})]
+    findings += [*_unbrought(objects, name, {one.uri for one in asked})]
+    return Live(namespace, name, tuple(seen), addresses, tuple(findings), versions)
+
+
+def _objects(api: Api, name: str) -> Objects:
+    service = api.get("inferenceservices", name)
+    if service is None:
+        there = ", ".join(one["metadata"]["name"] for one in api.all("inferenceservices", {})["items"]) or "none"
+        raise ConfigError(f"isvc:{api.namespace}/{name}: no such InferenceService. There are: {there}.")
+    pods = api.all("pods", {"labelSelector": f"{LABEL}={name}"})["items"]
+    revisions = {one: api.get("revisions", one) or {} for one in _revisions(service)}
+    return Objects(service, revisions, tuple(one for one in pods if _there(one)), _rollouts(api))
+
+
+def _rollouts(api: Api) -> tuple[Object, ...] | None:
+    try:
+        return tuple(api.all("modelrollouts", {})["items"])
+    except Refusal as refusal:
+        if refusal.status in (403, 404):
+            return None
+        raise
+
+
+def _there(pod: Object) -> bool:
+    return "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get("phase") not in (
+        "Succeeded", "Failed",
+    )  # fmt: skip
+
+
+def _predictor(service: Object) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = service.get("status", {}).get("components", {}).get("predictor", {})
+    return found
+
+
+def _revisions(service: Object) -> list[str]:
+    """Those that have traffic."""
+    traffic = _predictor(service).get("traffic") or ()
+    return [one["revisionName"] for one in traffic if one.get("percent") and one.get("revisionName")]
+
+
+def _asked(service: Object) -> Iterator[Seen]:
+    spec = service["spec"]
+    yield Seen("spec", _uri(spec["predictor"]), _share(spec["predictor"].get("canaryTrafficPercent")))
+    for one in spec.get("canary") or ():
+        yield Seen("spec.canary", _uri(one.get("predictor") or {}), _share(one.get("trafficPercent")))
+
+
+def _share(percent: int | None) -> str:
+    return "" if percent is None else f"{percent} % of the traffic"
+
+
+def _uri(predictor: Mapping[str, Any]) -> str:
+    return str((predictor.get("model") or {}).get("storageUri") or "")
+
+
+def _traffic(objects: Objects) -> Iterator[Seen]:
+    shares = {one.get("revisionName"): one.get("percent") for one in _predictor(objects.service).get("traffic") or ()}
+    for name, revision in objects.revisions.items():
+        annotations = revision.get("metadata", {}).get("annotations") or {}
+        yield Seen(f"revision {name}", str(annotations.get(SOURCE, "")), _share(shares.get(name)))
+
+
+def _of_pod(pod: Object) -> Seen:
+    first = _initialiser(pod)
+    images = {one["name"]: one["image"] for one in pod["spec"]["containers"]}
+    running = {one["name"]: one.get("imageID") or "" for one in pod.get("status", {}).get("containerStatuses") or ()}
+    about = ", ".join(f"{name} runs {running.get(name) or image}" for name, image in images.items())
+    return Seen(f"pod {pod['metadata']['name']}", str(first["args"][0]) if first else "", about)
+
+
+def _initialiser(pod: Object) -> Mapping[str, Any] | None:
+    """Ours alone: another has verified nothing."""
+    first = (pod["spec"].get("initContainers") or [{}])[0]
+    ours = first.get("command") == INITIALISER and len(first.get("args") or ()) == 2
+    return first if ours else None
+
+
+def _addresses(seen: Iterable[Seen]) -> tuple[tuple[Address, ...], list[Finding]]:
+    """The releases that are named, and who names none."""
+    found: dict[str, Address] = {}
+    faults = []
+    for one in seen:
+        try:
+            address = read_address(one.uri)
+            found.setdefault(address.digest, address)
+        except ConfigError:
+            why = f"{one.uri} is no release by its digest" if one.uri else "it names no release that was verified"
+            faults.append(Finding(one.where, "untrusted", why))
+    return tuple(found.values()), faults
+
+
+def _strangers(objects: Objects, asked: set[str]) -> Iterator[Finding]:
+    """Pods that serve what nobody asks for. Pods that are only just going are as they were asked to be before."""
+    for pod in objects.pods:
+        seen = _of_pod(pod)
+        if seen.uri and seen.uri not in asked and not _retired(pod, objects):
+            yield Finding(seen.where, "altered", f"it serves {seen.uri}, which the InferenceService does not ask for")
+
+
+def _retired(pod: Object, objects: Objects) -> bool:
+    """Knative keeps pods of a revision without traffic until it has scaled them away."""
+    revision = (pod["metadata"].get("labels") or {}).get("serving.knative.dev/revision")
+    return bool(revision) and revision not in objects.revisions
+
+
+def _unbrought(objects: Objects, service: str, asked: set[str]) -> Iterator[Finding]:
+    """What is asked for without a rollout that brought it."""
+    if objects.rollouts is None:
+        return
+    brought = {one["spec"]["release"]["uri"] for one in of_service(objects.rollouts, service)}
+    for uri in sorted(asked - brought):
+        if uri:
+            yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}")
+
+
+def asked_itself(service: Object) -> tuple[str, ...] | None:
+    """Its server's own word, where it can be reached from here."""
+    import httpx
+
+    for url in (service.get("status", {}).get("url"), (service.get("status", {}).get("address") or {}).get("url")):
+        try:
+            if url and (answer := httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS)).status_code == 200:
+                return tuple(sorted(set(VERSION.findall(answer.text))))
+        except httpx.HTTPError:
+            continue
+    return None
+
+
+def unmatched(versions: Iterable[str] | None, models: Mapping[str, str]) -> list[Finding]:
+    """Versions that the server answers by, and that no release which is asked for has; `models` by their releases."""
+    return [
+        Finding(
+            "server", "altered", f"it answers as {version}, and what is asked for is {', '.join(models) or 'nothing'}"
+        )
+        for version in versions or ()
+        if version not in {digest[:12] for digest in models}
+    ]
+
+
+def told(live: Live) -> Iterator[str]:
+    """For people, a line for each place."""
+    for one in live.seen:
+        name = read_address(one.uri).digest[:12] if not _addresses([one])[1] else one.uri or "no release"
+        yield f"{one.where}: {name}{f', {one.about}' if one.about else ''}"
+    if live.versions is None:
+        yield "server: cannot be reached from here, and was not asked"
+    else:
+        yield f"server: answers as {', '.join(live.versions) or 'nothing that it names'}"

@@ -1,0 +1,104 @@
+"""What a server asks before it loads a model: whether the folder is what the release around it says.
+
+    proof = proof_of(Path("/mnt/models/model"))
+    proof.version     "09181d0f4159": of the model that the release names
+    proof.said        "release fivedoctors/rewriter 770a02888766, its digests"
+
+A release lies around its model (release_folder.py), as the storage initialiser laid it there: whatever has changed on
+the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so.
+"""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from qinglan.errors import Altered, DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.claims import judged
+from qinglan.lineage.digests import digest, tree_digest
+from qinglan.lineage.release_folder import FOLDERS, MODEL, PROVENANCE, Claim, inside, read_claim, sorted_files
+from qinglan.lineage.trust import load_trust
+from qinglan.plain_files import plain_files
+
+VERSION = 12
+"""Characters of a model's digest: what predictions, metrics and people call it by."""
+
+AGAIN = "Load nothing of it; fetch the release again, and ask `qinglan audit` who changed it."
+PROMPTS = "rewriter.json"
+"""A rewriter's card. What could load a rewriter is not imported here: images without torch run this too."""
+
+WEIGHTS = (".safetensors", ".safetensors.index.json")
+
+
+class Proof(NamedTuple):
+    """A model's folder, and what speaks for it."""
+
+    state: Literal["signed", "compared", "unproven"]
+    """By a key that counts; by digests that nobody was asked to have signed; by nothing."""
+
+    model_digest: str
+    said: str
+    """What was compared, for the log."""
+
+    release_digest: str = ""
+    name: str = ""
+    prompts_digest: str = ""
+    """Of the card with the prompts, where it is a rewriter."""
+
+    @property
+    def version(self) -> str:
+        return self.model_digest[:VERSION]
+
+
+def proof_of(folder: Path, weights: bool = True, trust: Path | None = None) -> Proof:
+    """Altered or a DataError where it is not; without `weights` merged ones may have stayed in the store."""
+    if not (folder.parent / PROVENANCE).is_file():
+        return Proof("unproven", digest(folder), "unproven: no release around the model's folder")
+    claim = read_claim(folder.parent)
+    files = release_files(folder.parent, claim)
+    own = inside(files, MODEL)
+    _refuse_other_files(folder, own, weights)
+    key = _signed(folder.parent, claim, trust)
+    whole = tree_digest({name: files[name] for name in sorted(files, key=str.encode)})
+    said = f"release {claim.name} {whole[:VERSION]}, its digests" + (f", signed by {key[:VERSION]}" if key else "")
+    return Proof("signed" if key else "compared", tree_digest(own), said, whole, claim.name, own.get(PROMPTS, ""))
+
+
+def release_files(release: Path, claim: Claim) -> dict[str, str]:
+    """Every file of the release by what its statement says, those that did not come along too."""
+    said = {part.name: part.digest for part in claim.statement.made}
+    files = {name: sha for name, sha in said.items() if name not in FOLDERS}
+    if tree_digest(inside(files, MODEL)) != said.get(MODEL):
+        raise Altered(f"{release / PROVENANCE}: its files are not those of its model. {AGAIN}")
+    return {**files, PROVENANCE: sha256_file(release / PROVENANCE)}
+
+
+def may_stay(name: str) -> bool:
+    """Whether a file of a release is merged weights, which nobody needs who has base and adapter."""
+    folder, _, file = name.rpartition("/")
+    return folder == MODEL and file.endswith(WEIGHTS)
+
+
+def _refuse_other_files(folder: Path, own: dict[str, str], weights: bool) -> None:
+    found = plain_files(folder)
+    for name, why in found.faults.items():
+        raise Altered(f"{folder / name}: {why}. {AGAIN}")
+    for name, path in sorted_files(found.files):
+        if (sha := sha256_file(path)) != own.get(name):
+            what = "the prompts are not those of" if name == PROMPTS else "not as in"
+            raise Altered(
+                f"{path}: {what} its release, which says {own.get(name, 'nothing')[:VERSION]} of it, and it is "
+                f"{sha[:VERSION]}. {AGAIN}"
+            )
+    gone = sorted(name for name in own.keys() - found.files.keys() if weights or not may_stay(f"{MODEL}/{name}"))
+    if gone:
+        raise DataError(f"{folder / gone[0]}: its release names it, and it is not there. Fetch the release again.")
+
+
+def _signed(release: Path, claim: Claim, trust: Path | None) -> str:
+    """The key whose signature counts, where somebody said whose may."""
+    if trust is None:
+        return ""
+    worth, why, key = judged(claim.envelope, load_trust(trust), "releaser", claim.tenant, claim.statement.at)
+    if worth != "attested":
+        raise Altered(f"{release / PROVENANCE}: {why}. {AGAIN}")
+    return key

@@ -1,0 +1,99 @@
+"""A ModelRollout as an object of the API server, and the first InferenceService that one asks for.
+
+The deploy stage writes ModelRollouts and nothing else; the rollout's controller writes InferenceServices. What both
+must know of these objects is here, as plain data; manifests/platform/modelrollout.yaml says what is admitted.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+GROUP, VERSION, PLURAL = "qinglan.dev", "v1alpha1", "modelrollouts"
+KIND = "ModelRollout"
+ACCOUNT, CONTAINER = "qinglan-serving", "qinglan-release"
+"""Whom a model's pods run as, and the storage container that verifies what they serve."""
+
+MODES = {"Serverless": "Knative", "Standard": "Standard"}
+"""A rollout's mode, and what KServe calls it."""
+
+Object = Mapping[str, Any]
+
+
+def number_of(rollout: Object) -> int:
+    """A service's rollouts are counted: rewriter-7 is the seventh. 0: of another making."""
+    service, name = rollout["spec"]["inferenceService"], rollout["metadata"]["name"]
+    found = re.fullmatch(rf"{re.escape(service)}-([1-9]\d*)", name)
+    return int(found[1]) if found else 0
+
+
+def of_service(rollouts: Iterable[Object], service: str) -> list[Object]:
+    """In the order in which they were made."""
+    own = [one for one in rollouts if one["spec"]["inferenceService"] == service]
+    return sorted(own, key=lambda one: (number_of(one), one["metadata"].get("creationTimestamp", "")))
+
+
+def outcome_of(rollout: Object) -> str:
+    """Promoted, RolledBack, Refused or Aborted; "" while it is under way."""
+    return str((rollout.get("status") or {}).get("outcome") or "")
+
+
+def told_of(rollout: Object) -> str:
+    """Where it is, for a message."""
+    status = rollout.get("status") or {}
+    return f"{status.get('phase', 'not begun')}, {status.get('percent', 0)} % of the traffic"
+
+
+def rollout_object(namespace: str, number: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """No annotations: KServe copies those of its own objects to pods, and a rollout needs none."""
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND,
+        "metadata": {
+            "name": f"{spec['inferenceService']}-{number}",
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/part-of": "qinglan"},
+        },
+        "spec": dict(spec),
+    }
+
+
+def first_service(rollout: Object) -> dict[str, Any]:
+    """The InferenceService that a rollout makes where there is none: its release, and all of the traffic.
+
+    KServe gives a first deploy all of it whatever percent it names. The annotations are KServe's own, are there from
+    the start and never change, since a changed one starts every pod anew.
+    """
+    spec = rollout["spec"]
+    asked, standard = spec["predictor"], spec.get("mode") == "Standard"
+    replicas = {name: asked[name] for name in ("minReplicas", "maxReplicas") if name in asked}
+    model = {
+        "modelFormat": {"name": asked["format"]},
+        "runtime": asked["runtime"],
+        "storageUri": spec["release"]["uri"],
+    }
+    predictor = {
+        "serviceAccountName": ACCOUNT, "storageContainerName": CONTAINER, "automountServiceAccountToken": False,
+        **replicas, "model": model,
+    }  # fmt: skip
+    if standard:  # Knative has no field for these two
+        predictor["priorityClassName"] = "qinglan-online"
+        model["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", "5"]}}}
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {
+            "name": spec["inferenceService"],
+            "namespace": rollout["metadata"]["namespace"],
+            "labels": {"app.kubernetes.io/part-of": "qinglan"},
+            "annotations": _annotations(spec.get("mode", "Auto")),
+        },
+        "spec": {"predictor": predictor},
+    }
+
+
+def _annotations(mode: str) -> dict[str, str]:
+    """With Auto KServe deploys as the cluster is set up to."""
+    if mode == "Auto":
+        return {}
+    scaling = {"serving.kserve.io/autoscalerClass": "none"} if mode == "Standard" else {}
+    return {"serving.kserve.io/deploymentMode": MODES[mode], **scaling}

@@ -1,0 +1,32 @@
+"""python -m serving.initialiser s3://qinglan/fivedoctors/releases/<digest> /mnt/models"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from qinglan.errors import ConfigError, QinglanError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m serving.initialiser", description="A release into a volume.")
+    parser.add_argument("uri", help="STORE/releases/<digest>, and /model/adapter where merged weights are not wanted")
+    parser.add_argument("into", type=Path, help="a folder that is there")
+    given = parser.parse_args()
+    try:
+        print(run(given.uri, given.into), file=sys.stderr)
+    except QinglanError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+def run(uri: str, into: Path) -> str:
+    from qinglan.lineage.trust import house_trust
+    from serving.initialiser.fetching import fetch
+
+    if not into.is_dir():
+        raise ConfigError(f"{into}: no such folder. KServe mounts one; by hand, make it first.")
+    return fetch(uri, into, house_trust())
+
+
+if __name__ == "__main__":
+    main()

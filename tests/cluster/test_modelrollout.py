@@ -1,0 +1,162 @@
+"""The ModelRollout as the API server knows it: what it takes, what it refuses in words, what kubectl tells of one."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.kubectl import Kubectl, until
+from tests.manifests.reading import MANIFESTS, Object, objects
+
+NEW, MODEL = "2" * 64, "3" * 64
+CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Any) -> Iterator[Kubectl]:
+    """On somebody's cluster it stays if it was there."""
+    kubectl = Kubectl(cluster.kubeconfig)
+    there = kubectl("get", "crd", "modelrollouts.qinglan.dev").code == 0
+    assert kubectl.apply(CRD).code == 0
+    until(lambda: "modelrollouts" in kubectl("api-resources", "--api-group=qinglan.dev").text, "the CRD is served")
+    yield kubectl
+    if not there:
+        kubectl.must("delete", "crd", "modelrollouts.qinglan.dev")
+
+
+def rollout(namespace: str, name: str = "rewriter-1") -> Object:
+    return {
+        "apiVersion": "qinglan.dev/v1alpha1", "kind": "ModelRollout",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "inferenceService": "rewriter",
+            "release": {
+                "name": "fivedoctors/rewriter", "digest": NEW, "model": MODEL,
+                "uri": f"s3://qinglan/fivedoctors/releases/{NEW}",
+            },
+            "predictor": {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 1},
+            "steps": [5, 20, 50, 100], "mode": "Auto", "stepSeconds": 300, "minimumSample": 200,
+            "deadlineSeconds": 7200, "foreignEdits": "Stop", "run": "a-run", "verdict": "4" * 64,
+            "checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 1.0}],
+        },
+    }  # fmt: skip
+
+
+def refused(kubectl: Kubectl, one: Object) -> str:
+    """What the API server says to it; empty if it would take it."""
+    said = kubectl("create", "--dry-run=server", "-f", "-", given=[one])
+    return said.text if said.code else ""
+
+
+def test_a_whole_one_and_the_least_one_are_taken(api: Kubectl, namespace: str) -> None:
+    least = rollout(namespace)
+    least["spec"] = {name: least["spec"][name] for name in ("inferenceService", "release")}
+
+    assert refused(api, rollout(namespace)) == ""
+    assert refused(api, least) == ""
+
+
+WRONG: dict[str, Callable[[Object], None]] = {
+    "steps rise: 5, 20, 50, 100": lambda spec: spec.update(steps=[20, 5, 100]),
+    "Duplicate value: 5": lambda spec: spec.update(steps=[5, 5, 100]),
+    "the last step is 100": lambda spec: spec.update(steps=[5, 50]),
+    "should have at least 2 items": lambda spec: spec.update(steps=[100]),
+    "should be less than or equal to 100": lambda spec: spec.update(steps=[5, 200]),
+    "needs the check `quality`": lambda spec: spec.update(steps=[0, 100]),
+    "uri names another release than digest": lambda spec: spec["release"].update(digest="5" * 64),
+    "spec.release.uri": lambda spec: spec["release"].update(uri="s3://qinglan/fivedoctors/latest"),
+    "spec.release.name": lambda spec: spec["release"].update(name="rewriter"),
+    "spec.release.model: Required value": lambda spec: spec["release"].pop("model"),
+    'unknown field "spec.step"': lambda spec: spec.update(step=[5, 100]),
+    "spec.inferenceService": lambda spec: spec.update(inferenceService="../rewriter"),
+    "could only be taken back": lambda spec: spec.update(deadlineSeconds=899),
+    "minReplicas is more than maxReplicas": lambda spec: spec["predictor"].update(minReplicas=3, maxReplicas=2),
+    "contradict each other": lambda spec: spec.update(abort=True, promote=True),
+    "cannot skip its evidence": lambda spec: spec.update(promote=True),
+    "only the check `slow` has seconds": lambda spec: spec["checks"][0].update(seconds=1.0),
+    "Duplicate value": lambda spec: spec["checks"].append({"name": "errors", "margin": 0.02}),
+    'Unsupported value: "looks"': lambda spec: spec["checks"].append({"name": "looks", "margin": 0.02}),
+    "should be less than or equal to 0.5": lambda spec: spec["checks"][0].update(margin=0.6),
+    'Unsupported value: "Fast"': lambda spec: spec.update(mode="Fast"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_wrong_one_is_refused_in_words(api: Kubectl, namespace: str, said: str) -> None:
+    one = rollout(namespace)
+    WRONG[said](one["spec"])
+
+    assert said in refused(api, one)
+
+
+CHANGES: dict[str, Object] = {
+    "release": {"release": {"digest": "5" * 64, "uri": f"s3://qinglan/fivedoctors/releases/{'5' * 64}"}},
+    "service": {"inferenceService": "other"},
+    "predictor": {"predictor": {"runtime": "other"}},
+    "predictor gone": {"predictor": None},
+    "steps": {"steps": [99, 100]},
+    "steps gone": {"steps": None},
+    "margin": {"checks": [{"name": "errors", "margin": 0.5}]},
+    "sample": {"minimumSample": 1},
+    "step's time": {"stepSeconds": 1},
+    "deadline": {"deadlineSeconds": 1000},
+    "foreign edits": {"foreignEdits": "Restore"},
+    "mode": {"mode": "Standard"},
+    "run": {"run": ""},
+    "verdict": {"verdict": ""},
+}
+
+
+@pytest.fixture(scope="module")
+def made(api: Kubectl, cluster: Any) -> Iterator[Callable[..., str]]:
+    """One that is there; the answer to a change of its spec, tried and not made."""
+    from tests.cluster.plane.cluster import fresh_namespace
+
+    with fresh_namespace(cluster) as namespace:
+        api.must("create", "-f", "-", given=[rollout(namespace)])
+
+        def change(spec: Object) -> str:
+            said = api("patch", "modelrollout", "rewriter-1", "-n", namespace, "--type=merge", "--dry-run=server",
+                       f"-p={json.dumps({'spec': spec})}")  # fmt: skip
+            return said.text if said.code else ""
+
+        yield change
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_rolled_out_and_by_which_policy_stays_as_it_was_made(made: Callable[..., str], change: str) -> None:
+    assert "only paused, abort and promote change" in made(CHANGES[change])
+
+
+@pytest.mark.parametrize("word", [{"paused": True}, {"abort": True}, {"promote": True}])
+def test_a_persons_word_may_come_at_any_time(made: Callable[..., str], word: Object) -> None:
+    assert made(word) == ""
+
+
+def test_kubectl_tells_the_story_and_the_status_is_written_apart(api: Kubectl, namespace: str) -> None:
+    one = rollout(namespace)
+    api.must("create", "-f", "-", given=[{**copy.deepcopy(one), "status": {"phase": "Done"}}])
+    assert "status" not in api.one("modelrollout", "rewriter-1", "-n", namespace), "status has a way of its own"
+
+    status = {
+        "phase": "Rollback", "percent": 20, "step": 1, "outcome": "", "cursor": 17.5,
+        "reasons": ["errors: 3.1 % against 0.4 %"], "intent": {"action": "Rollback", "percent": 0},
+    }  # fmt: skip
+    api.must("patch", "modelrollout", "rewriter-1", "-n", namespace, "--subresource=status", "--type=merge",
+             f"-p={json.dumps({'status': status})}")  # fmt: skip
+    head, line = api.must("get", "modelrollouts", "-n", namespace).splitlines()
+
+    assert head.split() == ["NAME", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON", "AGE"]
+    told = ["rewriter-1", "rewriter", "fivedoctors/rewriter", "Rollback", "20", "1"]
+    assert line.split()[:6] == told and "errors: 3.1 % against 0.4 %" in line
+    assert api.one("modelrollout", "rewriter-1", "-n", namespace)["status"] == status, "what it remembers is kept"
+
+
+def test_a_phase_that_nobody_knows_is_refused(api: Kubectl, namespace: str) -> None:
+    api.must("create", "-f", "-", given=[rollout(namespace)])
+    said = api("patch", "modelrollout", "rewriter-1", "-n", namespace, "--subresource=status", "--type=merge",
+               '-p={"status": {"phase": "Guessing"}}')  # fmt: skip
+
+    assert said.code != 0 and 'Unsupported value: "Guessing"' in said.text

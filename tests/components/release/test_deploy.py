@@ -1,0 +1,238 @@
+"""What deploying comes to: the lineage walked first, one rollout at a time, and the same again changes nothing."""
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
+
+from components.release.deploy.config import DeployConfig
+from components.release.deploy.deciding import decide
+from components.release.deploy.stage import deploy, settings, to_markdown
+from qinglan.errors import Altered, ConfigError, Conflict, DataError, Held, Incomplete
+from qinglan.lineage.addresses import read_address
+from qinglan.lineage.deploying import break_glass
+from qinglan.lineage.digests import digest
+from qinglan.rollouts import Object, first_service
+from qinglan.store import open_store
+from tests.release_world import NAME, Made, use_keys
+from tests.whole_release import make_whole_release
+
+
+class Rollouts:
+    """The API server, as far as names go; `taken` are made by somebody else between our look and our write."""
+
+    def __init__(self, *taken: Object) -> None:
+        self.kept: list[Object] = []
+        self.taken = list(taken)
+        self.creates = 0
+
+    def all(self) -> list[Object]:
+        return copy.deepcopy(self.kept)
+
+    def create(self, rollout: Object) -> bool:
+        self.creates += 1
+        if self.taken:
+            self.kept.append(self.taken.pop())
+        if rollout["metadata"]["name"] in {one["metadata"]["name"] for one in self.kept}:
+            return False
+        self.kept.append(rollout)
+        return True
+
+    def end(self, outcome: str, *reasons: str) -> None:
+        self.kept[-1] = {**self.kept[-1], "status": {"outcome": outcome, "phase": "Done", "reasons": list(reasons)}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        return make_whole_release(folder / "made", use_keys(folder / "keys", patch))
+
+
+@pytest.fixture
+def other(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    return make_whole_release(tmp_path / "other", use_keys(made.keys, monkeypatch), first=0.25)
+
+
+@pytest.fixture
+def store(made: Made, tmp_path: Path) -> Path:
+    pushed(made.folder, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def pushed(release: Path, store: Path) -> None:
+    open_store(str(store)).push(release, digest(release))
+
+
+def config(store: Path, **more: Any) -> DeployConfig:
+    return DeployConfig(name=NAME, store=str(store), namespace="qinglan", **more)
+
+
+def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(made: Made, store: Path) -> None:
+    rollouts = Rollouts()
+
+    done = deploy(made.folder, config(store, rollout={"steps": [10, 100]}), made.policy, rollouts)
+
+    [one] = rollouts.kept
+    spec, release = one["spec"], made.registered.release
+    assert one["metadata"]["name"] == done.rollout == "rewriter-1"
+    assert "annotations" not in one["metadata"]
+    assert spec["release"]["digest"] == release and spec["release"]["model"] == made.registered.model
+    assert read_address(spec["release"]["uri"]) == (str(store), release, False)
+    assert spec["steps"] == [10, 100] and len(spec["verdict"]) == 64
+    assert release[:12] in done.said and "rewriter-1" in to_markdown(done, config(store))
+
+
+def test_a_server_with_the_base_is_given_the_adapter_alone(made: Made, store: Path) -> None:
+    rollouts = Rollouts()
+
+    deploy(made.folder, config(store, adapter=True), made.policy, rollouts)
+
+    assert rollouts.kept[0]["spec"]["release"]["uri"].endswith(f"{made.registered.release}/model/adapter")
+
+
+def test_the_same_again_changes_nothing(made: Made, store: Path) -> None:
+    rollouts = Rollouts()
+    first = deploy(made.folder, config(store), made.policy, rollouts)
+    for outcome in ("", "Promoted"):
+        rollouts.end(outcome)
+        again = deploy(made.folder, config(store, rollout={"steps": [50, 100]}), made.policy, rollouts)
+        assert again.rollout == first.rollout and "nothing to do" in again.said
+    assert rollouts.creates == 1
+
+
+def test_another_rollout_that_is_under_way_is_named(made: Made, other: Made, store: Path) -> None:
+    rollouts = Rollouts()
+    pushed(other.folder, store)
+    deploy(made.folder, config(store), made.policy, rollouts)
+    rollouts.kept[0] = {**rollouts.kept[0], "status": {"phase": "Analyse", "percent": 20}}
+
+    with pytest.raises(Conflict, match=r"rewriter-1 is bringing .* to rewriter \(Analyse, 20 % of the traffic\)"):
+        deploy(other.folder, config(store), made.policy, rollouts)
+    rollouts.end("Promoted")
+    assert deploy(other.folder, config(store), made.policy, rollouts).rollout == "rewriter-2"
+    rollouts.end("RolledBack")
+    assert deploy(made.folder, config(store), made.policy, rollouts).rollout == "rewriter-3", "back to the first"
+
+
+@pytest.mark.parametrize("outcome", ["RolledBack", "Refused", "Aborted"])
+def test_what_was_taken_back_is_not_tried_again_by_itself(made: Made, store: Path, outcome: str) -> None:
+    rollouts = Rollouts()
+    deploy(made.folder, config(store), made.policy, rollouts)
+    rollouts.end(outcome, "errors: 3.1 % against 0.4 %")
+
+    with pytest.raises(Held, match=rf"rewriter-1 has tried this release, and ended {outcome}: errors: 3\.1 %"):
+        deploy(made.folder, config(store), made.policy, rollouts)
+    assert rollouts.creates == 1
+
+
+def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made: Made, store: Path) -> None:
+    """Somebody else's rollout of the same number comes between our look and our write."""
+    theirs = Rollouts()
+    deploy(made.folder, config(store), made.policy, theirs)
+    stranger = copy.deepcopy(theirs.kept[0])
+    stranger["spec"]["release"]["uri"] = f"{store}/releases/{'9' * 64}"
+
+    with pytest.raises(Conflict, match="rewriter-1 is bringing"):
+        deploy(made.folder, config(store), made.policy, Rollouts(stranger))
+    same = Rollouts(theirs.kept[0])
+    assert "on its way" in deploy(made.folder, config(store), made.policy, same).said
+    assert len(same.kept) == 1
+
+
+def test_what_is_missing_is_listed_and_nothing_is_written(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = make_whole_release(tmp_path / "lacking", use_keys(made.keys, monkeypatch), without="validate")
+    pushed(lacking.folder, tmp_path / "store")
+    rollouts = Rollouts()
+
+    with pytest.raises(Incomplete, match=r"may not be deployed:(\n.*)*no statement of validate is in its chain"):
+        deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
+    assert rollouts.creates == 0
+
+    break_glass(lacking.registered.release, str(tmp_path / "store"), (), made.policy, "the shop is down", "Li", NAME)
+    done = deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
+    assert done.override == "Li: the shop is down" and rollouts.creates == 1
+
+
+def test_altered_bytes_pass_under_no_glass(made: Made, tmp_path: Path) -> None:
+    release = shutil.copytree(made.folder, tmp_path / "release")
+    (release / "report.html").write_text("<!doctype html>better")
+    pushed(release, tmp_path / "store")
+
+    with pytest.raises(Altered, match=r"report\.html: altered"):
+        deploy(release, config(tmp_path / "store"), made.policy, Rollouts())
+
+
+def test_a_release_of_another_name_or_that_no_pod_could_fetch_is_refused(
+    made: Made, other: Made, store: Path, tmp_path: Path
+) -> None:
+    with pytest.raises((Altered, Incomplete), match="this is a release of fivedoctors/rewriter"):
+        deploy(made.folder, DeployConfig(name="chengla/rewriter", store=str(store), namespace="q"), made.policy,
+               Rollouts())  # fmt: skip
+    pushed(other.folder, tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="so that no pod could fetch it"):
+        deploy(made.folder, config(tmp_path / "elsewhere"), made.policy, Rollouts())
+
+
+def test_a_typo_in_the_policy_is_an_error_that_names_it() -> None:
+    with pytest.raises(ConfigError, match=r"rollout: no step\. There are: steps"):
+        DeployConfig.parse({"name": NAME, "store": "s3://q", "namespace": "q", "rollout": {"step": [5]}}, "deploy")
+
+
+def test_a_statement_says_not_whose_machine_the_store_is(store: Path) -> None:
+    assert "store" not in settings(config(store))
+
+
+SPEC: dict[str, Any] = {
+    "inferenceService": "rewriter",
+    "release": {"name": NAME, "digest": "1" * 64, "uri": f"s3://q/releases/{'1' * 64}", "model": "2" * 64},
+}
+
+
+@settings_of(deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from("rs"), st.sampled_from(["Promoted", "RolledBack"]))))
+def test_the_next_number_is_free_and_the_highest(before: list[tuple[int, str, str]]) -> None:
+    """Whatever was deleted meanwhile, and whatever other services have."""
+    rollouts = [
+        {
+            "metadata": {"name": f"{service}-{number}"},
+            "spec": {"inferenceService": service, "release": {"uri": "s3://q/old", "digest": "3" * 64}},
+            "status": {"outcome": outcome},
+        }
+        for number, service, outcome in ((n, {"r": "rewriter", "s": "style"}[s], o) for n, s, o in before)
+    ]  # fmt: skip
+    found = decide(rollouts, "qinglan", SPEC)
+
+    highest = max((number for number, service, _ in before if service == "r"), default=0)
+    assert found.name == f"rewriter-{highest + 1}" and found.create is not None
+
+
+@pytest.mark.parametrize(
+    ("mode", "annotations"),
+    [
+        ("Serverless", {"serving.kserve.io/deploymentMode": "Knative"}),
+        ("Standard", {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "none"}),
+        ("Auto", {}),
+    ],
+)
+def test_the_first_service_names_the_release_and_verifies_it_as_it_downloads(
+    mode: str, annotations: dict[str, str]
+) -> None:
+    predictor = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 2, "maxReplicas": 4}
+    rollout = {"metadata": {"name": "rewriter-1", "namespace": "qinglan"}, "spec": {**SPEC, "mode": mode}}
+    rollout["spec"] = {**SPEC, "mode": mode, "predictor": predictor}
+
+    one = first_service(rollout)
+
+    assert one["metadata"]["annotations"] == annotations
+    made = one["spec"]["predictor"]
+    assert made["model"]["storageUri"] == SPEC["release"]["uri"] and made["storageContainerName"] == "qinglan-release"
+    assert (made["minReplicas"], made["maxReplicas"]) == (2, 4)
+    assert ("lifecycle" in made["model"]) is (mode == "Standard"), "Knative has no such field"

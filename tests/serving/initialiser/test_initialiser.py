@@ -1,0 +1,217 @@
+"""Nothing gets into a pod's volume that is not the release of that digest, signed by keys that count."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from components.release.register.config import RegisterConfig
+from components.release.register.stage import register
+from qinglan.errors import Altered, ConfigError, DataError
+from qinglan.lineage.addresses import Address, read_address
+from qinglan.lineage.digests import digest
+from qinglan.lineage.keychain import ensure_keys, revoke_key
+from qinglan.lineage.loading import proof_of
+from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+from qinglan.store import open_store
+from serving.initialiser.fetching import fetch
+from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """With an adapter beside its merged weights, as a LoRA training exports it."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        keys = use_keys(folder / "keys", patch)
+        model = tiny_weights(folder / "rl_model")
+        shutil.copytree(tiny_weights(folder / "adapter"), model / "adapter")
+        inputs = make_inputs(folder, model)
+        done = register(inputs, folder / "release", RegisterConfig(name=NAME, base="Qwen/Qwen3-32B"))
+        return Made(folder / "release", inputs, keys, done)
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> Path:
+    (tmp_path / "volume").mkdir()
+    return tmp_path / "volume"
+
+
+def pushed(release: Path, store: Path) -> str:
+    return open_store(str(store)).push(release, digest(release))
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_release_is_laid_out_as_it_is_and_its_server_can_check_it_again(
+    made: Made, tmp_path: Path, into: Path
+) -> None:
+    uri = pushed(made.folder, tmp_path / "store")
+
+    said = fetch(uri, into, made.policy)
+
+    assert digest(into) == made.registered.release
+    assert said.startswith(f"{NAME} {made.registered.release[:12]}, model {made.registered.model[:12]}")
+    assert proof_of(into / "model", trust=made.keys / TRUST).state == "signed"
+
+
+def test_a_server_with_the_base_gets_everything_but_merged_weights(made: Made, tmp_path: Path, into: Path) -> None:
+    uri = pushed(made.folder, tmp_path / "store") + "/model/adapter"
+
+    said = fetch(uri, into, made.policy)
+
+    assert files(made.folder) - files(into) == {"model/model.safetensors"}
+    assert "model/model.safetensors stayed in the store" in said
+    proof = proof_of(into / "model", weights=False, trust=made.keys / TRUST)
+    assert (proof.release_digest, proof.version) == (made.registered.release, made.registered.model[:12])
+
+
+def test_an_adapter_is_not_asked_of_a_release_without_one(made: Made, tmp_path: Path, into: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        other = make_release(tmp_path / "other", use_keys(made.keys, patch))
+    uri = pushed(other.folder, tmp_path / "store") + "/model/adapter"
+
+    with pytest.raises(DataError, match="has no adapter"):
+        fetch(uri, into, made.policy)
+    assert files(into) == set()
+
+
+def without_a_statement(release: Path) -> None:
+    next(release.glob("lineage/*convert*.dsse.json")).unlink()
+
+
+def with_another_byte(release: Path) -> None:
+    path = release / "model/model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+
+
+def with_a_file_more(release: Path) -> None:
+    (release / "model/more.json").write_text("{}")
+
+
+def with_a_pickle(release: Path) -> None:
+    (release / "model/more.bin").write_bytes(b"\x80\x04.")
+
+
+def with_a_changed_statement(release: Path) -> None:
+    path = release / "provenance.dsse.json"
+    path.write_bytes(path.read_bytes().replace(b'"payload":"e', b'"payload":"f', 1))
+
+
+def without_the_models_signature(release: Path) -> None:
+    (release / "model.sig").unlink()
+
+
+SPOILT: list[tuple[Callable[[Path], None], str]] = [
+    (without_a_statement, r"lineage/.*convert.*: the release's statement names it, and it is not there"),
+    (with_another_byte, r"model/model\.safetensors: its digest is"),
+    (with_a_file_more, r"model/more\.json: the release's statement does not name it"),
+    (with_a_pickle, r"more\.bin"),
+    (with_a_changed_statement, "provenance"),
+    (without_the_models_signature, r"model\.sig: .*not there"),
+]
+
+
+# Merged weights, which are other bytes in the second, stay in the store of a server with the base.
+@pytest.mark.parametrize(
+    ("spoil", "said", "adapter"),
+    [(*one, False) for one in SPOILT] + [(*one, True) for one in SPOILT if "safe" not in one[1]],
+)
+def test_a_spoilt_release_is_refused_under_whatever_digest_somebody_pushed_it(
+    made: Made, tmp_path: Path, into: Path, spoil: Callable[[Path], None], said: str, adapter: bool
+) -> None:
+    """The store's own digests are right here: whoever can write to it can push anything."""
+    release = shutil.copytree(made.folder, tmp_path / "release")
+    spoil(release)
+    uri = pushed(release, tmp_path / "store") + ("/model/adapter" if adapter else "")
+
+    with pytest.raises((Altered, DataError), match=said):
+        fetch(uri, into, made.policy)
+    assert files(into) == set()
+
+
+def test_bytes_that_were_changed_in_the_store_are_refused(made: Made, tmp_path: Path, into: Path) -> None:
+    uri = pushed(made.folder, tmp_path / "store")
+    with_another_byte(tmp_path / "store/releases" / made.registered.release)
+
+    with pytest.raises(DataError, match="not the bytes that were pushed"):
+        fetch(uri, into, made.policy)
+    assert files(into) == set()
+
+
+@pytest.mark.parametrize("role", ["releaser", "builder"])
+def test_a_key_that_was_revoked_opens_nothing(made: Made, tmp_path: Path, into: Path, role: str) -> None:
+    keys = shutil.copytree(made.keys, tmp_path / "keys")
+    key = next(name for name, one in made.policy.keys.items() if one.role == role)
+    revoke_key(keys, key, "laptop lost", (datetime.now(UTC) - timedelta(days=1)).isoformat())
+    uri = pushed(made.folder, tmp_path / "store")
+
+    with pytest.raises(Altered, match=r"was revoked at .* laptop lost"):
+        fetch(uri, into, load_trust(keys / TRUST))
+    assert files(into) == set()
+
+
+def test_other_keys_open_nothing(made: Made, tmp_path: Path, into: Path) -> None:
+    ensure_keys(tmp_path / "others")
+    uri = pushed(made.folder, tmp_path / "store")
+
+    for policy in (load_trust(tmp_path / "others" / TRUST), TrustPolicy()):
+        with pytest.raises(Altered, match="is not in the trust policy"):
+            fetch(uri, into, policy)
+    assert files(into) == set()
+
+
+def test_what_an_earlier_attempt_left_is_gone_but_what_a_pull_goes_on_from(
+    made: Made, tmp_path: Path, into: Path
+) -> None:
+    (into / "model").mkdir()
+    (into / "model/evil.json").write_text("{}")
+    (into / "evil.json").write_text("{}")
+
+    fetch(pushed(made.folder, tmp_path / "store"), into, made.policy)
+
+    assert digest(into) == made.registered.release
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://qinglan/latest", f"s3://q/releases/{'1' * 63}", f"s3://q/releases/{'1' * 64}/../x",
+     f"s3://q/releases/{'1' * 64}/model", f"s3://q/releases/{'1' * 64}?versionId=1"],
+)  # fmt: skip
+def test_an_address_without_a_digest_is_refused(uri: str, into: Path) -> None:
+    with pytest.raises(ConfigError, match="names no release by its digest"):
+        fetch(uri, into, TrustPolicy())
+
+
+def test_an_address_is_read_as_it_is_written() -> None:
+    for adapter in (False, True):
+        one = Address("s3://qinglan/fivedoctors", "1" * 64, adapter)
+        assert read_address(one.uri) == one
+
+
+@pytest.mark.slow
+def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(made: Made, tmp_path: Path, into: Path) -> None:
+    uri = pushed(made.folder, tmp_path / "store")
+    trust = (made.keys / TRUST).read_text()
+    nobody = {**os.environ, "QINGLAN_KEYS": str(tmp_path / "none")}
+
+    def run(uri: str, trust: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "serving.initialiser", uri, str(into)],
+            capture_output=True, text=True, timeout=60, env=nobody | {"QINGLAN_TRUST": trust},
+        )  # fmt: skip
+
+    good = run(uri, trust)
+    assert good.returncode == 0 and "every byte and signature verified" in good.stderr
+    unknown = run(uri, "keys: {}")
+    assert unknown.returncode == 8 and "is not in the trust policy" in unknown.stderr
+    assert run(uri, "").returncode == 2
+    gone = run(uri[:-1] + "x", trust)
+    assert gone.returncode == 2 and "Traceback" not in gone.stderr
