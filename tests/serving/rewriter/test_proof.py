@@ -1,4 +1,4 @@
-"""A server asks a model as it was trained; that its bytes are its release's is tests/qinglan/lineage/test_loading.py."""
+"""A model is asked as it was trained. (That its bytes are its release's: tests/qinglan/lineage/test_loading.py.)"""
 
 import subprocess
 import sys
