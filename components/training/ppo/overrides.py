@@ -1,5 +1,6 @@
 """Our settings as verl's: one pure function, so that a test can compose verl's configuration and look."""
 
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,10 @@ class Places(NamedTuple):
     checkpoints: Path
     reward_function: Path
     reward_settings: Path
+
+
+BEFORE_QUOTE = re.compile(r"(\\+)(?='|$)")
+"""Backslashes that would take the quote behind them for text; hydra reads all others as they stand."""
 
 
 def overrides(config: PpoConfig, places: Places) -> list[str]:
@@ -210,5 +215,5 @@ def _written(value: Value) -> str:
     if isinstance(value, list):
         return "[" + ",".join(value) + "]"
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "'" + BEFORE_QUOTE.sub(r"\1\1", value).replace("'", "\\'") + "'"
     return repr(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.training.ppo.config import PpoConfig
@@ -122,7 +122,9 @@ def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], sa
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@given(st.text())
+@given(st.text() | st.text("\\'0a "))
+@example("\\0")
+@example("\\'\\\\")
 def test_any_text_comes_back_from_hydras_grammar_as_it_was(text: str) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
