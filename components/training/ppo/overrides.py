@@ -31,7 +31,7 @@ class Places(NamedTuple):
     reward_settings: Path
 
 
-BEFORE_QUOTE = re.compile(r"(\\+)(?='|$)")
+BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
 """Backslashes that would take the quote behind them for text; hydra reads all others as they stand."""
 
 
