@@ -62,9 +62,8 @@ def test_a_gate_that_holds_ends_the_run_with_its_reasons_and_its_own_exit_code(r
 def test_every_stage_before_the_gate_is_done_and_tied_to_the_one_before(ran: Ran) -> None:
     steps = ran.record["steps"]
 
-    assert [name for name, step in steps.items() if (step or {}).get("status") == "done"] == list(steps)[
-        : list(steps).index("register")
-    ]
+    before = list(steps)[: list(steps).index("register")]
+    assert [name for name, step in steps.items() if (step or {}).get("status") == "done"] == before
     made = {name: one["sha256"] for step in steps.values() if step for name, one in step.get("outputs", {}).items()}
     for step in ("sft", "ppo", "evaluate", "gate"):
         for name, used in steps[step]["inputs"].items():
