@@ -127,7 +127,8 @@ class Mirror:
         if self._stopped.is_set():  # just before there was something to shut
             return
         for lines in self.api.batches(response, self.resource):
-            yield from map(orjson.loads, lines)
+            with contextlib.suppress(orjson.JSONDecodeError):  # cut off in its middle: it is heard again from there
+                yield from [orjson.loads(line) for line in lines]
 
 
 def _key(thing: Mapping[str, Any]) -> dict[str, Any]:
