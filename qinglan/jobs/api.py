@@ -26,6 +26,10 @@ PATHS = {
     "modelrollouts": "/apis/qinglan.dev/v1alpha1",
     "inferenceservices": "/apis/serving.kserve.io/v1beta1",
     "revisions": "/apis/serving.knative.dev/v1",
+    "deployments": "/apis/apps/v1",
+    "replicasets": "/apis/apps/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+    "configmaps": "/api/v1",
 }
 CALL_SECONDS = (5.0, 30.0)
 """To be connected, and to be answered."""
@@ -34,6 +38,8 @@ AT_ONCE = 32
 """Calls, whoever makes them; those that stay open to listen are not counted."""
 
 CONNECTIONS = 1024
+PLAIN = "application/json"
+CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 READ = 1 << 16
 ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -67,6 +73,14 @@ class Api:
     def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._call("POST", resource, body=body)
 
+    def replace(self, resource: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """At the resourceVersion in it, or a refusal of 409; NAME/status is what a subresource is called."""
+        return self._call("PUT", resource, name, body=body)
+
+    def merge(self, resource: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A JSON merge patch: null takes a field away, a list is replaced; held to a resourceVersion in it."""
+        return self._call("PATCH", resource, name, body=body)
+
     def delete(self, resource: str, name: str, uid: str) -> None:
         """With all that belongs to it, which goes first. Not another object that took its name meanwhile."""
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
@@ -93,12 +107,12 @@ class Api:
     ) -> Iterator[Any]:
         """The open answer, to be read by whoever asked; closed after the block."""
         with self._lock:
-            self.calls[f"{method} {resource}{'/log' if name.endswith('/log') else ''}"] += 1
+            self.calls[f"{method} {'/'.join([resource, *name.split('/')[1:]])}"] += 1
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
         with _translated(method, resource):
             response = self.client.call_api(
                 path, method, query_params=list(dict(query).items()), body=body, auth_settings=["BearerToken"],
-                header_params={"Accept": "application/json", "Content-Type": "application/json"},
+                header_params={"Accept": "application/json", "Content-Type": CONTENT_TYPES.get(method, PLAIN)},
                 _preload_content=False, _return_http_data_only=True, _request_timeout=seconds,
             )  # fmt: skip
         try:

@@ -6,7 +6,7 @@ import orjson
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
 
-VERBS = {"GET": "read", "POST": "create", "DELETE": "delete"}
+VERBS = {"GET": "read", "POST": "create", "PUT": "change", "PATCH": "change", "DELETE": "delete"}
 KINDS = {
     "pytorchjobs": ("PyTorchJobs", "training-operator is not installed there. Ask for it (version 1.8 or newer)"),
     "workflows": ("Workflows", "Argo Workflows, which Kubeflow Pipelines runs on, is not installed there"),

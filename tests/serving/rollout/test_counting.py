@@ -1,0 +1,67 @@
+"""From raw counters to counts, with the very names that the servers count by."""
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from serving.rag.metrics import Metrics as RagMetrics
+from serving.rewriter.metrics import Metrics
+from serving.rollout.counting import Series, counted, grown, series
+from serving.rollout.sequential import Count
+from serving.rollout.spec import CHECKS, Check
+
+
+def read(text: str) -> dict[Series, float]:
+    samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
+    return {series(one.name, one.labels): one.value for one in samples}
+
+
+def server(registry: CollectorRegistry, version: str) -> Metrics:
+    return Metrics(version, ["fivedoctors"], lambda: 0, registry)
+
+
+def test_each_check_reads_what_the_servers_count() -> None:
+    pods = [CollectorRegistry(), CollectorRegistry()]
+    canary, stable = server(pods[0], "c" * 12), server(pods[1], "5" * 12)
+    for seconds in (0.1, 0.6, 0.9, 1.2):
+        canary.ended("v1", "answered", seconds)
+    for how in ("failed", "late", "busy", "refused", "hung_up", "too_large"):
+        canary.ended("openai", how, 9.0)
+    canary.answered("fivedoctors", ["cut", "too_long"], 1, 1)
+    canary.answered("fivedoctors", [], 1, 1)
+    stable.ended("v1", "answered", 0.1)
+    rag = RagMetrics()
+    for hits in (0, 3, 4):
+        rag.answered("fivedoctors", "c" * 12, 0.1, hits)
+    pairs = 'qinglan_shadow_pairs_total{canary="cccccccccccc",stable="555555555555",outcome="%s"} %d\n'
+    shadow = "".join(pairs % one for one in (("won", 5), ("lost", 2), ("tied", 9)))
+
+    counters: dict[Series, float] = {}
+    for text in (*(generate_latest(one).decode() for one in pods), rag.text().decode(), shadow):
+        counters |= read(text)
+
+    assert counted(counters, "c" * 12, "5" * 12, CHECKS) == {
+        "errors": Count(7, 3),
+        "slow": Count(4, 1),
+        "fallbacks": Count(2, 1),
+        "zero_hits": Count(3, 1),
+        "quality": Count(7, 2),
+    }
+    assert counted(counters, "5" * 12, "c" * 12, [])["errors"] == Count(1, 0)
+
+
+def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
+    registry = CollectorRegistry()
+    canary = server(registry, "c" * 12)
+    canary.ended("v1", "answered", 0.7)
+    counters = read(generate_latest(registry).decode())
+
+    def slow(seconds: float) -> Count:
+        return counted(counters, "c" * 12, "", [Check(name="slow", margin=0.1, seconds=seconds)])["slow"]
+
+    assert (slow(0.74), slow(0.75)) == (Count(1, 1), Count(1, 0))
+
+
+def test_a_process_that_begins_anew_counts_from_nothing() -> None:
+    one, two, three = (series("qinglan_rewriter_requests_total", {"pod": pod}) for pod in "abc")
+
+    assert grown({one: 10.0, two: 5.0}, {one: 4.0, two: 7.0, three: 3.0}) == {one: 4.0, two: 2.0, three: 3.0}
