@@ -112,7 +112,7 @@ def _compile(target: Target, images: Mapping[str, str], partial: Path) -> None:
     from kfp import compiler
 
     config = target.config
-    stages = target.line.graph(deploys=getattr(config, "deploy", None) is not None)
+    stages = target.line.graph(deploys=config.deploy is not None)
     tenant = getattr(config, "tenant_id", "")
     cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
     graph = import_module(f"pipelines.{target.line.name}").until(stages, config.stages(), cluster, target.about)

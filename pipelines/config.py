@@ -6,6 +6,7 @@ The resolved whole is written beside every run as config.yaml.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -104,8 +105,7 @@ class RunConfig(Config):
             release = {"name": f"{values['tenant_id']}/rewriter", **(values.get("register") or {})}
             values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}, "register": release}
             if isinstance(deploy := values.get("deploy"), dict):
-                known = {"name": release["name"], **({"store": release["store"]} if "store" in release else {})}
-                values["deploy"] = {**known, **deploy}
+                values["deploy"] = {**released(release), **deploy}
         return values
 
     @model_validator(mode="after")
@@ -138,6 +138,11 @@ class RunConfig(Config):
     def pays(self) -> bool:
         """Whether a run spends money."""
         return not self.stand_ins.teacher
+
+
+def released(register: Mapping[str, Any]) -> dict[str, Any]:
+    """What the deploy stage takes from the register stage, where nothing else is said."""
+    return {name: register[name] for name in ("name", "store") if name in register}
 
 
 def from_base(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:

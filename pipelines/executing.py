@@ -54,7 +54,7 @@ def wanted_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
     return (only,) if only else line.until(until)
 
 
-def check_deploys(config: "RunConfig", stages: Sequence[str]) -> None:
+def check_deploys(config: "RunConfig | StyleRunConfig", stages: Sequence[str]) -> None:
     if "deploy" in stages and config.deploy is None:
         raise ConfigError(
             "deploy: the profile does not say where to. Give it `deploy: {namespace: ..., store: ...}`."

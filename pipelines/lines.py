@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
     def graph(self, deploys: bool) -> tuple[str, ...]:
         """What a compiled graph holds: as far as runs go by themselves, and on to production where that is asked."""
-        return self.until(self.last) + (("deploy",) if deploys and "deploy" in self.thread else ())
+        return self.until(self.last) + (("deploy",) if deploys else ())
 
     def until(self, last: str) -> tuple[str, ...]:
         return self.stages[: self.stages.index(last) + 1]
@@ -77,10 +77,11 @@ STYLE = Line(
         "gate": ("evaluation",),
         "register": ("evaluation", "style_model", "report"),
         "distil": ("style_model", "style_rows"),
+        "deploy": ("release",),
         "style_policy": ("style_rows", "style_model", "base_model"),
     },
     given=("labelled",),
-    behind_the_gate=frozenset({"register", "distil", "style_policy"}),
+    behind_the_gate=frozenset({"register", "distil", "deploy", "style_policy"}),
     last="distil",
     resumes=frozenset({"style", "distil", "style_policy"}),
 )

@@ -5,6 +5,7 @@ labelled answers
   -> evaluate -> gate                      a verdict on the locked test, beside a bag of characters
   -> register                              what passes becomes a signed release
   -> distil                                it teaches a smaller one, with int8 weights for a CPU
+  -> deploy                                where the profile says so: a ModelRollout of the release
 
 style_policy, in which what passes rewards a responder that learns a manner, is run alone, by name.
 """
@@ -16,6 +17,7 @@ from kfp import dsl
 
 from components.data.style.component import prepare
 from components.evaluation.style.component import evaluate_style, gate_style
+from components.release.deploy.component import deploy
 from components.release.register.component import register_style
 from components.training.base.component import text_base
 from components.training.style.component import distil, style
@@ -28,9 +30,9 @@ WIRING = Wiring(
     STYLE,
     {
         "prepare": prepare, "base": text_base, "style": style, "evaluate": evaluate_style, "gate": gate_style,
-        "register": register_style, "distil": distil, "style_policy": style_policy,
+        "register": register_style, "distil": distil, "deploy": deploy, "style_policy": style_policy,
     },
-    never_cached=frozenset({"register"}),
+    never_cached=frozenset({"register", "deploy"}),
     never_retried=frozenset({"prepare", "gate"}),
 )  # fmt: skip
 

@@ -7,11 +7,12 @@ from pydantic import Field, model_validator
 
 from components.data.style.config import PrepareStyleConfig
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.release.deploy.config import DeployConfig
 from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style_policy.config import StylePolicyConfig
-from pipelines.config import STYLES, from_base, merged
+from pipelines.config import STYLES, from_base, merged, released
 from pipelines.lines import STYLE
 from pipelines.machines import ClusterConfig, Machine, known, machines
 from qinglan.config import Config, load_yaml
@@ -19,6 +20,11 @@ from qinglan.errors import ConfigError
 from qinglan.style.labels import read_labels
 
 NAME = "house/style"
+DEPLOYED = {
+    "service": "style", "runtime": "qinglan-style", "format": "qinglan-style",
+    "rollout": {"checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 0.25}]},
+}  # fmt: skip
+"""Where a profile says no more than that it deploys: a style model has no fallbacks, and searches nothing."""
 
 
 class StyleRunConfig(Config):
@@ -48,6 +54,9 @@ class StyleRunConfig(Config):
     distil: DistilConfig = DistilConfig()
     """The smaller one."""
 
+    deploy: DeployConfig | None = None
+    """Where what the gate promotes is rolled out. Without it a run ends with the smaller model."""
+
     style_policy: StylePolicyConfig = StylePolicyConfig()
     """A responder that learns a manner: `--only style_policy`."""
 
@@ -60,6 +69,8 @@ class StyleRunConfig(Config):
         """A profile that names a store alone need not repeat the name."""
         if isinstance(values, dict) and isinstance(values.get("register"), dict):
             values = {**values, "register": {"name": NAME, **values["register"]}}
+        if isinstance(values, dict) and isinstance(deploy := values.get("deploy"), dict):
+            values = {**values, "deploy": {**DEPLOYED, **released(values.get("register", {"name": NAME})), **deploy}}
         return values
 
     @model_validator(mode="after")
@@ -82,6 +93,8 @@ class StyleRunConfig(Config):
             "gate": self.evaluate.gate, "register": from_base(self.register_, self.base), "distil": self.distil,
             "style_policy": self.style_policy,
         }  # fmt: skip
+        if self.deploy:
+            settings["deploy"] = self.deploy
         # KFP passes no null: in a stage's settings None is always the default.
         return {name: model.model_dump(mode="json", exclude_none=True) for name, model in settings.items()}
 

@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import dump_config
-from pipelines.executing import check_keys, execute, link_files, locked, make_room, verdict, wanted_stages, with_store
+from pipelines.executing import (
+    check_deploys,
+    check_keys,
+    execute,
+    link_files,
+    locked,
+    make_room,
+    verdict,
+    wanted_stages,
+    with_store,
+)
 from pipelines.lines import STYLE
 from pipelines.local import Job, write_job
 from pipelines.rundir import NAMES, RunDir, write_json
@@ -29,6 +39,7 @@ def run_style(
             f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
             "`qinglan sample style --out DIR`."
         )
+    check_deploys(config, stages)
     for stage in TRAININGS:
         if stage in stages and getattr(config, stage).device == "cuda":
             need_gpus(stage, 1)

@@ -9,7 +9,10 @@ from typing import NamedTuple
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check, CheckName
 
-FAMILIES = ("qinglan_rewriter_", "qinglan_rag_", "qinglan_shadow_")
+SERVERS = ("qinglan_rewriter", "qinglan_style")
+"""Whose requests and seconds are read alike: a version is of one of them."""
+
+FAMILIES = (*(f"{server}_" for server in SERVERS), "qinglan_rag_", "qinglan_shadow_")
 """What the names of all series that are read begin with."""
 
 FAULTS = frozenset({"failed", "late", "busy"})
@@ -46,14 +49,10 @@ def counted(growth: Counters, version: str, other: str, checks: Iterable[Check])
     return found | {check.name: COUNTERS[check.name](growth, version, other, check) for check in checks}
 
 
-def bounds(counters: Counters) -> set[float]:
-    """The seconds that the servers' latencies can be asked about."""
-    return {float(one.label("le")) for one in counters if one.name == "qinglan_rewriter_seconds_bucket"}
-
-
 def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
     def of(*outcomes: str) -> float:
-        return sum(_sum(growth, "qinglan_rewriter_requests_total", version=version, outcome=one) for one in outcomes)
+        names = _named("requests_total")
+        return sum(_sum(growth, name, version=version, outcome=one) for name in names for one in outcomes)
 
     failed = of(*FAULTS)
     return Count(of("answered") + failed, failed)
@@ -61,15 +60,14 @@ def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
 
 def _slow(growth: Counters, version: str, _: str, check: Check) -> Count:
     """More than so many seconds; between two bounds of the histogram the lower one counts, to be strict."""
-    name, seconds = "qinglan_rewriter_seconds_bucket", check.seconds or 1.0
-    lower = max((bound for bound in bounds(growth) if bound <= seconds), default=0.0)
-    every = _sum(growth, "qinglan_rewriter_seconds_count", version=version)
-    fast = sum(
-        value
-        for one, value in growth.items()
-        if one.name == name and one.label("version") == version and float(one.label("le")) == lower
-    )
-    return Count(every, every - fast)
+    within: dict[float, float] = {}
+    for one, value in growth.items():
+        if one.name in _named("seconds_bucket") and one.label("version") == version:
+            bound = float(one.label("le"))
+            within[bound] = within.get(bound, 0.0) + value
+    lower = max((bound for bound in within if bound <= (check.seconds or 1.0)), default=0.0)
+    every = sum(_sum(growth, name, version=version) for name in _named("seconds_count"))
+    return Count(every, every - within.get(lower, 0.0))
 
 
 def _fallbacks(growth: Counters, version: str, _: str, __: Check) -> Count:
@@ -102,6 +100,10 @@ COUNTERS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]] = {
     "zero_hits": _zero_hits,
     "quality": _quality,
 }
+
+
+def _named(counter: str) -> tuple[str, ...]:
+    return tuple(f"{server}_{counter}" for server in SERVERS)
 
 
 def _sum(growth: Counters, name: str, **labels: str) -> float:

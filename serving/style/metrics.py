@@ -6,21 +6,24 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TEXTS = (1, 2, 4, 8, 16, 32, 64)
+PROTOCOLS = ("v1", "v2", "plain")
 OUTCOMES = {200: "answered", 413: "too_large", 429: "busy", 499: "hung_up"}
 
 
 class Metrics:
     """One service's counters; `waiting` is asked whenever somebody looks."""
 
-    def __init__(self, waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, version: str, waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
+        self._version = version
         self._requests = Counter(
-            "qinglan_style_requests", "Requests, by protocol and how they ended.", ["protocol", "outcome"],
+            "qinglan_style_requests", "Requests, by protocol and how they ended.", ["version", "protocol", "outcome"],
             registry=registry,
         )  # fmt: skip
         self.under_way = Gauge("qinglan_style_requests_under_way", "Requests not answered yet.", registry=registry)
         self._seconds = Histogram(
-            "qinglan_style_seconds", "Time to answer a request.", ["protocol"], buckets=SECONDS, registry=registry
-        )
+            "qinglan_style_seconds", "Time to answer a request.", ["version", "protocol"], buckets=SECONDS,
+            registry=registry,
+        )  # fmt: skip
         self._texts = Counter("qinglan_style_texts", "Texts answered.", ["predicted_label"], registry=registry)
         self._cut = Counter(
             "qinglan_style_texts_cut", "Texts as long as the model reads, or longer: what is beyond is not read.",
@@ -31,12 +34,16 @@ class Metrics:
         )
         queue = Gauge("qinglan_style_texts_waiting", "Texts that wait for their turn.", registry=registry)
         queue.set_function(waiting)
+        for protocol in PROTOCOLS:  # there from the start: a canary is judged by rates, and what is missing has none
+            self._seconds.labels(version, protocol)
+            for outcome in (*OUTCOMES.values(), "refused", "failed"):
+                self._requests.labels(version, protocol, outcome)
 
     def ended(self, protocol: str, status: int, seconds: float) -> None:
         outcome = OUTCOMES.get(status) or ("refused" if status < 500 else "failed")
-        self._requests.labels(protocol, outcome).inc()
+        self._requests.labels(self._version, protocol, outcome).inc()
         if status == 200:
-            self._seconds.labels(protocol).observe(seconds)
+            self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, labels: Sequence[str], cut: int) -> None:
         """One batch."""

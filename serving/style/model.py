@@ -31,7 +31,6 @@ class Style(Model):  # type: ignore[misc]
         super().__init__(name)
         self._folder, self._engine, self._queue = folder, engine, queue
         self.digest = self.version = ""
-        self.metrics = Metrics(lambda: self._batches.waiting)
 
     def load(self) -> bool:
         proof = proof_of(self._folder)
@@ -40,6 +39,7 @@ class Style(Model):  # type: ignore[misc]
         self._model = StyleModel.load(self._folder, self._engine)
         self._batches = Batches[str, Prediction](self._answer, MOST_TOGETHER)
         self.digest, self.version = proof.model_digest, proof.version
+        self.metrics = Metrics(self.version, lambda: self._batches.waiting)
         self._model.predict([WARM_UP])  # the first answer of a process is slow: nobody should wait for it
         self.ready = True
         return True

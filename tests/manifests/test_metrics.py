@@ -55,7 +55,7 @@ def rag() -> str:
 
 def style() -> str:
     registry = CollectorRegistry()
-    metrics = StyleMetrics(lambda: 0, registry)
+    metrics = StyleMetrics("abc", lambda: 0, registry)
     metrics.ended("v1", 200, 0.1)
     metrics.answered(["label"], 0)
     return generate_latest(registry).decode()

@@ -19,6 +19,7 @@ from pipelines.compiling import (
     image_names,
     read_images,
     rewriter_target,
+    style_target,
 )  # fmt: skip
 from pipelines.config import CONFIGS, TRAINING, load_config
 from pipelines.graph import Given, alone
@@ -419,6 +420,21 @@ def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_pat
     pod = made.pod("deploy")
     assert [one["configMapName"] for one in pod["configMapAsEnv"]] == ["qinglan-trust"]
     assert [one["secretName"] for one in pod["secretAsVolume"]] == ["qinglan-builder-key"], "it releases nothing"
+
+
+def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) -> None:
+    profile = tmp_path / "deployed.yaml"
+    asked = load_yaml(CONFIGS / "style/a100.yaml")
+    profile.write_text(yaml.safe_dump(asked | {"deploy": {"namespace": "qinglan", "store": "s3://qinglan/house"}}))
+
+    [path] = compile_targets([style_target(str(profile))], tmp_path, {})
+    made = parsed(path.read_text(encoding="utf-8"))
+
+    branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    assert set(branch) == {"register", "distil", "deploy"}
+    given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    assert (given["name"], given["service"], given["runtime"]) == ("house/style", "style", "qinglan-style")
+    assert [one["name"] for one in given["rollout"]["checks"]] == ["errors", "slow"]
 
 
 def test_a_graph_deploys_nothing_that_nobody_asked_for() -> None:

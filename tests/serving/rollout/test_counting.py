@@ -8,6 +8,7 @@ from serving.rewriter.metrics import Metrics
 from serving.rollout.counting import Series, counted, grown, series
 from serving.rollout.sequential import Count
 from serving.rollout.spec import CHECKS, Check
+from serving.style.metrics import Metrics as StyleMetrics
 
 
 def read(text: str) -> dict[Series, float]:
@@ -65,3 +66,15 @@ def test_a_process_that_begins_anew_counts_from_nothing() -> None:
     one, two, three = (series("qinglan_rewriter_requests_total", {"pod": pod}) for pod in "abc")
 
     assert grown({one: 10.0, two: 5.0}, {one: 4.0, two: 7.0, three: 3.0}) == {one: 4.0, two: 2.0, three: 3.0}
+
+
+def test_a_style_model_is_read_by_what_its_server_counts() -> None:
+    registry = CollectorRegistry()
+    canary = StyleMetrics("c" * 12, lambda: 0, registry)
+    for status, seconds in ((200, 0.1), (200, 0.4), (429, 0.0), (500, 0.1), (400, 0.1)):
+        canary.ended("v1", status, seconds)
+    checks = [Check(name="errors", margin=0.01), Check(name="slow", margin=0.05, seconds=0.25)]
+
+    counts = counted(read(generate_latest(registry).decode()), "c" * 12, "5" * 12, checks)
+
+    assert counts == {"errors": Count(4, 2), "slow": Count(2, 1)}

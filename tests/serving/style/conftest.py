@@ -11,6 +11,7 @@ import httpx
 import orjson
 import pytest
 
+from qinglan.lineage.digests import digest
 from tests.tiny_style import tiny_style_model
 
 
@@ -19,6 +20,11 @@ class Served(NamedTuple):
     folder: Path
     process: "subprocess.Popen[bytes]"
     log: Path
+
+    def requests(self, protocol: str, outcome: str) -> float:
+        version = digest(self.folder)[:12]
+        labels = f'outcome="{outcome}",protocol="{protocol}",version="{version}"'
+        return self.counted(f"qinglan_style_requests_total{{{labels}}}")
 
     def counted(self, sample: str) -> float:
         """A sample of /metrics by its name and labels, as Prometheus writes them; 0 where it is not there yet."""

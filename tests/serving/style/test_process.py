@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -15,19 +16,18 @@ import pytest
 
 from qinglan.style.model import StyleModel
 from tests.release_world import make_release, use_keys
-from tests.serving.style.conftest import Serve, Served
+from tests.serving.style.conftest import Serve
 
 pytestmark = pytest.mark.slow
 
 V1 = "/v1/models/style:predict"
-ANSWERED = 'qinglan_style_requests_total{outcome="answered",protocol="v1"}'
 LONG = [{"text": f"{number}请按标签服用。" * 100} for number in range(256)]
 
 
-def wait_for(served: Served, sample: str, least: float) -> None:
+def wait_for(count: Callable[[], float], least: float) -> None:
     deadline = time.monotonic() + 30
-    while served.counted(sample) < least:
-        assert time.monotonic() < deadline, f"{sample} never came to {least}"
+    while count() < least:
+        assert time.monotonic() < deadline, f"it never came to {least}"
         time.sleep(0.01)
 
 
@@ -35,7 +35,7 @@ def test_beyond_its_queue_it_refuses_with_when_to_ask_again(serve: Serve) -> Non
     with serve("--queue", "1", "--name", "tone") as served, ThreadPoolExecutor(1) as pool:
         path = "/v1/models/tone:predict"
         first = pool.submit(served.http.post, path, json={"instances": LONG})  # alone, so it is taken whole
-        wait_for(served, "qinglan_style_texts_waiting", 1)
+        wait_for(lambda: served.counted("qinglan_style_texts_waiting"), 1)
 
         second = served.http.post(path, json={"instances": LONG[:1]})
 
@@ -43,7 +43,7 @@ def test_beyond_its_queue_it_refuses_with_when_to_ask_again(serve: Serve) -> Non
         assert "wait already, of 1 at most" in second.json()["error"]
         assert len(first.result().json()["predictions"]) == 256
         assert served.http.post(path, json={"instances": LONG[:1]}).status_code == 200
-        assert served.counted('qinglan_style_requests_total{outcome="busy",protocol="v1"}') == 1
+        assert served.requests("v1", "busy") == 1
 
 
 def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_connections(serve: Serve) -> None:
@@ -62,7 +62,7 @@ def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_con
                 got.append((answer.status, orjson.loads(answer.read())))
 
         clients = [pool.submit(ask_until_nobody_listens, text) for text in LONG[:32]]
-        wait_for(served, ANSWERED, 64)
+        wait_for(lambda: served.requests("v1", "answered"), 64)
         served.process.send_signal(signal.SIGTERM)
         answers = [client.result() for client in clients]
 

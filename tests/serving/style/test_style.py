@@ -175,23 +175,22 @@ def test_health_and_metadata_are_kserves_own_and_nobody_unloads_the_model(served
 
 
 def test_metrics_count_what_was_asked_and_what_was_answered(served: Served) -> None:
-    def requests(protocol: str, outcome: str) -> float:
-        return served.counted(f'qinglan_style_requests_total{{outcome="{outcome}",protocol="{protocol}"}}')
-
-    before = [requests("v1", "answered"), requests("plain", "refused"), requests("v2", "too_large")]
+    kinds = (("v1", "answered"), ("plain", "refused"), ("v2", "too_large"))
+    before = [served.requests(*kind) for kind in kinds]
+    seconds = f'qinglan_style_seconds_count{{protocol="v1",version="{digest(served.folder)[:12]}"}}'
     [found] = v1(served, [TEXTS[0]])
     label = f'qinglan_style_texts_total{{predicted_label="{found["predicted_label"]}"}}'
-    texts, timed = served.counted(label), served.counted('qinglan_style_seconds_count{protocol="v1"}')
+    texts, timed = served.counted(label), served.counted(seconds)
 
     v1(served, [TEXTS[0]] * 3)
     served.http.post(PLAIN, json={"text": ""})
     served.http.post(V2, content=b"x" * 1_000_001, headers=JSON)
     served.http.post(f"/v1/models/{SECRET}:predict", json={})
 
-    after = [requests("v1", "answered"), requests("plain", "refused"), requests("v2", "too_large")]
+    after = [served.requests(*kind) for kind in kinds]
     assert after == [before[0] + 2, before[1] + 1, before[2] + 1]
     assert served.counted(label) == texts + 3
-    assert served.counted('qinglan_style_seconds_count{protocol="v1"}') == timed + 1
+    assert served.counted(seconds) == timed + 1
     assert served.counted("qinglan_style_texts_waiting") == 0
     assert SECRET not in served.http.get("/metrics").text
 
