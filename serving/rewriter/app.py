@@ -11,11 +11,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import OutageError
+from qinglan.rollouts import SHADOW_HEADER
 from serving import kserving
 from serving.refusals import BodyLimit
 from serving.rewriter import chat
 from serving.rewriter.config import Protocol
-from serving.rewriter.metrics import outcome
+from serving.rewriter.metrics import SHADOW, outcome
 from serving.rewriter.model import Rewriter
 from serving.rewriter.record import CURRENT, REQUEST_ID, Record, line, log, new_id
 
@@ -48,8 +49,10 @@ class Door:
         protocol = self._protocols.get(scope.get("path", "")) if scope.get("method") == "POST" else None
         if protocol is None:
             return await self._app(scope, receive, send)
-        passage = Passage(Record(new_id(Headers(scope=scope).get(REQUEST_ID, "")), protocol), receive, send)
-        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(Headers(scope=scope)) else self._app
+        headers = Headers(scope=scope)
+        record = Record(new_id(headers.get(REQUEST_ID, "")), protocol, shadow=SHADOW_HEADER in headers)
+        passage = Passage(record, receive, send)
+        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(headers) else self._app
         token, started = CURRENT.set(passage.record), time.perf_counter()
         try:
             with self._model.metrics.under_way.track_inprogress():
@@ -59,7 +62,7 @@ class Door:
             self._ended(passage, time.perf_counter() - started)
 
     def _ended(self, passage: "Passage", seconds: float) -> None:
-        how = outcome(passage.status)
+        how = SHADOW if passage.record.shadow else outcome(passage.status)
         self._model.metrics.ended(passage.record.protocol, how, seconds)
         log(line(passage.record, self._model.version, passage.status, how, seconds))
 

@@ -13,9 +13,9 @@ from qinglan.guard import GUARDS
 from serving.rewriter.config import Protocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
-ANSWERED, FAILED, REFUSED = "answered", "failed", "refused"
+ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
 OF_STATUS = {200: ANSWERED, 408: "hung_up", 413: "too_large", 429: "busy", 499: "hung_up", 504: "late"}
-OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", "hung_up", FAILED)
+OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", "hung_up", FAILED, SHADOW)
 KEPT = ("kept", "dropped", "failed")
 
 
