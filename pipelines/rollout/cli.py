@@ -103,14 +103,28 @@ def abort(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
 
 
 @rollout.command()
-def history(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
+def history(
+    name: Name,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Against the signed statement beside the release: 8 altered, 9 missing.")
+    ] = False,
+    store: Annotated[str, typer.Option(help="Of --verify; where the release is served from by default.")] = "",
+    namespace: Namespace = "",
+    trust: Trust = None,
+    as_json: Json = False,
+) -> None:
     """Every decision with the numbers that it was made on."""
     from pipelines.rollout.cluster import Rollouts
     from pipelines.rollout.shown import as_json as values
+    from pipelines.rollout.verifying import verified
     from serving.rollout.timeline import timeline
 
     found = Rollouts(namespace).one(name)
-    _print_json(values(found)["status"]["history"]) if as_json else _print_lines(timeline(found.state))
+    key = verified(found, store, _policy(trust)).key if verify else ""
+    if as_json:
+        _print_json({"history": values(found)["status"]["history"], "signed_by": key})
+    else:
+        _print_lines([*timeline(found.state), *([f"as signed by key {key}"] if key else [])])
 
 
 def _say(word: Any, name: str, namespace: str, as_json: bool) -> None:

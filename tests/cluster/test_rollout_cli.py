@@ -109,7 +109,7 @@ def test_the_history_has_each_decision_with_its_numbers(person: Person) -> None:
 
     assert "the canary starts without users" in lines[0]
     assert "canary 3/500 (0.60 %), stable 20/9,500 (0.21 %)" in lines[2]
-    told = json.loads(person("history", "rewriter", "--json"))
+    told = json.loads(person("history", "rewriter", "--json"))["history"]
     assert [one["action"] for one in told] == ["apply", "pass"] and told[1]["figures"][0]["canary"] == [500, 3]
 
 

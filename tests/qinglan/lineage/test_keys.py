@@ -164,7 +164,7 @@ def test_the_command_makes_rotates_revokes_and_lists(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert said("new").count("named in") == 2
+    assert said("new").count("named in") == 3
     old = load_signer("releaser", tmp_path).id
     assert "signs from now on" in said("rotate", "releaser")
     said("revoke", old[:10], "--reason", "lost")

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from qinglan.files import dump_line
 from qinglan.lineage.digests import digest
 from qinglan.services import service
 from serving.rollout.shadow.config import Pair
+from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1, until
 from tests.tiny import TAUGHT, taught_model
-from tests.training_rows import knowledge_base
 
 SPOILED = dict.fromkeys(TAUGHT, "用户画像")
 """A line that no guard takes back, and that finds nothing of what was asked."""
@@ -55,7 +56,8 @@ class World(NamedTuple):
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("shadow")
-    passages = knowledge_base(folder / "kb.jsonl", 8)
+    known = folder / "kb.jsonl"
+    known.write_bytes(b"".join(map(dump_line, passages("fivedoctors"))))
     with ExitStack() as stack:
 
         def serve(name: str, taught: dict[str, str]) -> Server:
@@ -65,6 +67,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             url = stack.enter_context(service("rewriter", options, folder / f"{name}.log"))
             return Server(url, digest(model)[:12], log)
 
-        arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(folder / "index"), "--port", "0"]
+        arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(folder / "index"), "--port", "0"]
         rag = stack.enter_context(service("rag", arguments, folder / "rag.log"))
         yield World(serve("good", TAUGHT), serve("bad", SPOILED), rag)
