@@ -65,9 +65,10 @@ class Metrics:
             for name in names:
                 series.labels(self._version, name)
 
-    def ended(self, protocol: Protocol, how: str, seconds: float) -> None:
+    def ended(self, protocol: Protocol, how: str, seconds: float | None) -> None:
+        """The time of what was answered, also where nobody waited any more: who gives up makes no model fast."""
         self._requests.labels(self._version, protocol, how).inc()
-        if how == ANSWERED:
+        if seconds is not None:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, tenant: str, guards: Sequence[str], prompt_tokens: int, written_tokens: int) -> None:

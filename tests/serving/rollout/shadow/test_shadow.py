@@ -26,7 +26,9 @@ from tests.serving.rollout.shadow.conftest import Server, World
 from tests.tiny import TAUGHT
 
 pytestmark = pytest.mark.slow
-QUERIES = list(TAUGHT)
+QUERIES = [one for one in TAUGHT if "虾青素" in one] * 2
+"""Of something: what nobody could answer, no passage answers better than another."""
+
 QUALITY = (Check(name="quality", margin=0.1),)
 
 
@@ -181,7 +183,7 @@ def test_the_judge_decides_in_both_orders_where_one_is_given(world: World, tmp_p
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         shown = orjson.loads(orjson.loads(body)["messages"][-1]["content"])
-        reads = "虾青素" in shown["原始查询"]
+        reads = "软胶囊" in shown["原始查询"]
         choice = ("乙" if shown["改写甲"] == "用户画像" else "甲") if reads else "甲"
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
