@@ -1,7 +1,7 @@
 """The command `qinglan`. Everything heavy is imported inside a command, so that --help answers at once.
 
-Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training, 7 held,
-8 altered, 9 incomplete, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training,
+7 held or not promoted, 8 altered, 9 incomplete, 130 stopped by Ctrl-C.
 """
 
 import json
@@ -15,13 +15,15 @@ import typer
 
 from pipelines.audit_cli import audit
 from pipelines.keys_cli import keys
+from pipelines.rollout.cli import rollout
 from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
     "4 something we depend on gave no answer; 5 the budget would be passed; 6 a training that stopped; "
-    "7 the gate says hold; 8 an audit found something altered; 9 or something missing; 130 stopped by Ctrl-C."
+    "7 the gate says hold, or a canary was not promoted; 8 an audit found something altered; 9 or something missing; "
+    "130 stopped by Ctrl-C."
 )
 
 app = typer.Typer(
@@ -36,6 +38,7 @@ serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_h
 app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
+app.add_typer(rollout, name="rollout")
 app.command()(audit)
 app.command()(submit)
 app.command()(follow)

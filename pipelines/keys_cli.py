@@ -10,12 +10,14 @@ keys = typer.Typer(help="Signing keys, and the trust policy beside them.", no_ar
 Folder = Annotated[
     Path | None, typer.Option(help="The folder of keys: QINGLAN_KEYS, or ~/.config/qinglan/keys.", show_default=False)
 ]
-RoleName = Annotated[str, typer.Argument(help="builder or releaser.")]
+RoleName = Annotated[str, typer.Argument(help="builder, releaser or rollout.")]
 
 
 @keys.command()
 def new(
-    role: Annotated[list[str] | None, typer.Argument(help="builder, releaser; both where none is named.")] = None,
+    role: Annotated[
+        list[str] | None, typer.Argument(help="builder, releaser, rollout; all where none is named.")
+    ] = None,
     tenant: Annotated[list[str] | None, typer.Option(help="Whom the key may sign for; everyone by default.")] = None,
     folder: Folder = None,
 ) -> None:

@@ -13,6 +13,12 @@ KIND = "ModelRollout"
 ACCOUNT, CONTAINER = "qinglan-serving", "qinglan-release"
 """Whom a model's pods run as, and the storage container that verifies what they serve."""
 
+SHADOW_HEADER = "x-qinglan-shadow"
+"""Of a question that no user waits for: the canary counts it apart, and keeps no payload of it."""
+
+TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
+"""KServe's: Knative gives the newest revision a route of its own, whatever its share."""
+
 MODES = {"Serverless": "Knative", "Standard": "Standard"}
 """A rollout's mode, and what KServe calls it."""
 
@@ -92,8 +98,8 @@ def first_service(rollout: Object) -> dict[str, Any]:
 
 
 def _annotations(mode: str) -> dict[str, str]:
-    """With Auto KServe deploys as the cluster is set up to."""
-    if mode == "Auto":
-        return {}
-    scaling = {"serving.kserve.io/autoscalerClass": "none"} if mode == "Standard" else {}
-    return {"serving.kserve.io/deploymentMode": MODES[mode], **scaling}
+    """With Auto KServe deploys as the cluster is set up to. A canary's own route is the shadow's way to it."""
+    deployed = {} if mode == "Auto" else {"serving.kserve.io/deploymentMode": MODES[mode]}
+    if mode == "Standard":
+        return {**deployed, "serving.kserve.io/autoscalerClass": "none"}
+    return {**deployed, TAG_ROUTING: "true"}

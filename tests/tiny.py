@@ -1,5 +1,6 @@
 """A rewriter small enough to make in a test: untrained weights, a real tokenizer, the folder that stages write."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ TAUGHT = {
 """What the taught model was shown: it ends its texts, and they differ."""
 
 
-def taught_model(folder: Path, seed: int = 1) -> Path:
+def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT) -> Path:
     """A tiny model that has learned a few rewrites by heart: it answers, and comes to an end. Three seconds."""
     import torch
 
@@ -56,7 +57,7 @@ def taught_model(folder: Path, seed: int = 1) -> Path:
 
     student = Student.load(tiny_model(folder, seed=seed))
     end = student.tokenizer.eos_token
-    rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in TAUGHT.items()]
+    rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in taught.items()]
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
     for _ in range(100):
         loss = sum(_loss(student, *row) for row in rows)

@@ -14,6 +14,8 @@ from qinglan.lineage.findings import Finding
 from qinglan.lineage.graph import Graph, Step, Verdict, findings_of, verdict_of
 from qinglan.lineage.journaled import check_journals
 from qinglan.lineage.override import Override, read_override
+from qinglan.lineage.rollouts import Kept, kept_beside
+from qinglan.lineage.rollouts import findings as rollout_findings
 from qinglan.lineage.subjects import Kind, Subject, check_files, subject
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import walk
@@ -36,6 +38,9 @@ class Audit(NamedTuple):
     graph: Graph
     overrides: tuple[Override, ...] = ()
     """Who let it pass although something was missing."""
+
+    rollouts: tuple[Kept, ...] = ()
+    """How its ways to its users ended, by the statements beside it."""
 
 
 def audit(
@@ -61,11 +66,12 @@ def audit_subject(
     if only_bytes:
         graph = without_words(graph)
     own = (finding for finding in check_files(one, policy, name or one.name))
-    found = (*one.findings, *own, *findings_of(graph), *check_journals(one.evidence))
+    rollouts = tuple(kept_beside(one.notes, policy, one.digest, one.tenant, now))
+    found = (*one.findings, *own, *findings_of(graph), *check_journals(one.evidence), *rollout_findings(rollouts))
     findings = tuple(dict.fromkeys(finding for finding in found if finding.state not in ("verified", "attested")))
     verdict = verdict_of(finding.state for finding in findings)
     overrides = tuple(read_overrides(one, policy, now))
-    return Audit(one.label, one.kind, one.name, one.tenant, one.digest, verdict, findings, graph, overrides)
+    return Audit(one.label, one.kind, one.name, one.tenant, one.digest, verdict, findings, graph, overrides, rollouts)
 
 
 def without_words(graph: Graph) -> Graph:
@@ -120,6 +126,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "counts": counts(graph),
         "findings": [one._asdict() for one in found.findings],
         "overrides": [one._asdict() for one in found.overrides],
+        "rollouts": [{**one._asdict(), "told": one.told._asdict()} for one in found.rollouts],
         "starts": list(graph.starts),
         "things": [{**one._asdict(), "about": dict(one.about)} for one in graph.things.values()],
         "steps": [_step(one) for one in graph.steps.values()],

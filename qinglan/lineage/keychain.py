@@ -14,9 +14,9 @@ from qinglan.lineage.trust import EVERYONE, TRUST, Revoked, TrustedKey, TrustPol
 
 
 def ensure_keys(folder: Path) -> bool:
-    """Make a builder's and a releaser's key where there are none at all; True if it did.
+    """Make a key for each role where there are none at all; True if it did.
 
-    Somebody who tries this out has no keys. Where one is there, the other is missing for a reason.
+    Somebody who tries this out has no keys. Where one is there, the others are missing for a reason.
     """
     if any((folder / f"{role}.pem").exists() for role in ROLES) or (folder / TRUST).exists():
         return False

@@ -1,6 +1,6 @@
-"""EC keys (P-256): a builder signs what stages make, a releaser signs what may serve.
+"""EC keys (P-256): a builder signs what stages make, a releaser what may serve, a rollout's how that ended.
 
-    keys/builder.pem  keys/releaser.pem    private, from a file or a mounted Kubernetes Secret
+    keys/builder.pem  releaser.pem  rollout.pem    private, from a file or a mounted Kubernetes Secret
     keys/trust.yaml                        public: who may sign what; see trust.py
 
 signer = load_signer("builder")
@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from qinglan.errors import ConfigError
 
-Role = Literal["builder", "releaser"]
-ROLES: tuple[Role, ...] = ("builder", "releaser")
+Role = Literal["builder", "releaser", "rollout"]
+ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
 VARIABLE = "QINGLAN_KEYS"
 """Names another folder of keys."""
 

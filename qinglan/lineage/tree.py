@@ -7,6 +7,7 @@ from qinglan.lineage.audit import Audit, counts, next_step
 from qinglan.lineage.findings import State
 from qinglan.lineage.graph import Graph, Thing
 from qinglan.lineage.index import Hit
+from qinglan.lineage.rollouts import line as rollout_line
 
 MARKS: dict[State, tuple[str, str]] = {
     "verified": ("✓", "green"),
@@ -56,6 +57,9 @@ def print_audit(found: Audit, to: IO[str] | None = None) -> None:
     for one in found.overrides:
         said = f"BREAK-GLASS {one.at} by {one.by}: {one.reason} (missing then: {'; '.join(one.missing) or 'nothing'})"
         console.print(Text(said, "bold white on red"))
+    for kept in found.rollouts:
+        mark, colour = MARKS[kept.state]
+        console.print(Text.assemble((f"{mark} ", colour), _plain(rollout_line(kept))))
     hidden = 0
     for line in lines(found.graph):
         if line.depth > DEEPEST:
@@ -92,8 +96,13 @@ def _line(graph: Graph, one: Line) -> "object":
         about.append("with changes that no commit has")
     if one.again:
         about = [thing.digest[:12], "see above"]
-    name = "".join(letter if letter.isprintable() else "�" for letter in thing.name)
+    name = _plain(thing.name)
     return Text.assemble("  " * one.depth, (f"{mark} {name} ", colour), (", ".join(filter(None, about)), "dim"))
+
+
+def _plain(text: str) -> str:
+    """What somebody wrote may mean something else to a terminal."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def print_hits(digest: str, hits: Sequence[Hit], to: IO[str] | None = None) -> None:

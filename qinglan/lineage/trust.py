@@ -2,7 +2,7 @@
 
 keys:
   9f2c...:                       id: SHA-256 of the public key
-    role: builder                builder: what stages make; releaser: what may serve
+    role: builder                builder: what stages make; releaser: what may serve; rollout: how that ended
     tenants: [fivedoctors]       or ["*"]
     since: 2026-11-22T08:00:00Z
     until: 2027-01-10T09:30:00Z  rotated: what it signed before counts as of its time

@@ -11,18 +11,20 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import OutageError
+from qinglan.rollouts import SHADOW_HEADER
 from serving import kserving
+from serving.listening import NOBODY_THERE
 from serving.refusals import BodyLimit
 from serving.rewriter import chat
 from serving.rewriter.config import Protocol
-from serving.rewriter.metrics import outcome
+from serving.rewriter.metrics import SHADOW, outcome
 from serving.rewriter.model import Rewriter
 from serving.rewriter.record import CURRENT, REQUEST_ID, Record, line, log, new_id
 
 LARGEST_BODY = 1_000_000
 """The rest of a larger one is not read."""
 
-TOO_SLOW, LATE, NOBODY = 408, 504, 502
+ANSWERED_STATUS, TOO_SLOW, LATE, NOBODY = 200, 408, 504, 502
 
 
 def create_app(model: Rewriter) -> Any:
@@ -48,8 +50,10 @@ class Door:
         protocol = self._protocols.get(scope.get("path", "")) if scope.get("method") == "POST" else None
         if protocol is None:
             return await self._app(scope, receive, send)
-        passage = Passage(Record(new_id(Headers(scope=scope).get(REQUEST_ID, "")), protocol), receive, send)
-        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(Headers(scope=scope)) else self._app
+        headers = Headers(scope=scope)
+        record = Record(new_id(headers.get(REQUEST_ID, "")), protocol, shadow=SHADOW_HEADER in headers)
+        passage = Passage(record, receive, send)
+        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(headers) else self._app
         token, started = CURRENT.set(passage.record), time.perf_counter()
         try:
             with self._model.metrics.under_way.track_inprogress():
@@ -59,8 +63,9 @@ class Door:
             self._ended(passage, time.perf_counter() - started)
 
     def _ended(self, passage: "Passage", seconds: float) -> None:
-        how = outcome(passage.status)
-        self._model.metrics.ended(passage.record.protocol, how, seconds)
+        how = SHADOW if passage.record.shadow else outcome(passage.status)
+        timed = passage.answered and not passage.record.shadow
+        self._model.metrics.ended(passage.record.protocol, how, seconds if timed else None)
         log(line(passage.record, self._model.version, passage.status, how, seconds))
 
 
@@ -68,9 +73,10 @@ class Passage:
     """One request between the server and the application."""
 
     def __init__(self, record: Record, receive: Receive, send: Send) -> None:
-        self.record, self.status = record, 500
+        self.record, self.status, self.answered = record, 500, False
         self._receive, self._send = receive, send
         self._read = self._replied = False
+        self._leaving: asyncio.Task[Message] | None = None
 
     async def within(self, seconds: float, app: ASGIApp, scope: Scope) -> None:
         """Answered in time, or told that it is late; a body that took the time is its sender's fault."""
@@ -82,15 +88,23 @@ class Passage:
                 raise
             status, said = (LATE, "No answer") if self._read else (TOO_SLOW, "The request was not all here")
             await refuse(status, f"{said} within {seconds:g} s.")(scope, self.receive, self.send)
+        finally:
+            if self._leaving:
+                self._leaving.cancel()
 
     async def receive(self) -> Message:
         message = await self._receive()
         self._read = self._read or not message.get("more_body")
+        if self._read and self._leaving is None:  # what comes after a whole request is that its sender goes
+            self._leaving = asyncio.create_task(self._receive())  # type: ignore[arg-type]
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._replied, self.status = True, message["status"]
+            self.answered = self.status == ANSWERED_STATUS
+            if self.answered and self._leaving and self._leaving.done():
+                self.status = NOBODY_THERE
             MutableHeaders(scope=message)[REQUEST_ID] = self.record.request_id
         await self._send(message)
 

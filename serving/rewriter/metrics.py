@@ -13,9 +13,9 @@ from qinglan.guard import GUARDS
 from serving.rewriter.config import Protocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
-ANSWERED, FAILED, REFUSED = "answered", "failed", "refused"
+ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
 OF_STATUS = {200: ANSWERED, 408: "hung_up", 413: "too_large", 429: "busy", 499: "hung_up", 504: "late"}
-OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", "hung_up", FAILED)
+OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", "hung_up", FAILED, SHADOW)
 KEPT = ("kept", "dropped", "failed")
 
 
@@ -65,9 +65,10 @@ class Metrics:
             for name in names:
                 series.labels(self._version, name)
 
-    def ended(self, protocol: Protocol, how: str, seconds: float) -> None:
+    def ended(self, protocol: Protocol, how: str, seconds: float | None) -> None:
+        """The time of what was answered, also where nobody waited any more: who gives up makes no model fast."""
         self._requests.labels(self._version, protocol, how).inc()
-        if how == ANSWERED:
+        if seconds is not None:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, tenant: str, guards: Sequence[str], prompt_tokens: int, written_tokens: int) -> None:

@@ -157,12 +157,13 @@ class Rewriter(Model):  # type: ignore[misc]
         record.guards += guards
         record.prompt_tokens += written.prompt_tokens
         record.written_tokens += written.new_tokens
-        self.metrics.answered(instance.tenant_id, guards, written.prompt_tokens, written.new_tokens)
+        if not record.shadow:
+            self.metrics.answered(instance.tenant_id, guards, written.prompt_tokens, written.new_tokens)
         return Answered(instance.query if guards else written.text, guards[0] if guards else "", written)
 
     def _keep(self, instances: Sequence[Instance], answers: Sequence[Answered], outcome: str) -> None:
         log, request_id = self._payloads, current().request_id
-        if log is None or not chosen(request_id, log.config.share):
+        if log is None or current().shadow or not chosen(request_id, log.config.share):
             return
         about = {"request_id": request_id, "version": self.version, "outcome": outcome}
         for number, instance in enumerate(instances):

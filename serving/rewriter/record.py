@@ -22,6 +22,9 @@ class Record:
 
     request_id: str
     protocol: Protocol
+    shadow: bool = False
+    """Nobody waits for it: it is no evidence of how users are served, and no payload of theirs."""
+
     questions: int = 0
     prompt_tokens: int = 0
     written_tokens: int = 0

@@ -8,11 +8,11 @@ WIDTH = 13
 
 def timeline(state: State) -> list[str]:
     """One line for each decision, and one below it for each check that had been measured."""
-    lines = [line for happening in state.history for line in _told(happening)]
+    lines = [line for happening in state.history for line in told_of(happening)]
     return [*lines, _standing(state)]
 
 
-def _told(happening: Happening) -> list[str]:
+def told_of(happening: Happening) -> list[str]:
     head = f"{happening.at}  {happening.phase:<9}  {happening.action:<{WIDTH}}{happening.why}"
     return [head, *(_figures(figure) for figure in happening.figures)]
 

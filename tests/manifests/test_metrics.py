@@ -13,6 +13,7 @@ from qinglan.llm.budget import Budget
 from serving.gateway.metrics import Metrics as GatewayMetrics
 from serving.rag.metrics import Metrics as RagMetrics
 from serving.rewriter.metrics import Metrics as RewriterMetrics
+from serving.rollout.shadow.metrics import Metrics as ShadowMetrics
 from serving.style.metrics import Metrics as StyleMetrics
 from tests.manifests.reading import MANIFESTS, objects
 
@@ -31,7 +32,7 @@ def exposed() -> dict[str, set[str]]:
     """Every series of ours, with its labels, as a scrape reads it after each thing happened once."""
     return {
         sample.name: set(sample.labels)
-        for text in (gateway(), rag(), style(), rewriter(), kserves())
+        for text in (gateway(), rag(), style(), rewriter(), shadow(), kserves())
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -65,6 +66,12 @@ def rewriter() -> str:
     registry = CollectorRegistry()
     RewriterMetrics("abc", ["demo"], lambda: 0, registry)
     return generate_latest(registry).decode()
+
+
+def shadow() -> str:
+    metrics = ShadowMetrics()
+    metrics.begin("abc", "def")
+    return metrics.text().decode()
 
 
 def kserves() -> str:

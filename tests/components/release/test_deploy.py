@@ -214,12 +214,15 @@ def test_the_next_number_is_free_and_the_highest(before: list[tuple[int, str, st
     assert found.name == f"rewriter-{highest + 1}" and found.create is not None
 
 
+TAGGED = {"serving.kserve.io/enable-tag-routing": "true"}
+
+
 @pytest.mark.parametrize(
     ("mode", "annotations"),
     [
-        ("Serverless", {"serving.kserve.io/deploymentMode": "Knative"}),
+        ("Serverless", {"serving.kserve.io/deploymentMode": "Knative"} | TAGGED),
         ("Standard", {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "none"}),
-        ("Auto", {}),
+        ("Auto", TAGGED),
     ],
 )
 def test_the_first_service_names_the_release_and_verifies_it_as_it_downloads(

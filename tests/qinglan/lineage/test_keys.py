@@ -164,10 +164,10 @@ def test_the_command_makes_rotates_revokes_and_lists(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert said("new").count("named in") == 2
+    assert said("new").count("named in") == 3
     old = load_signer("releaser", tmp_path).id
     assert "signs from now on" in said("rotate", "releaser")
     said("revoke", old[:10], "--reason", "lost")
     listed = said("list")
-    assert listed.count("private key here") == 2
+    assert listed.count("private key here") == 3
     assert "revoked" in listed and "lost" in listed

@@ -168,6 +168,26 @@ def test_a_body_that_never_ends_costs_its_sender_the_deadline_and_nobody_else(be
     assert before.lines()[-1]["outcome"] == "hung_up"
 
 
+def test_who_has_gone_before_the_answer_is_ready_is_counted_as_gone_and_timed(before: Served, vllm: Vllm) -> None:
+    """As a RAG service that waits no longer: the answer was slow, and nobody got it."""
+    port, body = before.http.base_url.port, orjson.dumps({"instances": [ASKED]})
+    names = ("requests_total", "seconds_count")
+    answered, timed = (before.counted(f"qinglan_rewriter_{name}", protocol="v1") for name in names)
+    gone = before.counted("qinglan_rewriter_requests_total", outcome="hung_up")
+    vllm.behave(seconds=1.0)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        head = f"POST {V1} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        client.sendall(head.encode() + b"\r\n\r\n" + body)
+        until(lambda: before.counted("qinglan_rewriter_under_way") == 1)
+    until(lambda: before.counted("qinglan_rewriter_under_way") == 0)
+
+    assert before.counted("qinglan_rewriter_requests_total", outcome="hung_up") == gone + 1
+    assert before.counted("qinglan_rewriter_requests_total", protocol="v1") == answered + 1
+    assert before.counted("qinglan_rewriter_seconds_count", protocol="v1") == timed + 1
+    last = before.lines()[-1]
+    assert (last["outcome"], last["status"], last["questions"]) == ("hung_up", 499, 1)
+
+
 def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_connections(
     serve: Serve, vllm: Vllm
 ) -> None:

@@ -12,7 +12,7 @@ from qinglan.prompts import Question, student_messages
 from qinglan.rewriter import Student, read_card
 from serving.kserving import in_a_line
 from serving.rewriter.reading import Instance
-from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served
+from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
 from tests.tiny import TAUGHT, tiny_model
 
 pytestmark = pytest.mark.slow
@@ -208,6 +208,8 @@ def test_a_request_keeps_its_id_and_leaves_one_line_without_its_text(served: Ser
     served.http.post(V1, json={"instances": [ASKED | {"user_profile": SECRET}]}, headers={"x-request-id": "abc-1"})
     made = served.http.post(V1, json={"instances": [ASKED | {"tenant_id": SECRET}]}, headers={"x-request-id": "a b"})
 
+    ids = {"abc-1", made.headers["x-request-id"]}
+    until(lambda: ids <= {line.get("request_id") for line in served.lines()})  # written after the answer
     mine = [line for line in served.lines() if line.get("request_id") == "abc-1"]
     assert [(one["outcome"], one["questions"], one["protocol"]) for one in mine] == [("answered", 1, "v1")]
     assert mine[0]["prompt_tokens"] > 0 and mine[0]["ms"] > 0

@@ -1,0 +1,1 @@
+"""What `qinglan rollout` knows of ModelRollouts: told, spoken to, watched, begun."""

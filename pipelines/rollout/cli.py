@@ -1,0 +1,165 @@
+"""`qinglan rollout`: people's part in a rollout, which its controller decides."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then the newest.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="KUBECONFIG's by default.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+Store = Annotated[
+    str, typer.Option(help="A folder or s3://bucket/prefix; QINGLAN_STORE, or runs/store.", show_default=False)
+]
+Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
+
+
+@rollout.command()
+def start(
+    target: Annotated[str, typer.Argument(help="A release in the store: tenant/model, or its digest.")],
+    store: Store = "",
+    settings: Annotated[
+        Path | None, typer.Option(help="YAML in the words of a profile's `deploy`, such as {rollout: {steps: ...}}.")
+    ] = None,
+    namespace: Namespace = "",
+    trust: Trust = None,
+    as_json: Json = False,
+) -> None:
+    """Begin the rollout of a release, after the whole walk of its lineage; the same again changes nothing."""
+    from pipelines.rollout.starting import start as begin
+
+    done = begin(target, _store(store), namespace, settings, _policy(trust))
+    _print_json(done._asdict()) if as_json else print(f"{done.said}\nwatch it: qinglan rollout watch {done.rollout}")
+
+
+@rollout.command()
+def status(
+    name: Annotated[str, typer.Argument(help="A rollout or a service; all of them without one.")] = "",
+    namespace: Namespace = "",
+    as_json: Json = False,
+) -> None:
+    """All rollouts as a table; or one, with its evidence and what it still lacks."""
+    from pipelines.rollout.cluster import Rollouts
+    from pipelines.rollout.shown import as_json as values
+    from pipelines.rollout.shown import detail, read, table
+
+    rollouts = Rollouts(namespace)
+    found = [rollouts.one(name)] if name else [read(one) for one in rollouts.all()]
+    if as_json:
+        _print_json(values(found[0]) if name else [values(one) for one in found])
+    elif name:
+        print("\n".join(detail(found[0])))
+    else:
+        _print_lines(table(found))
+
+
+@rollout.command()
+def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
+    """Its decisions as they are made, to its end: 0 where it was promoted, 7 where it was not."""
+    import sys
+
+    from pipelines.rollout.cluster import News, Rollouts
+    from pipelines.rollout.shown import Shown, ending
+    from pipelines.rollout.shown import as_json as values
+    from serving.rollout.timeline import told_of
+
+    rollouts, news = Rollouts(namespace), News()
+
+    def say(one: Shown) -> None:
+        for line in (line for happening in news.of(one) for line in told_of(happening)):
+            print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    found = rollouts.follow(rollouts.one(name).name, say)
+    _print_json(values(found)) if as_json else print(found.state.outcome)
+    if error := ending(found):
+        raise error
+
+
+@rollout.command()
+def pause(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
+    """Give the canary nothing more for now; harm still takes it back."""
+    _say("pause", name, namespace, as_json)
+
+
+@rollout.command()
+def resume(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
+    """Go on after a pause."""
+    _say("resume", name, namespace, as_json)
+
+
+@rollout.command()
+def promote(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
+    """Give the canary everything once its pods are ready, whatever the evidence says."""
+    _say("promote", name, namespace, as_json)
+
+
+@rollout.command()
+def abort(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
+    """Go back to the stable model, and end."""
+    _say("abort", name, namespace, as_json)
+
+
+@rollout.command()
+def history(
+    name: Name,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Against the signed statement beside the release: 8 altered, 9 missing.")
+    ] = False,
+    store: Annotated[str, typer.Option(help="Of --verify; where the release is served from by default.")] = "",
+    namespace: Namespace = "",
+    trust: Trust = None,
+    as_json: Json = False,
+) -> None:
+    """Every decision with the numbers that it was made on."""
+    from pipelines.rollout.cluster import Rollouts
+    from pipelines.rollout.shown import as_json as values
+    from pipelines.rollout.verifying import verified
+    from serving.rollout.timeline import timeline
+
+    found = Rollouts(namespace).one(name)
+    key = verified(found, store, _policy(trust)).key if verify else ""
+    if as_json:
+        _print_json({"history": values(found)["status"]["history"], "signed_by": key})
+    else:
+        _print_lines([*timeline(found.state), *([f"as signed by key {key}"] if key else [])])
+
+
+def _say(word: Any, name: str, namespace: str, as_json: bool) -> None:
+    from pipelines.rollout.cluster import Rollouts
+    from pipelines.rollout.words import spoken
+
+    rollouts = Rollouts(namespace)
+    one = rollouts.one(name)
+    change = spoken(word, one)
+    if change.spec:
+        rollouts.change(one.name, change.spec)
+    told = {"rollout": one.name, "changed": bool(change.spec), "spec": dict(change.spec), "said": change.said}
+    _print_json(told) if as_json else print(change.said)
+
+
+def _store(given: str) -> str:
+    import os
+
+    from pipelines.executing import STORE_VARIABLE
+
+    return given or os.environ.get(STORE_VARIABLE) or "runs/store"
+
+
+def _policy(trust: Path | None) -> Any:
+    from qinglan.lineage.keys import keys_folder
+    from qinglan.lineage.trust import TRUST, load_trust
+
+    return load_trust(trust or keys_folder() / TRUST)
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    print("\n".join(lines))
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,98 @@
+"""The ModelRollouts of one namespace: read, changed and watched; a refusal is told in words."""
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pipelines.rollout.shown import Shown, named, read
+from qinglan.errors import DataError
+from qinglan.jobs.api import Api, connect
+from qinglan.jobs.mirror import Mirror
+from qinglan.jobs.refusals import Refusal, explain
+from qinglan.rollouts import PLURAL, Object
+from serving.rollout.state import Happening
+
+ASK_SECONDS = 0.5
+OUTAGE_SECONDS = 300.0
+"""An API server that restarts is waited for so long; the rollout goes on without us."""
+
+
+class Rollouts:
+    def __init__(self, namespace: str = "", api: Api | None = None) -> None:
+        here = api or connect()
+        self.api = Api(here.client, namespace or here.namespace)
+
+    @property
+    def namespace(self) -> str:
+        return self.api.namespace
+
+    def all(self) -> list[Object]:
+        with self._explained():
+            return list(self.api.all(PLURAL, {})["items"])
+
+    def one(self, name: str) -> Shown:
+        return read(named(self.all(), name, self.namespace))
+
+    def change(self, name: str, spec: Mapping[str, Any]) -> None:
+        """The rest of the spec stays as it was made: the API server sees to it."""
+        with self._explained():
+            self.api.merge(PLURAL, name, {"spec": dict(spec)})
+
+    def follow(self, name: str, heard: Callable[[Shown], None]) -> Shown:
+        """Every state of it as it comes, to its end."""
+        news: queue.Queue[tuple[str, Object]] = queue.Queue()
+        mirror = Mirror(self.api, PLURAL, {"fieldSelector": f"metadata.name={name}"}, lambda *what: news.put(what))
+        mirror.start()
+        try:
+            return self._followed(name, mirror, news, heard)
+        finally:
+            mirror.stop()
+
+    def _followed(
+        self, name: str, mirror: Mirror, news: "queue.Queue[tuple[str, Object]]", heard: Callable[[Shown], None]
+    ) -> Shown:
+        known = False
+        while True:
+            begun = mirror.begun.is_set()
+            try:
+                what, found = news.get(timeout=ASK_SECONDS)
+            except queue.Empty:
+                self._raise_of(mirror)
+                what, found = ("DELETED" if begun and not known else ""), {}
+            if what == "DELETED":
+                raise DataError(f"{name}: somebody deleted it while it was watched. What it did stands as it is.")
+            if not what:
+                continue
+            known, shown = True, read(found)
+            heard(shown)
+            if shown.done:
+                return shown
+
+    def _raise_of(self, mirror: Mirror) -> None:
+        if mirror.trouble is None:
+            return
+        since, refusal = mirror.trouble
+        if not refusal.passing or time.monotonic() - since > OUTAGE_SECONDS:
+            raise explain(refusal, self.api.host, self.namespace)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            raise explain(refusal, self.api.host, self.namespace) from None
+
+
+class News:
+    """What of a history was not told yet; a long one forgets its beginning."""
+
+    def __init__(self) -> None:
+        self._last: Happening | None = None
+
+    def of(self, one: Shown) -> tuple[Happening, ...]:
+        history = one.state.history
+        at = max((number for number, it in enumerate(history, 1) if it == self._last), default=0)
+        self._last = history[-1] if history else self._last
+        return history[at:]

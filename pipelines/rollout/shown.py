@@ -1,0 +1,157 @@
+"""A ModelRollout as people read it: pure functions of the API server's object."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from qinglan.errors import DataError, Held, QinglanError
+from qinglan.rollouts import Object, of_service
+from serving.rollout.sequential import harm_needed, safe_needed
+from serving.rollout.spec import RolloutSpec, Wire
+from serving.rollout.state import State
+from serving.rollout.weighing import lacking, told
+
+NOT_BEGUN = "not begun"
+SHORT = 12
+"""Characters of a digest that people are shown."""
+
+
+class Shown(NamedTuple):
+    """One rollout, read."""
+
+    name: str
+    namespace: str
+    made: str
+    begun: bool
+    """Whether a controller has written anything of it yet."""
+
+    spec: RolloutSpec
+    state: State
+
+    @property
+    def done(self) -> bool:
+        return self.state.phase == "Done"
+
+    @property
+    def phase(self) -> str:
+        return self.state.phase if self.begun else NOT_BEGUN
+
+    @property
+    def release(self) -> str:
+        return f"{self.spec.release.name} {self.spec.release.digest[:SHORT]}"
+
+
+def read(rollout: Object) -> Shown:
+    """A DataError where a controller of another version has written it."""
+    meta, status = rollout["metadata"], rollout.get("status") or {}
+    where = f"modelrollout {meta['namespace']}/{meta['name']}"
+    spec = RolloutSpec.parse(_known(RolloutSpec, rollout["spec"]), where)
+    state = State.parse(_known(State, status), f"{where}, status")
+    return Shown(meta["name"], meta["namespace"], meta.get("creationTimestamp", ""), bool(status), spec, state)
+
+
+def _known(model: type[Wire], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what others may have put beside it; the API server lets nobody misspell a spec."""
+    return {name: value for name, value in values.items() if name in _aliases(model)}
+
+
+def _aliases(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def named(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
+    """The rollout of this name, or the newest of the service of this name."""
+    there = list(rollouts)
+    exact = [one for one in there if one["metadata"]["name"] == name]
+    if found := exact or of_service(there, name)[-1:]:
+        return found[0]
+    names = ", ".join(sorted(one["metadata"]["name"] for one in there)) or "none"
+    raise DataError(f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names}.")
+
+
+HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON")
+
+
+def table(rollouts: Iterable[Shown]) -> list[str]:
+    """A line each, as kubectl has them: a reason is long, and no terminal should cut it in pieces."""
+    rows = [HEADS, *map(row, rollouts)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["   ".join(map(str.ljust, one, widths)).rstrip() for one in rows]
+
+
+def row(one: Shown) -> tuple[str, ...]:
+    """A line of the table of all."""
+    state = one.state
+    step = f"{state.step + 1}/{len(one.spec.steps)}" if one.begun else ""
+    wish = _wish(one)
+    return (
+        one.name, one.spec.inference_service, one.release, f"{one.phase}, {wish}" if wish else one.phase,
+        f"{state.percent} %", step, state.outcome, (state.reasons or ("",))[0],
+    )  # fmt: skip
+
+
+def _wish(one: Shown) -> str:
+    """A person's word that still stands."""
+    words = ("abort", "promote", "paused")
+    return "" if one.done else next((word for word in words if getattr(one.spec, word)), "")
+
+
+def detail(one: Shown) -> list[str]:
+    """All that a person wants to know of one."""
+    spec, state = one.spec, one.state
+    shares = ", ".join(map(str, spec.steps))
+    return [
+        f"{one.name}: {one.release} to {spec.inference_service} in {one.namespace}, made {one.made}",
+        f"{one.phase}: {_standing(one)}; steps {shares} %" + (f"; asked: {_wish(one)}" if _wish(one) else ""),
+        *([f"stable: {state.stable.digest[:SHORT]}, version {state.stable.version}"] if state.stable else []),
+        f"run {spec.run or 'unnamed'}, verdict {spec.verdict[:SHORT] or 'unnamed'}",
+        *_section("reasons", state.reasons),
+        *_section("evidence", evidence(one)),
+        *_section("lacking before the next share", missing(one)),
+    ]
+
+
+def _standing(one: Shown) -> str:
+    if one.state.outcome:
+        return one.state.outcome
+    return f"the canary at {one.state.percent} %, step {one.state.step + 1} of {len(one.spec.steps)}"
+
+
+def _section(head: str, lines: Iterable[str]) -> list[str]:
+    found = [f"  {line}" for line in lines]
+    return [f"{head}:", *found] if found else []
+
+
+def evidence(one: Shown) -> list[str]:
+    """Each check's counts at this step, and what both bets have become."""
+    needed = harm_needed(len(one.state.evidence) or 1)
+    return [
+        f"{told(score)}: worse {score.harm_value:,.3g} to 1 (back at {needed:,.0f}), not worse by "
+        f"{100 * score.margin:.3g} points {score.safe_value:,.3g} to 1 (on at {safe_needed():,.0f})"
+        for score in one.state.evidence
+        if score.canary.of
+    ]
+
+
+def missing(one: Shown) -> tuple[str, ...]:
+    """What must still be seen before the canary has earned its next share."""
+    measured = one.state.phase == "Analyse" and one.state.evidence
+    return lacking(one.state, one.spec) if measured else ()
+
+
+def as_json(one: Shown) -> dict[str, Any]:
+    return {
+        "name": one.name, "namespace": one.namespace, "made": one.made, "phase": one.phase,
+        "lacking": list(missing(one)),
+        "spec": one.spec.model_dump(mode="json", by_alias=True),
+        "status": one.state.model_dump(mode="json", by_alias=True),
+    }  # fmt: skip
+
+
+def ending(one: Shown) -> QinglanError | None:
+    """What a command that awaits its end says: nothing where the canary was promoted."""
+    if not one.done or one.state.outcome == "Promoted":
+        return None
+    reasons = "; ".join(one.state.reasons) or "it gave no reason"
+    return Held(f"{one.name} ended {one.state.outcome}: {reasons}. `qinglan rollout history {one.name}` has it all.")

@@ -1,0 +1,52 @@
+"""A rollout's whole history, signed once it has ended, and laid beside its release for every later audit."""
+
+import logging
+from pathlib import Path
+
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.lineage.addresses import read_address
+from qinglan.lineage.keys import Signer, load_signer
+from qinglan.lineage.rollouts import NOTE, Told, same, sealed
+from qinglan.store import open_store
+from serving.rollout.ports import Entry
+
+log = logging.getLogger("serving.rollout")
+
+
+class History:
+    """Signs with the key of the role `rollout`; without one nothing is kept, and that is said once."""
+
+    def __init__(self, keys: Path | None = None) -> None:
+        self._signer: Signer | None = None
+        try:
+            self._signer = load_signer("rollout", keys)
+        except ConfigError as error:
+            log.warning("Histories of rollouts are not signed, and so not kept beside their releases: %s", error)
+
+    def keep(self, namespace: str, name: str, entry: Entry) -> None:
+        """Once, however often it is called; an OutageError where it must be called again."""
+        if self._signer is None or entry.state.phase != "Done":
+            return
+        told = told_of(namespace, name, entry)
+        try:
+            address = read_address(entry.spec.release.uri)
+            store = open_store(address.store)
+            if not any(same(note, told) for note in store.notes(told.digest)):
+                store.attach(told.digest, NOTE, sealed(told, self._signer))
+        except DataError as error:
+            log.error("%s: its history is not kept: %s", told.rollout, error)
+        except (ConfigError, OSError) as error:
+            raise OutageError(f"{told.rollout}: its history cannot be kept now: {error}") from None
+
+
+def told_of(namespace: str, name: str, entry: Entry) -> Told:
+    """A pure function of what the ledger has: what is signed today is what would be signed tomorrow."""
+    spec, state = entry.spec, entry.state
+    history = tuple(one.model_dump(mode="json", by_alias=True) for one in state.history)
+    return Told(
+        digest=spec.release.digest, name=spec.release.name, rollout=f"{namespace}/{name}",
+        service=spec.inference_service, outcome=state.outcome, reasons=state.reasons,
+        began=state.history[0].at if state.history else "", ended=state.history[-1].at if state.history else "",
+        spec=spec.model_dump(mode="json", by_alias=True), history=history,
+        stable=state.stable.model_dump(mode="json", by_alias=True) if state.stable else {},
+    )  # fmt: skip

@@ -1,0 +1,52 @@
+"""What the shadow counts: pairs by who won, and what is no pair, by reason. counting.py reads the first."""
+
+from typing import Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+Outcome = Literal["won", "lost", "tied"]
+"""Of the canary."""
+
+Reason = Literal[
+    "payload_log", "unreadable", "no_text", "too_many", "canary_unreachable", "canary_late", "canary_refused",
+    "canary_malformed", "other_version", "rag", "scored_by_query", "judge", "no_tag_route", "api_server",
+    "unexpected",
+]  # fmt: skip
+
+
+class Metrics:
+    """In a registry of its own; every series is there at 0 before anything is counted."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._pairs = Counter(
+            "qinglan_shadow_pairs", "Questions that both models have rewritten, by the canary's outcome.",
+            ["canary", "stable", "outcome"], registry=self.registry,
+        )  # fmt: skip
+        self._failures = Counter(
+            "qinglan_shadow_failures", "Questions that are no pair, and looks that failed.", ["reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        for reason in get_args(Reason):
+            self._failures.labels(reason)
+
+    def begin(self, canary: str, stable: str) -> None:
+        for outcome in get_args(Outcome):
+            self._pairs.labels(canary, stable, outcome)
+
+    def pair(self, canary: str, stable: str, outcome: Outcome) -> None:
+        self._pairs.labels(canary, stable, outcome).inc()
+
+    def failed(self, reason: Reason, count: int = 1) -> None:
+        self._failures.labels(reason).inc(count)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class Failure(Exception):
+    """Why a question is no pair: neither side's doing counts for the other."""
+
+    def __init__(self, reason: Reason, why: str = "") -> None:
+        super().__init__(why or reason)
+        self.reason = reason

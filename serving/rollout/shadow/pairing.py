@@ -1,0 +1,79 @@
+"""Which two models are compared now: what a rollout under way says, and where its canary answers without users."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from qinglan.jobs.api import Api, connect
+from qinglan.jobs.refusals import Refusal
+from qinglan.rollouts import PLURAL, TAG_ROUTING, Object, of_service, outcome_of
+from serving.rollout.shadow.config import Pair, ShadowConfig
+from serving.rollout.shadow.metrics import Failure
+
+CANARYS = ("WaitReady", "Analyse")
+"""The phases in which there is a canary that nobody has decided on."""
+
+VERSION = 12
+
+
+class Pairing(Protocol):
+    def now(self) -> Pair | None:
+        """None while there is no canary; a Failure where it cannot be known, or reached."""
+        ...
+
+
+class Given:
+    """By a person, without a cluster."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+
+    def now(self) -> Pair:
+        return self._pair
+
+
+class OfService:
+    """By the API server: the service's newest rollout, and the tag route that Knative gives its canary."""
+
+    def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
+        here = api or connect()
+        self._api, self._service = Api(here.client, namespace or here.namespace), service
+
+    def now(self) -> Pair | None:
+        try:
+            rollouts = self._api.all(PLURAL, {})["items"]
+            versions = compared(rollouts, self._service)
+            service = self._api.get("inferenceservices", self._service) if versions else None
+        except Refusal as refusal:
+            raise Failure("api_server", str(refusal)) from None
+        if versions is None or service is None:
+            return None
+        if not (url := tag_route(service)):
+            raise Failure(
+                "no_tag_route",
+                f"{self._service}: no route leads to the canary alone. It takes a Serverless InferenceService that "
+                f"was made with the annotation {TAG_ROUTING}.",
+            )
+        return Pair(canary=versions[0], stable=versions[1], url=url)
+
+
+def compared(rollouts: list[Object], service: str) -> tuple[str, str] | None:
+    """The canary's version and the stable one's, where a rollout has both."""
+    under_way = [one for one in of_service(rollouts, service) if not outcome_of(one)]
+    if not under_way:
+        return None
+    status: Mapping[str, Any] = under_way[-1].get("status") or {}
+    stable = status.get("stable")
+    if status.get("phase") not in CANARYS or not stable:
+        return None
+    return under_way[-1]["spec"]["release"]["model"][:VERSION], stable["model"][:VERSION]
+
+
+def tag_route(service: Object) -> str:
+    """The URL that leads to the newest revision alone, whatever its share; "" where there is none."""
+    predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
+    routes = [one for one in predictor.get("traffic") or () if one.get("latestRevision") and one.get("tag")]
+    return str(routes[0].get("url") or "") if routes else ""
+
+
+def pairing(config: ShadowConfig) -> Pairing:
+    return Given(config.pair) if config.pair else OfService(config.service, config.namespace)

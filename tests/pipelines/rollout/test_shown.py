@@ -1,0 +1,152 @@
+"""What people read of a ModelRollout, and what their words to it become."""
+
+from typing import Any
+
+import pytest
+
+from pipelines.rollout.cluster import News
+from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table
+from pipelines.rollout.words import spoken
+from qinglan.errors import ConfigError, DataError, Held
+from serving.rollout.sequential import Count, Score
+from serving.rollout.state import Stable, State
+
+SPEC = {
+    "inferenceService": "rewriter",
+    "release": {"name": "fivedoctors/rewriter", "digest": "2" * 64, "model": "3" * 64, "uri": "s3://q/releases/2"},
+}
+MEASURED = Score(check="errors", margin=0.05, canary=Count(500, 3), stable=Count(9500, 20), until=1.0)
+ANALYSED = State(
+    phase="Analyse", percent=5, step_seconds=60.0, stable=Stable(uri="s3://q/old", digest="1" * 64, model="4" * 64),
+    evidence=(MEASURED,),
+)  # fmt: skip
+
+
+def rollout(number: int = 1, state: State | None = None, service: str = "rewriter", **spec: Any) -> dict[str, Any]:
+    one: dict[str, Any] = {
+        "metadata": {"name": f"{service}-{number}", "namespace": "qinglan", "creationTimestamp": "2026-11-22T08:00Z"},
+        "spec": {**SPEC, "inferenceService": service, **spec},
+    }  # fmt: skip
+    return one | ({"status": state.model_dump(mode="json", by_alias=True)} if state else {})
+
+
+def shown(state: State | None = None, **spec: Any) -> Shown:
+    return read(rollout(1, state, **spec))
+
+
+def done(outcome: str) -> State:
+    return ANALYSED.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": ("errors: worse",)})
+
+
+def test_a_name_is_a_rollouts_or_a_services_newest() -> None:
+    there = [rollout(2), rollout(10), rollout(3, service="other")]
+
+    assert named(there, "rewriter-2", "qinglan")["metadata"]["name"] == "rewriter-2"
+    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
+    with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-10, rewriter-2\."):
+        named(there, "nothing", "qinglan")
+
+
+def test_one_that_no_controller_has_seen_says_so() -> None:
+    one = shown()
+
+    assert (one.phase, row(one)[5:7]) == ("not begun", ("", ""))
+    assert missing(one) == () and evidence(one) == []
+
+
+def test_what_a_controller_wrote_is_read_back_and_what_others_put_beside_it_is_left_alone() -> None:
+    written = rollout(1, ANALYSED)
+    written["status"]["observedGeneration"] = 7
+
+    assert read(written).state == ANALYSED
+    with pytest.raises(ConfigError, match=r"modelrollout qinglan/rewriter-1, status"):
+        read({**written, "status": {"phase": "Guessing"}})
+
+
+def test_the_detail_tells_the_numbers_and_what_they_lack() -> None:
+    lines = "\n".join(detail(shown(ANALYSED, paused=True)))
+
+    assert "Analyse: the canary at 5 %, step 1 of 4; steps 5, 20, 50, 100 %; asked: paused" in lines
+    assert "stable: 111111111111, version 444444444444" in lines
+    assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %): worse 1 to 1 (back at 100)" in lines
+    assert "  measured for 60 s of 300" in lines
+    assert as_json(shown(ANALYSED))["lacking"] == list(missing(shown(ANALYSED)))
+
+
+@pytest.mark.parametrize(
+    ("word", "spec", "changed"),
+    [
+        ("pause", {}, {"paused": True}), ("pause", {"paused": True}, {}),
+        ("resume", {"paused": True}, {"paused": False}), ("resume", {}, {}),
+        ("promote", {}, {"promote": True}), ("promote", {"promote": True}, {}),
+        ("abort", {}, {"abort": True, "promote": False}), ("abort", {"abort": True}, {}),
+        ("abort", {"promote": True}, {"abort": True, "promote": False}),
+    ],
+)  # fmt: skip
+def test_a_word_changes_its_own_field_and_nothing_when_it_was_said_before(
+    word: Any, spec: dict[str, bool], changed: dict[str, bool]
+) -> None:
+    change = spoken(word, shown(ANALYSED, **spec))
+
+    assert change.spec == changed
+    assert ("controller of qinglan" in change.said) is bool(changed)
+
+
+def test_words_that_contradict_each_other_are_explained() -> None:
+    with pytest.raises(ConfigError, match="contradicts promote"):
+        spoken("promote", shown(ANALYSED, abort=True))
+    with pytest.raises(ConfigError, match="a pause would change nothing"):
+        spoken("pause", shown(ANALYSED, abort=True))
+    assert "takes back the promote" in spoken("abort", shown(ANALYSED, promote=True)).said
+    assert "`qinglan rollout resume`" in spoken("promote", shown(ANALYSED, paused=True)).said
+
+
+@pytest.mark.parametrize("word", ["pause", "resume", "promote", "abort"])
+def test_nothing_is_said_to_a_rollout_that_has_ended(word: Any) -> None:
+    with pytest.raises(ConfigError, match=f"ended RolledBack: there is nothing to {word}"):
+        spoken(word, shown(done("RolledBack")))
+
+
+def test_the_way_back_is_not_paused_and_needs_no_abort() -> None:
+    back = ANALYSED.model_copy(update={"phase": "Rollback", "reasons": ("errors: worse",)})
+
+    with pytest.raises(ConfigError, match=r"on its way back to the stable model \(errors: worse\)"):
+        spoken("pause", shown(back))
+    assert spoken("abort", shown(back)).spec == {}
+
+
+def test_only_a_promotion_ends_well() -> None:
+    assert ending(shown(ANALYSED)) is None and ending(shown(done("Promoted"))) is None
+    for outcome in ("RolledBack", "Refused", "Aborted"):
+        error = ending(shown(done(outcome)))
+        assert isinstance(error, Held) and outcome in str(error) and "errors: worse" in str(error)
+
+
+def test_every_decision_is_news_once_also_where_the_beginning_is_forgotten() -> None:
+    news, state = News(), State()
+    told: list[str] = []
+    for number in range(250):
+        state = state.noted(1.79e9 + number, f"look {number}", "why")
+        if number % 3 == 0:
+            told += [one.action for one in news.of(shown(state))]
+            assert news.of(shown(state)) == ()
+
+    assert told == [f"look {number}" for number in range(250)]
+
+
+def test_the_table_is_a_line_for_each() -> None:
+    head, first, second = table([shown(done("RolledBack")), shown(ANALYSED, abort=True)])
+
+    assert head.split() == ["ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON"]
+    assert first.split()[2:] == [
+        "fivedoctors/rewriter",
+        "2" * 12,
+        "Done",
+        "5",
+        "%",
+        "1/4",
+        "RolledBack",
+        "errors:",
+        "worse",
+    ]
+    assert "Analyse, abort" in second

@@ -1,0 +1,217 @@
+"""Shadow pairs, end to end: real rewriters, a real RAG service, questions from a payload log."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from qinglan.services import free_port, service
+from qinglan.store import open_store
+from serving.rollout.counting import Counters, counted, series
+from serving.rollout.sequential import Count
+from serving.rollout.shadow.comparing import comparer
+from serving.rollout.shadow.config import Pair, ShadowConfig
+from serving.rollout.shadow.metrics import Metrics
+from serving.rollout.shadow.pairing import Given, Pairing
+from serving.rollout.shadow.questions import PayloadReader
+from serving.rollout.shadow.work import Shadow
+from serving.rollout.spec import Check
+from tests.echo import completion, gateway, gateway_config, running
+from tests.serving.rewriter.conftest import until
+from tests.serving.rollout.shadow.conftest import Server, World
+from tests.tiny import TAUGHT
+
+pytestmark = pytest.mark.slow
+QUERIES = [one for one in TAUGHT if "虾青素" in one] * 2
+"""Of something: what nobody could answer, no passage answers better than another."""
+
+QUALITY = (Check(name="quality", margin=0.1),)
+
+
+def counters(text: str) -> Counters:
+    """As whoever scrapes it reads them."""
+    samples = [one for family in parsed(text) for one in family.samples]
+    return {series(one.name, one.labels): one.value for one in samples}
+
+
+class Eyes:
+    """A shadow whose looks the test says, and what it has counted."""
+
+    def __init__(self, world: World, stable: Server, pair: Pair, pairing: Pairing | None = None, **more: Any) -> None:
+        self.pair, self.metrics, self._log = pair, Metrics(), stable.log
+        values = {"payloads": str(stable.log), "rag": world.rag, "share": 1.0, "score_threshold": 0.0, "pair": pair}
+        self.config = ShadowConfig.model_validate(values | more)
+        self.reader = PayloadReader(open_store(self.config.payloads))
+        self._pairing = pairing or Given(pair)
+
+    def look(self) -> None:
+        async def once() -> None:
+            shadow = Shadow(self.config, self.reader, self._pairing, comparer(self.config), self.metrics)
+            try:
+                with shadow.counting():
+                    await shadow.look()
+            finally:
+                await shadow.aclose()
+
+        asyncio.run(once())
+
+    @property
+    def pairs(self) -> dict[str, float]:
+        return {one.label("outcome"): value for one, value in self.all() if one.name == "qinglan_shadow_pairs_total"}
+
+    @property
+    def failures(self) -> dict[str, float]:
+        name = "qinglan_shadow_failures_total"
+        return {one.label("reason"): value for one, value in self.all() if one.name == name and value}
+
+    def all(self) -> Any:
+        return counters(self.metrics.text().decode()).items()
+
+
+def seen(world: World, stable: Server, canary: Server, **more: Any) -> Eyes:
+    """After users have asked the stable model four questions."""
+    eyes = Eyes(world, stable, world.pair(stable, canary), **more)
+    eyes.look()
+    stable.ask(*QUERIES)
+    eyes.look()
+    return eyes
+
+
+def test_a_spoiled_canary_loses_and_a_good_one_wins(world: World) -> None:
+    losing, winning = seen(world, world.good, world.bad), seen(world, world.bad, world.good)
+
+    assert losing.pairs == {"won": 0, "lost": 4, "tied": 0}
+    assert winning.pairs == {"won": 4, "lost": 0, "tied": 0}
+    assert losing.failures == winning.failures == {}
+    growth = counters(losing.metrics.text().decode())
+    assert counted(growth, world.bad.version, world.good.version, QUALITY)["quality"] == Count(4, 4)
+    assert counted(growth, world.good.version, world.bad.version, QUALITY)["quality"] == Count(0, 0)
+
+
+def test_a_canary_that_writes_the_same_ties(world: World) -> None:
+    assert seen(world, world.good, world.good).pairs == {"won": 0, "lost": 0, "tied": 4}
+
+
+def test_what_the_canary_is_asked_is_no_evidence_of_users_and_no_payload(world: World) -> None:
+    names = ("qinglan_rewriter_questions_total", "qinglan_rewriter_seconds_count", "qinglan_rewriter_tokens_total")
+    before, kept = [world.bad.counted(name) for name in names], world.bad.kept
+    seen(world, world.good, world.bad)
+
+    assert [world.bad.counted(name) for name in names] == before
+    shadowed = f'qinglan_rewriter_requests_total{{outcome="shadow",protocol="v1",version="{world.bad.version}"}}'
+    assert world.bad.counted(shadowed) >= 4
+    assert world.bad.kept == kept
+
+
+def test_a_question_is_counted_once_by_one_process_and_by_the_next_not_at_all(world: World) -> None:
+    first = seen(world, world.good, world.bad)
+    first.look()
+    second = Eyes(world, world.good, first.pair)
+    for _ in range(2):
+        second.look()
+
+    assert (sum(first.pairs.values()), sum(second.pairs.values())) == (4, 0)
+
+
+def test_an_outage_of_the_rag_counts_no_pair(world: World) -> None:
+    eyes = seen(world, world.good, world.bad, rag=f"http://127.0.0.1:{free_port()}")
+
+    assert sum(eyes.pairs.values()) == 0 and eyes.failures == {"rag": 4}
+
+
+def test_a_canary_that_is_gone_or_is_not_the_one_counts_no_pair(world: World) -> None:
+    gone = world.pair(world.good, world.bad, url=f"http://127.0.0.1:{free_port()}")
+    other = world.pair(world.good, world.bad, url=world.good.url)
+    both = [Eyes(world, world.good, one) for one in (gone, other)]
+    for one in both:
+        one.look()
+    world.good.ask(*QUERIES)
+    for one in both:
+        one.look()
+
+    assert both[0].failures == {"canary_unreachable": 4}
+    assert both[1].failures == {"other_version": 4}, "the stable model has answered for the canary"
+    assert sum(sum(one.pairs.values()) for one in both) == 0
+
+
+def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(world: World) -> None:
+    class Later(Given):
+        there = False
+
+        def now(self) -> Any:
+            return super().now() if self.there else None
+
+    pair = world.pair(world.good, world.bad)
+    whom = Later(pair)
+    eyes = Eyes(world, world.good, pair, whom)
+    eyes.look()
+    world.good.ask(*QUERIES)
+    eyes.look()
+    whom.there = True
+    eyes.look()
+
+    assert sum(eyes.pairs.values()) == 0 and eyes.failures == {}
+
+
+def test_a_log_of_digests_and_lines_that_are_none_are_counted_as_such(world: World, tmp_path: Path) -> None:
+    pair = world.pair(world.good, world.bad)
+    eyes = Eyes(world, world.good._replace(log=tmp_path), pair)
+    eyes.look()
+    (tmp_path / "payloads").mkdir()
+    eyes.look()
+    from datetime import UTC, datetime
+
+    line = {"request_id": "r", "version": pair.stable, "tenant": "fivedoctors", "outcome": "answered"}
+    lines = [orjson.dumps(line), b"{", orjson.dumps({**line, "tenant": {}}), orjson.dumps({**line, "version": "x"})]
+    key = f"payloads/{datetime.now(UTC):%Y-%m-%d}/000000-x-000001.jsonl"
+    open_store(str(tmp_path)).shelf.create(key, b"\n".join(lines))
+    eyes.look()
+
+    assert eyes.failures == {"no_text": 1, "unreadable": 2}
+
+
+def test_the_judge_decides_in_both_orders_where_one_is_given(world: World, tmp_path: Path) -> None:
+    """One that reads chooses the same rewrite in both places; one that goes by position has not decided."""
+
+    async def judge(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        shown = orjson.loads(orjson.loads(body)["messages"][-1]["content"])
+        reads = "软胶囊" in shown["原始查询"]
+        choice = ("乙" if shown["改写甲"] == "用户画像" else "甲") if reads else "甲"
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        said = completion(orjson.dumps({"更好": choice, "理由": "。"}).decode())
+        await send({"type": "http.response.body", "body": said})
+
+    async def run(url: str) -> Eyes:
+        async with gateway(gateway_config(url), tmp_path) as base:
+            return await asyncio.to_thread(seen, world, world.good, world.bad, judge=base)
+
+    with running(judge) as url:
+        eyes = asyncio.run(run(url))
+
+    assert eyes.failures == {}
+    assert eyes.pairs == {"won": 0, "lost": 2, "tied": 2}
+
+
+def test_the_program_counts_on_its_metrics(world: World, tmp_path: Path) -> None:
+    pair = world.pair(world.good, world.bad)
+    options = ["--payloads", str(world.good.log), "--rag", world.rag, "--share", "1", "--score-threshold", "0"]
+    options += ["--canary", pair.url, "--canary-version", pair.canary, "--stable-version", pair.stable, "--port", "0"]
+    with service("rollout.shadow", options, tmp_path / "shadow.log") as url:
+
+        def lost() -> bool:
+            world.good.ask(QUERIES[0])
+            text = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
+            return counted(counters(text), pair.canary, pair.stable, QUALITY)["quality"].failed >= 1
+
+        until(lost, 120)
+
+    assert QUERIES[0] not in (tmp_path / "shadow.log").read_text(), "no text of a user"

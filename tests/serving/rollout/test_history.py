@@ -1,0 +1,233 @@
+"""A rollout's history, signed and laid beside its release: what an audit makes of it, whoever has changed it."""
+
+import base64
+import logging
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipelines.rollout.shown import Shown
+from pipelines.rollout.verifying import verified
+from qinglan.errors import Altered, ConfigError, Incomplete, OutageError
+from qinglan.lineage.audit import Audit, as_json, audit
+from qinglan.lineage.keychain import new_key, revoke_key
+from qinglan.lineage.keys import load_signer
+from qinglan.lineage.rollouts import NOTE, read_kept, sealed
+from qinglan.lineage.tree import print_audit
+from qinglan.store import Store, open_store
+from serving.rollout.history import History, told_of
+from serving.rollout.ports import Entry
+from serving.rollout.sequential import Count, Score
+from serving.rollout.spec import RolloutSpec
+from serving.rollout.state import Stable, State
+from tests.release_world import NAME, Made, make_release, use_keys
+
+WHERE = ("qinglan", "rewriter-3")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        yield make_release(folder / "release", use_keys(folder / "keys", patch))
+
+
+@pytest.fixture
+def store(made: Made, tmp_path: Path) -> Store:
+    found = open_store(str(tmp_path / "store"))
+    found.push(made.folder, made.registered.release)
+    return found
+
+
+@pytest.fixture
+def keys(made: Made, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    copy = tmp_path / "keys"
+    copy.mkdir()
+    for one in made.keys.iterdir():
+        (copy / one.name).write_bytes(one.read_bytes())
+    return copy
+
+
+def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> Entry:
+    release = {
+        "name": NAME, "digest": made.registered.release, "model": "3" * 64,
+        "uri": f"{store.address}/releases/{made.registered.release}",
+    }  # fmt: skip
+    spec = RolloutSpec.parse({"inferenceService": "rewriter", "release": release, "run": "a-run"}, "a test")
+    score = Score(check="errors", margin=0.05, canary=Count(500, 30), stable=Count(9500, 20), until=1.0)
+    state = State(
+        phase="Analyse", evidence=(score,), stable=Stable(uri="s3://q/old", digest="1" * 64, model="4" * 64)
+    )
+    import time
+
+    now = time.time()
+    state = state.noted(now - 60, "apply", "the canary starts").noted(now, "roll back", why, weighed=True)
+    return Entry(spec, state.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": (why,)}), "7")
+
+
+def audited(made: Made, store: Store, keys: Path) -> Audit:
+    from qinglan.lineage.trust import TRUST, load_trust
+
+    return audit(made.registered.release, load_trust(keys / TRUST), store=store.address)
+
+
+def rollout_faults(found: Audit) -> list[tuple[str, str]]:
+    return [(one.state, one.why) for one in found.findings if one.what.startswith("rollout ")]
+
+
+def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
+    made: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    History(keys).keep(*WHERE, entry(made, store))
+
+    found = audited(made, store, keys)
+    print_audit(found)
+
+    [kept] = found.rollouts
+    assert kept.counts and rollout_faults(found) == []
+    assert (kept.told.rollout, kept.told.outcome, kept.told.spec["run"]) == (
+        "qinglan/rewriter-3",
+        "RolledBack",
+        "a-run",
+    )
+    assert kept.told.history[1]["figures"][0]["canary"] == [500, 30]
+    signer = load_signer("rollout", keys).id
+    said = capsys.readouterr().out
+    assert "rollout qinglan/rewriter-3 to rewriter, RolledBack" in said and f"signed by key {signer[:8]}" in said
+    assert as_json(found)["rollouts"][0]["told"]["reasons"] == ("errors: worse",)
+
+
+def test_it_is_kept_once_however_often_it_is_asked_for_and_only_when_it_has_ended(
+    made: Made, store: Store, keys: Path
+) -> None:
+    one, history = entry(made, store), History(keys)
+    history.keep(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
+    assert store.notes(made.registered.release) == []
+
+    for _ in range(3):
+        history.keep(*WHERE, one)
+    History(keys).keep(*WHERE, one)
+    assert len(store.notes(made.registered.release)) == 1
+
+
+def test_without_a_key_nothing_is_kept_and_that_is_said_once(
+    made: Made, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        history = History(tmp_path / "nobodys")
+        for _ in range(2):
+            history.keep(*WHERE, entry(made, store))
+
+    assert store.notes(made.registered.release) == []
+    assert [one.message.count("not signed") for one in caplog.records] == [1]
+
+
+def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_none(
+    made: Made, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = open_store(str(tmp_path / "away"))
+    with pytest.raises(OutageError, match="cannot be kept now"):
+        History(keys).keep(*WHERE, entry(made, away))
+
+    away.prepare()
+    History(keys).keep(*WHERE, entry(made, away))
+    assert "its history is not kept" in caplog.text
+
+
+def altered(note: bytes) -> bytes:
+    """The same envelope, one word of its payload another."""
+    body = orjson.loads(note)
+    payload = base64.b64decode(body["payload"]).replace(b'"outcome":"RolledBack"', b'"outcome":"Promoted"')
+    return orjson.dumps({**body, "payload": base64.b64encode(payload).decode()})
+
+
+def test_what_somebody_wrote_over_it_is_altered(made: Made, store: Store, keys: Path) -> None:
+    note = sealed(told_of(*WHERE, entry(made, store)), load_signer("rollout", keys))
+    store.attach(made.registered.release, NOTE, altered(note))
+
+    found = audited(made, store, keys)
+
+    [(state, why)] = rollout_faults(found)
+    assert state == "altered" and "not key" in why
+    assert found.verdict == "altered"
+
+
+def test_one_changed_byte_in_the_store_is_altered(made: Made, store: Store, keys: Path, tmp_path: Path) -> None:
+    History(keys).keep(*WHERE, entry(made, store))
+    [file] = (tmp_path / "store/notes").rglob("rollout-*")
+    content = file.read_bytes()
+    for at in (5, len(content) // 2, len(content) - 5):
+        file.chmod(0o644)
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(Altered, match="is not what was laid there"):
+            audited(made, store, keys)
+
+
+def test_no_other_role_and_no_strangers_key_signs_a_history(
+    made: Made, store: Store, keys: Path, tmp_path: Path
+) -> None:
+    told = told_of(*WHERE, entry(made, store))
+    new_key(tmp_path / "stranger", "rollout")
+    signers = load_signer("releaser", keys), load_signer("rollout", tmp_path / "stranger")
+    for signer in signers:
+        store.attach(made.registered.release, NOTE, sealed(told, signer))
+
+    faults = rollout_faults(audited(made, store, keys))
+
+    assert {state for state, _ in faults} == {"untrusted"}
+    assert any("releaser's, and this takes a rollout's" in why for _, why in faults)
+    assert any("not in the trust policy" in why for _, why in faults)
+
+
+def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, keys: Path) -> None:
+    History(keys).keep(*WHERE, entry(made, store))
+    assert audited(made, store, keys).rollouts[0].counts
+
+    revoke_key(keys, load_signer("rollout", keys).id, "pod taken over", "2026-01-01T00:00:00Z")
+
+    [(state, why)] = rollout_faults(audited(made, store, keys))
+    assert state == "untrusted" and "pod taken over" in why
+
+
+def test_another_releases_history_is_none_of_this_ones(made: Made, store: Store, keys: Path) -> None:
+    told = told_of(*WHERE, entry(made, store))
+    signer = load_signer("rollout", keys)
+    store.attach(made.registered.release, NOTE, sealed(told._replace(digest="9" * 64), signer))
+    store.attach(made.registered.release, NOTE, sealed(told._replace(name="chengla/rewriter"), signer))
+
+    faults = rollout_faults(audited(made, store, keys))
+
+    assert {state for state, _ in faults} == {"altered"}
+    assert any("lies beside another" in why for _, why in faults) and any("chengla" in why for _, why in faults)
+
+
+def test_a_note_of_another_kind_is_no_history() -> None:
+    from datetime import UTC, datetime
+
+    from qinglan.lineage.trust import TrustPolicy
+
+    for note in (b"", b"{}", b'{"payload": 7}', b"\xff"):
+        assert read_kept(note, TrustPolicy(), "1" * 64, "fivedoctors", datetime.now(UTC)) is None
+
+
+def shown(one: Entry) -> Shown:
+    return Shown(WHERE[1], WHERE[0], "", True, one.spec, one.state)
+
+
+def test_what_the_api_server_tells_is_held_against_what_was_signed(made: Made, store: Store, keys: Path) -> None:
+    from qinglan.lineage.trust import TRUST, load_trust
+
+    one, policy = entry(made, store), load_trust(keys / TRUST)
+    with pytest.raises(Incomplete, match="no signed history lies beside"):
+        verified(shown(one), "", policy)
+    History(keys).keep(*WHERE, one)
+
+    assert verified(shown(one), "", policy).key == load_signer("rollout", keys).id
+    other = one.state.model_copy(update={"outcome": "Promoted"})
+    with pytest.raises(Altered, match="another than what was signed"):
+        verified(shown(one._replace(state=other)), "", policy)
+    with pytest.raises(ConfigError, match="when the rollout has ended"):
+        verified(shown(one._replace(state=State(phase="Analyse"))), "", policy)
