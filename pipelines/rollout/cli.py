@@ -29,9 +29,13 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Begin the rollout of a release, after the whole walk of its lineage; the same again changes nothing."""
+    import contextlib
+    import sys
+
     from pipelines.rollout.starting import start as begin
 
-    done = begin(target, _store(store), namespace, settings, _policy(trust))
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # a pull shows progress
+        done = begin(target, _store(store), namespace, settings, _policy(trust))
     _print_json(done._asdict()) if as_json else print(f"{done.said}\nwatch it: qinglan rollout watch {done.rollout}")
 
 
