@@ -40,8 +40,11 @@ def main() -> None:
 def run(folder: Path, metrics: Sequence[str] = ()) -> None:
     """Until no rollout is left that has not ended."""
     lease = FileLease(folder)
-    while name := FileRollouts(folder).next():
-        carry_out(folder, name, lease, metrics)
+    try:
+        while name := FileRollouts(folder).next():
+            carry_out(folder, name, lease, metrics)
+    finally:
+        lease.close()
 
 
 def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:

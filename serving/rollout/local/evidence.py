@@ -4,8 +4,8 @@
                                    refuses connections is counted, and nothing twice
     everything else                from each server, the RAG service, the shadow: whatever of counting.py they have
 
-Two snapshots are kept in a file: that of the cursor in the ledger, and the one that may become it. So a controller that
-is started anew goes on, with nothing counted twice or left out.
+Two snapshots are kept in a file: that of the cursor in the ledger, and the one that may become it. So a controller
+that is started anew goes on, with nothing counted twice or left out.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What KServe and Knative do with what is asked, as pure functions: which revision is rolled out, who gets which share.
+"""What KServe and Knative make of what is asked, as pure functions: which revision is rolled out, who gets how much.
 
 percent None or 100    the newest ready revision is rolled out, and gets everybody
 less                   the newest ready one gets so much, the one that is rolled out the rest

@@ -67,6 +67,10 @@ class FileLease:
         self._lock = lock
         return True
 
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
 
 def spec_of(one: Object) -> RolloutSpec:
     return RolloutSpec.parse(one["spec"], str(one["metadata"]["name"]))

@@ -1,9 +1,9 @@
 """The real rewriter's server, with a switch: once the file named by --broken is there, it fails as that file says.
 
-    500     answers 500
-    hang    does not answer
-    die     ends at once, in the middle of a question
-    refuse  answers 400, as to a question that is wrong
+500     answers 500
+hang    does not answer
+die     ends at once, in the middle of a question
+refuse  answers 400, as to a question that is wrong
 """
 
 import asyncio
@@ -35,8 +35,9 @@ class Faulty:
             await asyncio.sleep(3600)
         if fault in ("500", "refuse"):
             status = 500 if fault == "500" else 400
-            return await JSONResponse({"error": "broken on purpose"}, status)(scope, receive, send)
-        await self._app(scope, receive, send)
+            await JSONResponse({"error": "broken on purpose"}, status)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The local InferenceService as it is shipped, but that every release's server has the switch FOLDER/broken-DIGEST."""
+"""The local InferenceService as it is shipped, but every release's server has the switch FOLDER/broken-DIGEST."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Two real rewriters behind the real router, a controller that can be killed, and users: all processes on loopback."""
+"""Two real rewriters behind the real router, a controller that can be killed, and users: all on loopback."""
 
 import asyncio
 import subprocess
