@@ -14,7 +14,7 @@ ANSWER_SECONDS = 10.0
 
 
 def show_live(folder: Path) -> None:
-    """Each server that has users: its release, and as which version it counts and answers. Altered where they differ."""
+    """Each server that has users: its release, and as which version it answers. Altered where they differ."""
     one = Objects(folder).read(NAME)
     status = status_of(one)
     print(f"Live, asked at {status.url}:")

@@ -43,7 +43,7 @@ FOLDER, SERVER = "loopback", "rollout.local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
 SAMPLE_SEED, FRESH_SEED = 0, 1_000_003
 """Whose world is asked about, and whose conversations ask."""
-POWER_RUNS, LOOKS_A_STEP = 200, 10
+POWER_RUNS, LOOKS_A_STEP = 100, 10
 
 
 def roll_out(config: RunConfig, root: Path) -> State:

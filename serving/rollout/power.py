@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from serving.rollout.sequential import Block, Count, Score, fold, harm_needed, safe_needed
-from serving.rollout.spec import Check, RolloutSpec
+from serving.rollout.spec import RolloutSpec
 from serving.rollout.weighing import tolerated
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class Outcome(NamedTuple):
 
 
 class Power(NamedTuple):
-    """Of one check at one share."""
+    """Of checks with one margin, at one share."""
 
-    check: str
-    percent: int
+    checks: tuple[str, ...]
+    share: float
     tolerated: float
     stable: float
     """The share of the stable model's requests that fail it, as supposed."""
@@ -54,7 +54,10 @@ def watch(world: World, random: "np.random.Generator", per_look: int, checks: in
     score = Score(check="quality" if world.pairs else "errors", margin=world.margin)
     harm = safe = None
     for at in range(looks):
-        score = fold(score, block(world, at, random, per_look), float(at), harm_needed(checks))
+        seen = block(world, at, random, per_look)
+        if not seen.canary.of or not (seen.stable.of or world.pairs):
+            continue  # no comparison, as in weighing.py
+        score = fold(score, seen, float(at), harm_needed(checks))
         harm = score.canary.of if harm is None and score.harm_value >= harm_needed(checks) else harm
         safe = score.canary.of if safe is None and score.safe_value >= safe_needed() else safe
     return Outcome(harm, safe)
@@ -90,23 +93,25 @@ def median(values: Sequence[float | None]) -> float:
 
 
 def power(spec: RolloutSpec, supposed: float, per_look: int, runs: int) -> Iterator[Power]:
-    """Each check that traffic answers, at each measured share: `supposed` of the stable model's requests fail it."""
+    """The checks that traffic answers, at each measured share; `supposed` of the stable model's requests fail."""
     for at, percent in enumerate(spec.steps[:-1]):
+        alike: dict[float, list[str]] = {}
         for check in spec.checks if percent else ():
             if check.name != "quality":
-                yield _power(check, percent, tolerated(check, spec.steps[at + 1]), supposed, per_look, runs, spec)
+                alike.setdefault(tolerated(check, spec.steps[at + 1]), []).append(check.name)
+        for margin, names in alike.items():
+            world = World(supposed, supposed, percent / 100, margin)
+            yield _power(tuple(names), world, per_look, runs, len(spec.checks))
 
 
-def _power(
-    check: Check, percent: int, margin: float, stable: float, per_look: int, runs: int, spec: RolloutSpec
-) -> Power:
+def _power(names: tuple[str, ...], even: World, per_look: int, runs: int, checks: int) -> Power:
     def tried(more: float) -> list[Outcome]:
-        world = World(stable, min(stable + more, 0.95), percent / 100, margin)
-        return outcomes(world, runs, 7, per_look, len(spec.checks))
+        world = even._replace(canary=min(even.stable + more, 0.95))
+        return outcomes(world, runs, 7, per_look, checks)
 
-    good, worse, bad = tried(0.0), tried(margin), tried(2 * margin)
+    good, worse, bad = (tried(margins * even.margin) for margins in (0, 1, 2))
     return Power(
-        check.name, percent, margin, stable,
+        names, even.share, even.margin, even.stable,
         passed=median([one.safe for one in good]), found=median([one.harm for one in bad]),
         missed=share_of(worse, lambda one: one.safe is not None and (one.harm is None or one.safe < one.harm)),
         wronged=share_of(good, lambda one: one.harm is not None),
@@ -114,22 +119,17 @@ def _power(
 
 
 def told(found: Sequence[Power], runs: int) -> list[str]:
-    """For people; checks of one margin have one power, and one line."""
-    lines = ["share  check                          tolerated  one as good passes  twice that is found"]
-    alike: dict[tuple[float, ...], list[Power]] = {}
-    for one in found:
-        alike.setdefault((one.percent, *one[2:]), []).append(one)
-    for same in alike.values():
-        one, names = same[0], " ".join(each.check for each in same)
-        lines.append(
-            f"{one.percent:3} %  {names:<30} {100 * one.tolerated:5.0f} pts  after {_count(one.passed):>6} of its"
-            f"   after {_count(one.found):>6} of its"
-        )
+    """For people."""
     wronged, missed = max(one.wronged for one in found), max(one.missed for one in found)
     return [
-        *lines,
-        f"tried {runs:,} times each, where {100 * found[0].stable:.0f} % of the stable model's requests fail: a canary "
-        f"as good was taken back in {wronged:.1%} at most, one worse by the tolerated passed in {missed:.1%} at most",
+        *(
+            f"at {one.share:3.0%}, {', '.join(one.checks)}: {100 * one.tolerated:.3g} points more are tolerated; a "
+            f"canary as good passes after {_count(one.passed)} of its requests, one worse by twice that is found "
+            f"after {_count(one.found)}"
+            for one in found
+        ),
+        f"tried {runs:,} times each, where {100 * found[0].stable:.0f} % of the stable model's requests fail: a "
+        f"canary as good was taken back in {wronged:.1%}, one worse by what is tolerated passed in {missed:.1%}",
     ]
 
 

@@ -1,7 +1,7 @@
 """A release of what was served before anything was judged: signed, with its whole lineage, and with no verdict.
 
-Nobody may deploy it as it is. The deploy gate says what is missing, and who has a releaser's key may break the glass for
-it (qinglan/lineage/override.py): the first model that is ever served has nothing to be compared with.
+Nobody may deploy it as it is. The deploy gate says what is missing, and who has a releaser's key may break the glass
+for it (qinglan/lineage/override.py): the first model that is ever served has nothing to be compared with.
 """
 
 from pathlib import Path

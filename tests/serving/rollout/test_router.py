@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving.rollout.local.router import Router, Way, Ways, drawn
 
 V1 = "/v1/models/rewriter:predict"
+NONE: Mapping[str, str] = {}
 PATIENT, SHORT = 60.0, 1.0
 """Deadlines in seconds: one that no slow machine reaches, and one for models that never answer."""
 
@@ -58,6 +60,10 @@ class Model:
         self.server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def wait_for(self, asked: int) -> None:
+        while len(self.asked) < asked:
+            time.sleep(0.01)
+
     def way(self, percent: int) -> Way:
         return Way(self.name, self.name, f"http://127.0.0.1:{self.server.server_address[1]}", percent)
 
@@ -81,7 +87,7 @@ def two() -> Iterator[tuple[Model, Model]]:
 
 
 def ask(
-    ways: Ways | None, number: int, path: str = V1, deadline: float = PATIENT, **headers: str
+    ways: Ways | None, number: int, path: str = V1, deadline: float = PATIENT, headers: Mapping[str, str] = NONE
 ) -> tuple[list[httpx.Response], dict[str, int]]:
     """So many at once, each with an id of its own; the answers, and what the router has counted."""
 
@@ -186,18 +192,18 @@ def test_a_stable_model_that_is_gone_is_an_error_in_words(
 def test_the_tag_asks_the_canary_alone_at_any_share_and_is_no_users_request(two: tuple[Model, Model]) -> None:
     stable, canary = two
     ways = Ways(stable.way(100), None, canary.way(0))
-    answers, counted = ask(ways, 3, **{"x-qinglan-tag": "canary"})
+    answers, counted = ask(ways, 3, headers={"x-qinglan-tag": "canary"})
     canary.status = 500
-    failed, _ = ask(ways, 1, **{"x-qinglan-tag": "canary"})
+    failed, _ = ask(ways, 1, headers={"x-qinglan-tag": "canary"})
 
     assert said(answers) == {(200, "canary"): 3} and counted == {}
     assert said(failed) == {(500, "canary"): 1}, "whoever asks the canary wants its own answer"
-    assert ask(Ways(stable.way(100)), 1, **{"x-qinglan-tag": "canary"})[0][0].status_code == 404
+    assert ask(Ways(stable.way(100)), 1, headers={"x-qinglan-tag": "canary"})[0][0].status_code == 404
 
 
 def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
     stable, _ = two
-    ask(Ways(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", **{"x-request-id": "mine"})
+    ask(Ways(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
 
     assert stable.asked == ["/openai/v1/chat/completions?a=1 {} mine"]
 
@@ -238,8 +244,7 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
         router.turn(Ways(stable.way(100)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             under_way = [asyncio.create_task(http.post(V1, content=b"{}")) for _ in range(5)]
-            while len(stable.asked) < 5:
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(stable.wait_for, 5)
             router.turn(Ways(canary.way(100)))
             draining = asyncio.create_task(router.drained("stable"))
             after = await http.post(V1, content=b"{}")
