@@ -27,7 +27,7 @@ from qinglan.samples import write_sample
 from qinglan.samples.fresh import fresh_turns
 from qinglan.store import open_store
 from serving.rollout.local.service import FileTarget
-from tests.release_world import NAME, Json, use_keys
+from tests.release_world import NAME, Json, judged, use_keys
 from tests.tiny import taught_model
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ class Ran:
         self.keys = use_keys(root / "keys", patch)
         self.made, self.run = root / "made", RunDir(root / "run")
         self.sft = taught_model(self.made / "sft_model")
-        patch.setattr(whole, "judged", self._judged(whole.judged))
+        patch.setattr(whole, "judged", self._judged)
         self.released = whole.make_whole_release(self.made, self.keys, model=taught_model(root / "rl", seed=2))
         write_sample("fivedoctors", root / "data", conversations=60, seed=0)
         given = {name: root / "data" / file for name, file in GIVEN.items()}
@@ -56,14 +56,11 @@ class Ran:
         )  # fmt: skip
         self._link()
 
-    def _judged(self, real: object) -> object:
-        def judged(model: Path) -> Json:
-            assert callable(real)
-            found: Json = real(model)
-            found["digests"]["models"]["sft"] = found["digests"]["parents"]["rl"]["sft_model"] = digest(self.sft)
-            return found
-
-        return judged
+    def _judged(self, model: Path) -> Json:
+        """Beside the SFT model that this run really has."""
+        found = judged(model)
+        found["digests"]["models"]["sft"] = found["digests"]["parents"]["rl"]["sft_model"] = digest(self.sft)
+        return found
 
     def _link(self) -> None:
         self.run.files.mkdir(parents=True)
@@ -79,9 +76,8 @@ class Ran:
             user_profile=first.profile, history_summary=first.history,
         )  # fmt: skip
         (self.run.files / "locked_test.jsonl").write_bytes(dump_line(self.locked))
-        open_store(self.config.register_.store).prepare().push(
-            self.made / "release", self.released.registered.release
-        )
+        store = open_store(self.config.register_.store).prepare()
+        store.push(self.made / "release", self.released.registered.release)
 
 
 GIVEN = {"questions": "questions.xlsx", "knowledge_base": "knowledge_base.jsonl"}
@@ -107,7 +103,7 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
     assert f"its server counts as {model} and answers as {model}" in said
     assert state.stable and state.stable.model == digest(ran.sft)
     [traffic] = FileTarget(ran.run.root / FOLDER).read().traffic.items()
-    assert traffic == (f"{ran.config.register_.store}/releases/{ran.released.registered.release}", 100)
+    assert (read_address(traffic[0]).digest, traffic[1]) == (ran.released.registered.release, 100)
 
 
 def test_every_later_audit_of_the_first_model_shows_the_override(ran: Ran) -> None:
