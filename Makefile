@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit test test-fast test-cluster cluster cluster-binaries cluster-status cluster-down \
+.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster cluster cluster-binaries cluster-status cluster-down \
   check bench lock image-locks images try-image golden protocol docs clean
 
 help: ## what can be made here
@@ -39,6 +39,9 @@ demo-audit: $(READY) ## one byte of what the demo's model came from is changed, 
 
 # A file's tests stay together, since they share what was trained for them; the long files come first.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+demo-rollout: $(READY) ## the demo's model is rolled out once more, on loopback: two minutes
+	@$(BIN)/qinglan demo-rollout
 
 test: $(READY) ## every test
 	@$(PYTEST)

@@ -215,6 +215,16 @@ def demo_audit(
     run_demo_audit(out)
 
 
+@app.command("demo-rollout")
+def demo_rollout(
+    out: Annotated[Path, typer.Option(help="Where `qinglan demo` has put its run.")] = Path("runs/demo"),
+) -> None:
+    """Roll the demo's model out once more: real servers on loopback, users who are played, the controller between."""
+    from pipelines.demo import run_demo_rollout
+
+    run_demo_rollout(out)
+
+
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """A server's own `python -m serving.NAME` reads its flags, --help among them."""
 

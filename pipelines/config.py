@@ -23,7 +23,7 @@ from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from pipelines.lines import REWRITER
 from pipelines.machines import ClusterConfig, Machine, known, machines
-from qinglan.config import Config, Name, load_yaml
+from qinglan.config import Config, Fraction, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
 
@@ -43,6 +43,19 @@ class StandIns(Config):
 
     rag: bool = False
     """This project's RAG service on the run's knowledge base."""
+
+
+class LoopbackConfig(Config):
+    """How a promoted model earns its users on this machine, where they are played."""
+
+    requests_a_second: float = Field(gt=0)
+    """What its cores bear, two servers and the RAG service together."""
+
+    supposed: Fraction
+    """The share of the stable model's requests that fail a check, as far as the policy's power is told beforehand."""
+
+    rollout: dict[str, Any]
+    """The policy, in a ModelRollout's own words."""
 
 
 class RunConfig(Config):
@@ -92,6 +105,9 @@ class RunConfig(Config):
 
     deploy: DeployConfig | None = None
     """Where what the gate promotes is rolled out. Without it a run ends with the release."""
+
+    loopback: LoopbackConfig | None = None
+    """How `qinglan demo` rolls out here what the gate promotes."""
 
     cluster: ClusterConfig = ClusterConfig()
     """What its steps ask of a cluster; the training's file says it."""

@@ -3,12 +3,14 @@
 import time
 from pathlib import Path
 
-from pipelines.config import load_config
+from pipelines.config import RunConfig, load_config
 from pipelines.executing import locked, refuse_held
+from pipelines.loopback import roll_out
 from pipelines.proof import show_audit, show_refusal
 from pipelines.run import run_pipeline
 from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
+from qinglan.config import load_yaml
 from qinglan.samples import write_sample
 
 TENANTS = ("fivedoctors", "chengla")
@@ -27,8 +29,19 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     )  # fmt: skip
     record = run_pipeline(config, root)
     print_summary(config, root, record)
+    if record["verdict"].get("word") == "hold":
+        print("The gate holds: nothing is deployed, and nothing rolled out.")
     refuse_held(record)
+    run_demo_rollout(out)
     show_audit(root)
+
+
+def run_demo_rollout(out: Path) -> None:
+    """From the demo's release to the end of its rollout."""
+    root = out / TENANTS[0]
+    run = RunDir(root)
+    with locked(run):
+        roll_out(RunConfig.parse(load_yaml(run.config), str(run.config)), root)
 
 
 def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:

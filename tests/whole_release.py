@@ -1,5 +1,6 @@
 """A release with the whole line behind it, as the deploy gate wants it: every stage signed, everything named."""
 
+import shutil
 from pathlib import Path
 
 import orjson
@@ -26,10 +27,15 @@ STAGES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...
 """Each stage: what it takes, what it makes, and what it names beside that."""
 
 
-def make_whole_release(folder: Path, keys: Path, name: str = NAME, first: float = 0.5, without: str = "") -> Made:
-    """The keys must be in use already; `without` a stage's statement nobody can deploy it."""
+def make_whole_release(
+    folder: Path, keys: Path, name: str = NAME, first: float = 0.5, without: str = "", model: Path | None = None
+) -> Made:
+    """The keys must be in use already; `without` a stage's statement nobody can deploy it. `model`: a real one."""
     folder.mkdir(parents=True, exist_ok=True)
-    model = tiny_weights(folder / "rl_model", (first, -1.0, 2.0, 0.25))
+    if model is not None:
+        model = shutil.copytree(model, folder / "rl_model")
+    else:
+        model = tiny_weights(folder / "rl_model", (first, -1.0, 2.0, 0.25))
     evaluation = write_judged(folder / "evaluation", judged(model))
     (folder / "report").write_text("<!doctype html><title>report</title>", encoding="utf-8")
     lineage = _write_lineage(folder, evaluation, without)

@@ -1,61 +1,20 @@
 """python -m benchmarks.rollout.power: how many requests the sequential test needs, and how often it is wrong."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from serving.rollout.sequential import ALPHA, BETA, Block, Count, Score, fold, harm_needed, safe_needed
+from serving.rollout.power import Outcome, World, median, outcomes, share_of
+from serving.rollout.sequential import ALPHA, BETA
 
 CHECKS = 5
-LOOKS = 80
 PER_LOOK = 600
 """Requests of both models in a look of 30 s: 20 a second."""
 
 
-class World(NamedTuple):
-    """One check as it truly is. `swing` moves both rates together, up and down by that factor over the looks."""
-
-    stable: float
-    canary: float
-    share: float
-    margin: float
-    swing: float = 1.0
-    pairs: bool = False
-
-
-class Outcome(NamedTuple):
-    """How many of the canary's requests until each bet was won; None where it never was."""
-
-    harm: float | None
-    safe: float | None
-
-
-def watch(world: World, random: np.random.Generator, looks: int = LOOKS, per_look: int = PER_LOOK) -> Outcome:
-    """One rollout's step, looked at every time, and each bet stopped as soon as it is won."""
-    score = Score(check="quality" if world.pairs else "errors", margin=world.margin)
-    harm = safe = None
-    for at in range(looks):
-        score = fold(score, block(world, at, random, per_look), float(at), harm_needed(CHECKS))
-        harm = score.canary.of if harm is None and score.harm_value >= harm_needed(CHECKS) else harm
-        safe = score.canary.of if safe is None and score.safe_value >= safe_needed() else safe
-    return Outcome(harm, safe)
-
-
-def block(world: World, at: int, random: np.random.Generator, per_look: int) -> Block:
-    factor = world.swing ** np.sin(at / 5)
-    canary = random.poisson(per_look * world.share)
-    if world.pairs:
-        return Block(Count(canary, random.binomial(canary, world.canary)), Count(0, 0), world.stable)
-    stable = random.poisson(per_look * (1 - world.share))
-    failed = random.binomial(canary, world.canary * factor), random.binomial(stable, world.stable * factor)
-    return Block(Count(canary, failed[0]), Count(stable, failed[1]))
-
-
 def wrong(world: World, runs: int, seed: int, question: Callable[[Outcome], bool]) -> float:
     """The share of runs in which the test, looked at every time, said what is not so."""
-    outcomes = (watch(world, np.random.default_rng([seed, run])) for run in range(runs))
-    return sum(question(outcome) for outcome in outcomes) / runs
+    return share_of(outcomes(world, runs, seed, PER_LOOK, CHECKS), question)
 
 
 def falsely_taken_back(runs: int, seed: int = 1) -> dict[str, float]:
@@ -79,10 +38,8 @@ def falsely_passed(runs: int, seed: int = 2) -> dict[str, float]:
 
 def needed(world: World, runs: int = 100) -> tuple[float, float]:
     """The median of the canary's requests until harm is shown, and until safety is; infinite where it is not."""
-    outcomes = [watch(world, np.random.default_rng([3, run])) for run in range(runs)]
-    harm = [np.inf if outcome.harm is None else outcome.harm for outcome in outcomes]
-    safe = [np.inf if outcome.safe is None else outcome.safe for outcome in outcomes]
-    return float(np.median(harm)), float(np.median(safe))
+    tried = outcomes(world, runs, 3, PER_LOOK, CHECKS)
+    return median([one.harm for one in tried]), median([one.safe for one in tried])
 
 
 def table(runs: int = 100) -> list[str]:

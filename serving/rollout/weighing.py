@@ -48,7 +48,7 @@ def entered(state: State, spec: RolloutSpec, step: int) -> State:
     """The state as a step begins: its sample and time at nothing, its proof of safety still to be made."""
     known = {score.check: score for score in state.evidence}
     ahead = spec.steps[min(step + 1, len(spec.steps) - 1)]
-    scores = tuple(_begun(known.get(check.name), check, _tolerated(check, ahead)) for check in spec.checks)
+    scores = tuple(_begun(known.get(check.name), check, tolerated(check, ahead)) for check in spec.checks)
     update = {"step": step, "evidence": scores, "cursor": None, "step_seconds": 0.0, "blind": 0.0}
     return state.model_copy(update=update)
 
@@ -57,7 +57,7 @@ def _begun(score: Score | None, check: Check, margin: float) -> Score:
     return at_step(score, margin) if score else Score(check=check.name, margin=margin)
 
 
-def _tolerated(check: Check, ahead: int) -> float:
+def tolerated(check: Check, ahead: int) -> float:
     """Between the models, so that the next share of users costs all of them together no more than the margin."""
     if check.name == "quality":
         return min(check.margin, WIDEST - 0.01)

@@ -68,8 +68,11 @@ def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
 def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[str]:
     """Settings of a file that repeat their default."""
     found = []
-    if isinstance(model, dict):  # by a name that the file chooses, such as a stage's
-        return [idle for key, one in given.items() for idle in idle_settings(one, model[key], f"{where}{key}.")]
+    if isinstance(
+        model, dict
+    ):  # by a name that the file chooses, such as a stage's; a policy's words are no settings
+        inner = [(key, one) for key, one in given.items() if isinstance(one, dict)]
+        return [idle for key, one in inner for idle in idle_settings(one, model[key], f"{where}{key}.")]
     fields = {field.alias or name: (name, field) for name, field in type(model).model_fields.items()}
     for key, value in given.items():
         name, field = fields[key]

@@ -86,8 +86,8 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     refuse_unfit(inputs.model)
     before = current(config)
     with replaced_folder(out) as folder:
-        files = _fill(folder, inputs, judged, config, signer)
-        sealed = seal(to_payload(_statement(files, inputs, judged, config)), IN_TOTO, [signer])
+        files = fill(folder, inputs, judged, config, signer)
+        sealed = seal(to_payload(statement(files, inputs, judged, config)), IN_TOTO, [signer])
         (folder / PROVENANCE).write_bytes(sealed)
     released = digest(out)
     publish(out, released, config, before, signer.id)
@@ -96,12 +96,12 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
 
 def judge(inputs: Inputs) -> Judged:
     """The verdict from the figures; Held where it is hold, a DataError where the lineage does not tell of it."""
-    started, evaluation = _now(), read_evaluation(inputs.evaluation)
+    started, evaluation = now(), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.decide(evaluation, f"{inputs.evaluation}: settings.gate")
     if not verdict.promote:
         raise Held("The gate says hold: " + " ".join(verdict.reasons))
-    judged = Judged(kind, evaluation, verdict, str(kind.judged(evaluation)), _statements(inputs.lineage), started)
+    judged = Judged(kind, evaluation, verdict, str(kind.judged(evaluation)), statements(inputs.lineage), started)
     if not gates_about(judged.told, sha256_file(inputs.evaluation), judged.digest):
         raise DataError(
             f"{inputs.lineage}: no gate has said of {inputs.evaluation} what its figures say. Run the gate again, "
@@ -110,7 +110,7 @@ def judge(inputs: Inputs) -> Judged:
     return judged
 
 
-def _statements(lineage: Path) -> list[Told]:
+def statements(lineage: Path) -> list[Told]:
     if faults := plain_files(lineage).faults:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
@@ -123,7 +123,7 @@ def _statements(lineage: Path) -> list[Told]:
     return told
 
 
-def _fill(folder: Path, inputs: Inputs, judged: Judged, config: RegisterConfig, signer: Signer) -> dict[str, str]:
+def fill(folder: Path, inputs: Inputs, judged: Judged, config: RegisterConfig, signer: Signer) -> dict[str, str]:
     """Everything but the release's own statement; the answer is each file's digest."""
     shutil.copytree(inputs.model, folder / MODEL)
     shutil.copytree(inputs.lineage, folder / LINEAGE)
@@ -147,7 +147,7 @@ def _refuse_others(found: str, judged: Judged, inputs: Inputs) -> None:
         )
 
 
-def _statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config: RegisterConfig) -> Statement:
+def statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config: RegisterConfig) -> Statement:
     used = [
         Part(_made_as(judged.told, judged.model) or inputs.model.name, judged.model),
         Part("evaluation", files[EVALUATION]), Part("report", files[REPORT]), Part(VERDICT, judged.digest),
@@ -155,7 +155,7 @@ def _statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config:
     facts = {"verdict": judged.verdict.word, "reasons": judged.verdict.reasons}
     return Statement(
         RELEASER, tuple(parts_of(files)), (*used, *surroundings(code_version())), settings(config), facts,
-        os.environ.get(RUN_VARIABLE, ""), judged.started, _now(), versions(),
+        os.environ.get(RUN_VARIABLE, ""), judged.started, now(), versions(),
     )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def _made_as(told: Sequence[Told], found: str) -> str:
     return next((part.name for one in told for part in one.statement.made if part.digest == found), "")
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.rollout.power import World, falsely_passed, falsely_taken_back, needed
+from benchmarks.rollout.power import falsely_passed, falsely_taken_back, needed
+from serving.rollout.power import World
 from serving.rollout.sequential import (
     ALPHA,
     BETA,

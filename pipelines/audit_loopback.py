@@ -1,0 +1,52 @@
+"""What the servers on loopback really are, beside the releases that were asked for."""
+
+from pathlib import Path
+
+from qinglan.errors import Altered, OutageError
+from qinglan.lineage.addresses import read_address
+from qinglan.lineage.live import VERSION, unmatched
+from qinglan.lineage.release_folder import MODEL, read_claim
+from serving.rollout.local.objects import Objects
+from serving.rollout.local.releases import fetched
+from serving.rollout.local.service import NAME, served, status_of
+
+ANSWER_SECONDS = 10.0
+
+
+def show_live(folder: Path) -> None:
+    """Each server that has users: its release, and as which version it answers. Altered where they differ."""
+    one = Objects(folder).read(NAME)
+    status = status_of(one)
+    print(f"Live, asked at {status.url}:")
+    for uri, share in served(one).traffic.items():
+        claim = read_claim(fetched(uri, folder))
+        made = {part.name: part.digest for part in claim.statement.made}
+        counts, answers = _versions(status.seen(uri).url)
+        if faults := unmatched({*counts, answers}, {made[MODEL]: claim.name}):
+            raise Altered(f"{uri}: {faults[0].why}. Find out who put it there.")
+        digest = read_address(uri).digest
+        print(
+            f"  ✓ {share} % of the users: release {digest[:12]}, of model {made[MODEL][:12]}; its server counts as "
+            f"{', '.join(counts)} and answers as {answers}"
+        )
+
+
+def _versions(url: str) -> tuple[tuple[str, ...], str]:
+    """What its /metrics say, and what a server of this name says that its model is."""
+    import httpx
+
+    try:
+        counts = httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status().text
+        question = {"instances": [{"query": "一天吃几次", "tenant_id": _tenant(counts)}]}
+        path = "/v1/models/rewriter:predict"
+        answer = httpx.post(f"{url}{path}", json=question, timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
+        return tuple(sorted(set(VERSION.findall(counts)))), str(answer.json()["predictions"][0]["model_version"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        raise OutageError(
+            f"{url}: could not be asked what it is ({type(error).__name__}). Look at its log."
+        ) from None
+
+
+def _tenant(metrics: str) -> str:
+    """One that its model was trained for."""
+    return metrics.partition('qinglan_rewriter_questions_total{tenant="')[2].partition('"')[0]

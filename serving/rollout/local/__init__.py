@@ -1,0 +1,1 @@
+"""A rollout on one machine: the same state machine over real servers on loopback, its objects in files."""

@@ -1,0 +1,75 @@
+"""python -m serving.rollout.local FOLDER: carry out the rollouts that lie there, one after the other.
+
+It may be killed at any moment and started again; a second one waits until the first is gone.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from qinglan.errors import QinglanError
+from serving.rollout.local.evidence import LocalEvidence
+from serving.rollout.local.ledger import FileLease, FileLedger, FileRollouts
+from serving.rollout.local.releases import FileReleases
+from serving.rollout.local.service import FileTarget
+from serving.rollout.machine import look
+from serving.rollout.ports import Ports
+from serving.rollout.state import State
+from serving.rollout.timeline import timeline
+
+LOOKS_A_STEP = 10
+LONGEST_WAIT = 30.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m serving.rollout.local", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--metrics", action="append", default=[], metavar="URL", help="whose /metrics say more: RAG, shadow"
+    )
+    given = parser.parse_args()
+    try:
+        run(given.folder, given.metrics)
+    except QinglanError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+def run(folder: Path, metrics: Sequence[str] = ()) -> None:
+    """Until no rollout is left that has not ended."""
+    lease = FileLease(folder)
+    try:
+        while name := FileRollouts(folder).next():
+            carry_out(folder, name, lease, metrics)
+    finally:
+        lease.close()
+
+
+def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
+    """One rollout to its end; each decision is said as it is made."""
+    ledger = FileLedger(folder, name)
+    spec, state, _ = ledger.read()
+    ports = Ports(
+        ledger, FileTarget(folder), LocalEvidence(folder, spec.checks, metrics), FileReleases(folder), _Clock(), lease
+    )
+    wait, said = min(spec.step_seconds / LOOKS_A_STEP, LONGEST_WAIT), len(timeline(state)) - 1
+    while state.phase != "Done":
+        look(ports)
+        state = ledger.read().state
+        lines = timeline(state)
+        print("\n".join(lines[said:-1]), end="\n" if lines[said:-1] else "", flush=True)
+        said = len(lines) - 1
+        time.sleep(wait)
+    print(f"{name}: {state.outcome}", flush=True)
+    return state
+
+
+class _Clock:
+    def now(self) -> float:
+        return time.time()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Releases on disk: fetched from their store as a pod's initialiser does it, and proven as deploying proves them."""
+
+import fcntl
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.lineage.addresses import read_address
+from qinglan.lineage.trust import house_trust
+from serving.rollout.ports import Proof
+
+FETCHED = "releases"
+
+
+def fetched(uri: str, folder: Path) -> Path:
+    """The release's folder here, every byte by its digest; what was fetched before is not fetched again."""
+    from qinglan.store import open_store
+
+    address = read_address(uri)
+    into = folder / FETCHED / address.digest
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with (into.parent / f".{address.digest[:12]}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # server and controller both come for it
+        return into if into.is_dir() else open_store(address.store).pull(address.digest, into)
+
+
+class FileReleases:
+    """By the whole lineage walk, under the policy that this machine was given."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def prove(self, uri: str) -> Proof:
+        try:
+            return self._proven(uri)
+        except (ConfigError, DataError) as error:
+            return Proof("", "", (str(error),))
+
+    def _proven(self, uri: str) -> Proof:
+        from qinglan.lineage.audit import read_overrides
+        from qinglan.lineage.deploying import may_deploy
+        from qinglan.lineage.release_folder import MODEL, read_release
+        from qinglan.lineage.subjects import notes_of, release_subject
+        from qinglan.store import open_store
+
+        address, policy = read_address(uri), house_trust()
+        place = fetched(uri, self._folder)
+        release = read_release(place)
+        notes = tuple(notes_of(open_store(address.store), address.digest))
+        one = release_subject(place, (), release.name, notes=notes)
+        override = next(iter(read_overrides(one, policy, datetime.now(UTC))), None)
+        decision = may_deploy(place, policy, release.name, override=override)
+        model = next((part.digest for part in release.statement.made if part.name == MODEL), "")
+        return Proof(release.digest, model, () if decision.allowed else tuple(decision.reasons))

@@ -1,0 +1,206 @@
+"""Splits users' requests between two models, and gives nobody a canary's failure.
+
+    one request id always goes the same way
+    what the canary fails is asked of the stable model again, within the deadline: rewriting changes nothing, so that
+    asking twice does no harm, and no user gets an error that the stable model would not have given
+    `x-qinglan-tag: canary` asks the canary alone, as Knative's tag URL does; such a request is no user's
+
+Requests are counted here, where the caller is: a process that dies or hangs counts nothing. The stable model's second
+chances are not among its requests: it did not draw them, and a question that nobody can answer would count against it
+twice and excuse the canary.
+"""
+
+import asyncio
+import hashlib
+import re
+import time
+import uuid
+from collections import Counter as Tally
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import httpx
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from serving.listening import hung_up
+from serving.refusals import BodyLimit
+
+REQUEST_ID, TAG, CANARY = "x-request-id", "x-qinglan-tag", "canary"
+QUESTION = re.compile(r"/v1/models/[^/]+:predict|/v2/models/[^/]+/infer|/openai/v1/chat/completions")
+LARGEST_BODY = 1_000_000
+OWN_HEADERS = frozenset({
+    "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length",
+    "content-encoding", "accept-encoding", "date", "server", TAG,
+})  # fmt: skip
+"""Of one connection, or said anew by each side."""
+
+ANSWERED, FAILED, REFUSED, LATE, BUSY = "answered", "failed", "refused", "late", "busy"
+OUTCOMES = (ANSWERED, FAILED, REFUSED, LATE, BUSY)
+OF_STATUS = {200: ANSWERED, 429: BUSY, 504: LATE}
+PARTS = 10_000
+
+
+class Way(NamedTuple):
+    """To one model."""
+
+    uri: str
+    version: str
+    url: str
+    """Empty while its server is away."""
+    percent: int
+
+
+class Ways(NamedTuple):
+    stable: Way
+    canary: Way | None = None
+    tagged: Way | None = None
+    """Whom `x-qinglan-tag: canary` asks, at any share."""
+
+
+class Tried(NamedTuple):
+    """One attempt's answer, and how it counts."""
+
+    response: Response
+    outcome: str
+
+
+class Router:
+    """The ways are replaced whole while requests run."""
+
+    def __init__(self, deadline_seconds: float = 10.0) -> None:
+        self.ways: Ways | None = None
+        self._deadline = deadline_seconds
+        self._under_way: Tally[str] = Tally()
+        self._quiet: dict[str, asyncio.Event] = {}
+        self._http = httpx.AsyncClient(
+            trust_env=False, timeout=None, limits=httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+        )
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "qinglan_rewriter_requests", "Users' requests by the model drawn for them, and how it dealt with them.",
+            ["version", "outcome"], registry=self.registry,
+        )  # fmt: skip
+        self._repeats = Counter(
+            "qinglan_router_repeats", "Requests that the stable model answered in the canary's place.", ["version"],
+            registry=self.registry,
+        )  # fmt: skip
+        routes = [
+            Route("/metrics", self._metrics, methods=["GET"]),
+            Route("/{path:path}", self._routed, methods=["GET", "POST"]),
+        ]
+        self.app = Starlette(
+            routes=routes, middleware=[Middleware(BodyLimit, largest=LARGEST_BODY)],
+            exception_handlers={ClientDisconnect: hung_up},
+        )  # fmt: skip
+
+    def turn(self, ways: Ways | None) -> None:
+        """From now on these; every series of theirs is there from the start."""
+        for way in () if ways is None else filter(None, ways):
+            self._repeats.labels(way.version)
+            for outcome in OUTCOMES:
+                self._requests.labels(way.version, outcome)
+        self.ways = ways
+
+    async def drained(self, uri: str) -> None:
+        """When nobody waits for its answer any more; it must have no way already."""
+        if self._under_way[uri]:
+            await self._quiet.setdefault(uri, asyncio.Event()).wait()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
+
+    async def _routed(self, request: Request) -> Response:
+        until = time.monotonic() + self._deadline
+        asked = await _outgoing(request)
+        ways = self.ways  # after the body is here: what has no way any more may end as soon as nobody waits for it
+        if ways is None:
+            return _refusal(503, "No model is ready yet. Ask again.")
+        if request.headers.get(TAG) == CANARY:
+            return await self._tagged(ways, asked, until)
+        if request.method != "POST" or not QUESTION.fullmatch(request.url.path):
+            return (await self._ask(ways.stable, asked, until)).response
+        if ways.canary and drawn(asked.headers[REQUEST_ID], ways.canary.percent):
+            return await self._canary(ways.canary, asked, until)
+        tried = await self._ask(ways.stable, asked, until)
+        self._requests.labels(ways.stable.version, tried.outcome).inc()
+        return tried.response
+
+    async def _tagged(self, ways: Ways, asked: "Outgoing", until: float) -> Response:
+        if ways.tagged is None:
+            return _refusal(404, "There is no canary.")
+        return (await self._ask(ways.tagged, asked, until)).response
+
+    async def _canary(self, canary: Way, asked: "Outgoing", until: float) -> Response:
+        """Half of the time is the canary's, so that the other half is left for the stable model."""
+        tried = await self._ask(canary, asked, until - self._deadline / 2)
+        if tried.outcome == ANSWERED:
+            self._requests.labels(canary.version, ANSWERED).inc()
+            return tried.response
+        assert self.ways, "there was a way"
+        again = await self._ask(self.ways.stable, asked, until)  # who is stable by now
+        self._repeats.labels(canary.version).inc()
+        # A question that only the canary refuses is one that it fails.
+        own_fault = tried.outcome != REFUSED or again.outcome == ANSWERED
+        outcome = (FAILED if tried.outcome == REFUSED else tried.outcome) if own_fault else REFUSED
+        self._requests.labels(canary.version, outcome).inc()
+        return again.response
+
+    async def _ask(self, way: Way, asked: "Outgoing", until: float) -> Tried:
+        self._under_way[way.uri] += 1
+        try:
+            async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
+                response = await self._http.request(
+                    asked.method, f"{way.url}{asked.target}", headers=asked.headers, content=asked.body
+                )
+        except TimeoutError:
+            return Tried(_refusal(504, "The model did not answer in time."), LATE)
+        except (httpx.TransportError, httpx.UnsupportedProtocol):
+            return Tried(_refusal(502, "The model cannot be reached."), FAILED)
+        finally:
+            self._ended(way.uri)
+        status = response.status_code
+        outcome = OF_STATUS.get(status) or (ANSWERED if status < 400 else REFUSED if status < 500 else FAILED)
+        return Tried(Response(response.content, status, _kept(response.headers.items())), outcome)
+
+    def _ended(self, uri: str) -> None:
+        self._under_way[uri] -= 1
+        if not self._under_way[uri] and uri in self._quiet:
+            self._quiet.pop(uri).set()
+
+
+class Outgoing(NamedTuple):
+    """A request as it is handed on."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def drawn(request_id: str, percent: int) -> bool:
+    """Whether the canary answers it; who is drawn at 5 % is drawn at 20 %, too."""
+    number = int.from_bytes(hashlib.sha256(f"way {request_id}".encode()).digest()[:8])
+    return number % PARTS < percent * PARTS // 100
+
+
+async def _outgoing(request: Request) -> Outgoing:
+    headers = {**_kept(request.headers.items()), "accept-encoding": "identity"}
+    headers.setdefault(REQUEST_ID, uuid.uuid4().hex)
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return Outgoing(request.method, target, headers, await request.body())
+
+
+def _kept(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in headers if name.lower() not in OWN_HEADERS}
+
+
+def _refusal(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status)

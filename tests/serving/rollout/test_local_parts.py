@@ -1,0 +1,334 @@
+"""The parts of a rollout on one machine: files with versions, Knative's rules, and what is counted where."""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from qinglan.errors import Conflict, DataError, OutageError
+from serving.rollout.local.evidence import LocalEvidence, scraped
+from serving.rollout.local.knative import needed, reconciled
+from serving.rollout.local.ledger import FileLease
+from serving.rollout.local.objects import Objects
+from serving.rollout.local.service import NAME, FileTarget, Seen, Status, begin
+from serving.rollout.sequential import Count
+from serving.rollout.spec import Check
+from serving.rollout.state import Asked
+
+OLD, NEW = "store/releases/old", "store/releases/new"
+UP, DOWN = Seen(version="v", url="http://here"), Seen(version="v")
+
+
+def test_who_read_an_older_version_replaces_nothing(tmp_path: Path) -> None:
+    objects = Objects(tmp_path)
+    assert objects.create("one", {"metadata": {}, "spec": 1})
+    first, second = objects.read("one"), objects.read("one")
+    objects.replace("one", {**first, "spec": 2})
+
+    with pytest.raises(Conflict, match="is at version 2, not 1"):
+        objects.replace("one", {**second, "spec": 3})
+    assert objects.read("one")["spec"] == 2
+
+
+def test_a_name_is_given_once(tmp_path: Path) -> None:
+    objects = Objects(tmp_path)
+
+    assert objects.create("one", {"metadata": {}, "spec": 1})
+    assert not objects.create("one", {"metadata": {}, "spec": 2})
+    assert objects.read("one")["spec"] == 1
+
+
+COUNT_UP = """
+import sys
+from pathlib import Path
+from qinglan.errors import Conflict
+from serving.rollout.local.objects import Objects
+objects = Objects(Path(sys.argv[1]))
+done = 0
+while done < 100:
+    one = objects.read("one")
+    try:
+        objects.replace("one", {**one, "spec": one["spec"] + 1})
+    except Conflict:
+        continue
+    done += 1
+"""
+
+
+def test_processes_that_write_at_once_lose_no_write(tmp_path: Path) -> None:
+    Objects(tmp_path).create("one", {"metadata": {}, "spec": 0})
+    writers = [subprocess.Popen([sys.executable, "-c", COUNT_UP, str(tmp_path)]) for _ in range(3)]
+
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert Objects(tmp_path).read("one")["spec"] == 300
+
+
+def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("{")
+
+    with pytest.raises(DataError, match=r"one\.json: no object"):
+        Objects(tmp_path).read("one")
+    with pytest.raises(DataError, match=r"two\.json: no such file"):
+        Objects(tmp_path).read("two")
+
+
+def test_one_leads_and_the_next_when_it_is_gone(tmp_path: Path) -> None:
+    first, second = FileLease(tmp_path), FileLease(tmp_path)
+
+    assert first.held() and first.held() and not second.held()
+    first.close()
+    assert second.held()
+    second.close()
+
+
+def test_what_is_asked_counts_a_generation_only_where_it_changes_something(tmp_path: Path) -> None:
+    begin(tmp_path, OLD, "a person")
+    target = FileTarget(tmp_path)
+    for asked in (Asked(uri=NEW, percent=0), Asked(uri=NEW, percent=0)):
+        target.write(asked, target.read().resource_version)
+
+    read = target.read()
+    assert (read.generation, read.settled, read.editor) == (2, False, "the rollout's controller")
+    with pytest.raises(Conflict):
+        target.write(Asked(uri=OLD), "1")
+
+
+def after(*steps: tuple[Asked, Mapping[str, Seen]], status: Status | None = None) -> Status:
+    """The status after each was asked for in turn, with these servers."""
+    status = status or Status()
+    for generation, (asked, servers) in enumerate(steps, 1):
+        status = reconciled(status, asked, generation, servers)
+        assert reconciled(status, asked, generation, servers) == status, "the same again changes nothing"
+    return status
+
+
+def shares(status: Status) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, share in status.shares.items():
+        made = status.named(name)
+        assert made
+        found[made.uri] = found.get(made.uri, 0) + share
+    return found
+
+
+BOTH = {OLD: UP, NEW: UP}
+STABLE = (Asked(uri=OLD), {OLD: UP})
+
+
+def test_the_first_release_gets_everybody_whatever_percent_is_asked_for() -> None:
+    assert shares(after((Asked(uri=OLD, percent=5), {OLD: UP}))) == {OLD: 100}
+    assert shares(after((Asked(uri=OLD), {OLD: DOWN}))) == {}
+
+
+def test_a_canary_at_0_percent_runs_without_users() -> None:
+    status = after(STABLE, (Asked(uri=NEW, percent=0), BOTH))
+
+    assert shares(status) == {OLD: 100} and needed(status, Asked(uri=NEW, percent=0)) == {OLD, NEW}
+
+
+def test_a_canary_that_is_not_ready_gets_nothing_and_a_share_when_it_is() -> None:
+    asked = Asked(uri=NEW, percent=20)
+
+    assert shares(after(STABLE, (asked, {OLD: UP, NEW: DOWN}))) == {OLD: 100}
+    assert shares(after(STABLE, (asked, {OLD: UP, NEW: DOWN}), (asked, BOTH))) == {OLD: 80, NEW: 20}
+
+
+def test_a_canary_that_dies_keeps_its_share_so_that_its_failures_are_seen() -> None:
+    asked = Asked(uri=NEW, percent=20)
+
+    assert shares(after(STABLE, (asked, BOTH), (asked, {OLD: UP, NEW: DOWN}))) == {OLD: 80, NEW: 20}
+
+
+def test_a_cleared_share_promotes_the_newest_that_is_ready_and_the_old_one_may_end() -> None:
+    promoted = Asked(uri=NEW)
+    status = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (promoted, BOTH))
+
+    assert shares(status) == {NEW: 100} and needed(status, promoted) == {NEW}
+
+
+def test_a_cleared_share_while_the_newest_is_not_ready_gives_everybody_to_the_last_that_was() -> None:
+    """KServe's trap: whoever takes a canary back in one step gives it everybody until the restored pods are ready."""
+    status = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (Asked(uri=OLD), {OLD: DOWN, NEW: UP}))
+
+    assert shares(status) == {NEW: 100}
+
+
+def test_0_percent_of_what_was_promoted_goes_back_to_the_one_before_when_that_runs_again() -> None:
+    taken_back = Asked(uri=NEW, percent=0)
+    promoted = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (Asked(uri=NEW), {NEW: UP}))
+    waiting = after((taken_back, {NEW: UP}), status=promoted)
+
+    assert shares(waiting) == {NEW: 100} and needed(waiting, taken_back) == {OLD, NEW}
+    assert shares(after((taken_back, BOTH), status=waiting)) == {OLD: 100}
+
+
+def test_the_way_back_of_the_rollout_ends_with_the_stable_release_alone() -> None:
+    home = Asked(uri=OLD, percent=0)
+    status = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (home, BOTH), (Asked(uri=OLD), BOTH))
+
+    assert shares(status) == {OLD: 100} and needed(status, Asked(uri=OLD)) == {OLD}
+
+
+def test_whatever_is_asked_for_in_whatever_order_the_shares_make_a_whole_and_go_to_who_has_run() -> None:
+    asks = [Asked(uri=uri, percent=percent) for uri in (OLD, NEW) for percent in (None, 0, 30, 100)]
+    for order in itertools.product(asks, repeat=3):
+        status = after(STABLE, *((asked, BOTH) for asked in order))
+        assert sum(status.shares.values()) == 100 and set(shares(status)) <= {OLD, NEW}
+
+
+class Counting:
+    """A server whose /metrics say what it is told to say; None: it answers 500."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, float] | None = {}
+        counting = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                lines = [f"{name} {value}" for name, value in (counting.series or {}).items()]
+                self.send_response(200 if counting.series is not None else 500)
+                self.end_headers()
+                self.wfile.write("\n".join([*lines, ""]).encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def requests(version: str, outcome: str) -> str:
+    return f'qinglan_rewriter_requests_total{{version="{version}",outcome="{outcome}"}}'
+
+
+def questions(version: str) -> str:
+    return f'qinglan_rewriter_questions_total{{version="{version}",tenant="t"}}'
+
+
+CHECKS = (Check(name="errors", margin=0.1), Check(name="fallbacks", margin=0.1))
+
+
+class Measured:
+    """A folder whose service says that a router and two servers count."""
+
+    def __init__(self, folder: Path, router: Counting, old: Counting, new: Counting) -> None:
+        self.folder, self.router, self.old, self.new = folder, router, old, new
+        servers = {uri: {"version": "v", "url": one.url} for uri, one in ((OLD, old), (NEW, new))}
+        begin(folder, OLD, "a person")
+        objects = Objects(folder)
+        objects.replace(NAME, {**objects.read(NAME), "status": {"url": router.url, "servers": servers}})
+
+    def since(self, after: float | None) -> Any:
+        """As a controller that has just been started reads it."""
+        return LocalEvidence(self.folder, CHECKS).since("new", "old", after)
+
+
+@contextmanager
+def counting(number: int) -> Iterator[list[Counting]]:
+    made = [Counting() for _ in range(number)]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Iterator[Measured]:
+    with counting(3) as (router, old, new):
+        router.series = {requests("new", "answered"): 5.0, requests("old", "answered"): 50.0}
+        old.series, new.series = {questions("old"): 50.0}, {questions("new"): 5.0}
+        yield Measured(tmp_path, router, old, new)
+
+
+def test_a_window_holds_what_was_counted_since_its_cursor_and_nothing_before(measured: Measured) -> None:
+    begun = measured.since(None)
+    measured.router.series = {
+        requests("new", "answered"): 8.0, requests("new", "failed"): 2.0, requests("old", "answered"): 60.0
+    }  # fmt: skip
+    measured.old.series, measured.new.series = {questions("old"): 60.0}, {questions("new"): 8.0}
+    window = measured.since(begun.until)
+
+    assert not begun.canary and window.until > begun.until
+    assert window.canary == {"errors": Count(5, 2), "fallbacks": Count(3, 0)}
+    assert window.stable == {"errors": Count(10, 0), "fallbacks": Count(10, 0)}
+    assert measured.since(begun.until).canary == window.canary, "asked again: the same, for whoever died meanwhile"
+
+
+def test_a_failure_that_router_and_server_both_counted_is_one(measured: Measured) -> None:
+    begun = measured.since(None)
+    failed = requests("new", "failed")
+    measured.router.series = {**(measured.router.series or {}), failed: 3.0}
+    measured.new.series = {**(measured.new.series or {}), failed: 3.0, requests("new", "hung_up"): 4.0}
+
+    assert measured.since(begun.until).canary["errors"] == Count(3, 3)
+
+
+def test_a_server_that_says_nothing_for_a_while_is_counted_on_from_where_it_was(measured: Measured) -> None:
+    begun = measured.since(None)
+    measured.new.series = None
+    silent = measured.since(begun.until)
+    measured.new.series = {questions("new"): 9.0}
+    window = measured.since(silent.until)
+
+    assert silent.canary["fallbacks"] == Count(0, 0) and window.canary["fallbacks"] == Count(4, 0)
+
+
+def test_a_server_that_is_first_seen_in_the_middle_brings_no_past(measured: Measured) -> None:
+    measured.new.series = None
+    begun = measured.since(None)
+    measured.new.series = {questions("new"): 900.0}
+    first = measured.since(begun.until)
+    measured.new.series = {questions("new"): 907.0}
+
+    assert first.canary["fallbacks"] == Count(0, 0)
+    assert measured.since(first.until).canary["fallbacks"] == Count(7, 0)
+
+
+def test_without_the_router_there_is_no_evidence(measured: Measured) -> None:
+    begun = measured.since(None)
+    measured.router.series = None
+
+    with pytest.raises(OutageError, match="no numbers"):
+        measured.since(begun.until)
+
+
+@pytest.mark.parametrize("left", [None, "[[1", "[]", '{"a": 1}'])
+def test_a_lost_snapshot_begins_anew_and_invents_nothing(measured: Measured, left: str | None) -> None:
+    begun = measured.since(None)
+    snapshots = measured.folder / "evidence.json"
+    snapshots.unlink() if left is None else snapshots.write_text(left)
+    measured.router.series = {requests("new", "answered"): 105.0, requests("old", "answered"): 150.0}
+
+    assert measured.since(begun.until) is None
+    measured.router.series = {requests("new", "answered"): 106.0, requests("old", "answered"): 152.0}
+    assert measured.since(begun.until).canary["errors"] == Count(1, 0)
+
+
+@pytest.mark.parametrize("said", ["qinglan_rewriter_requests_total{ 3", "\x00\x01", "<html></html>"])
+def test_metrics_that_are_none_are_no_answer(said: str) -> None:
+    with counting(1) as (server,):
+        server.series = {said: 1.0}
+        with pytest.raises(OutageError, match="/metrics: no numbers"):
+            scraped(server.url)
+
+
+def test_numbers_that_are_none_stay_so_and_are_for_the_rollout_to_doubt(measured: Measured) -> None:
+    begun = measured.since(None)
+    measured.router.series = {requests("new", "answered"): float("nan")}
+    window = measured.since(begun.until)
+
+    assert json.dumps(window.canary["errors"].of) == "NaN"

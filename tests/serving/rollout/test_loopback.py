@@ -1,0 +1,112 @@
+"""Real traffic through real servers while the shipped controller moves it, and while things break."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.release_world import Made, use_keys
+from tests.serving.rollout.loopback import Answer, Place, asking, wait
+from tests.tiny import taught_model
+from tests.whole_release import make_whole_release
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield use_keys(tmp_path_factory.mktemp("keys"), patch)
+
+
+@pytest.fixture(scope="module")
+def releases(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Made]:
+    """Two real models, each with the whole lineage that deploying asks for."""
+    folder = tmp_path_factory.mktemp("releases")
+    first, second = (
+        make_whole_release(folder / str(seed), keys, model=taught_model(folder / f"model-{seed}", seed=seed))
+        for seed in (1, 2)
+    )
+    return first, second
+
+
+@pytest.fixture
+def place(releases: tuple[Made, Made], tmp_path: Path) -> Place:
+    made = Place(tmp_path, *releases)
+    made.begin()
+    return made
+
+
+def done(place: Place) -> bool:
+    return place.state.phase == "Done"
+
+
+def failures(answers: list[Answer]) -> list[Answer]:
+    return [one for one in answers if one.status != 200]
+
+
+def when_it_has(place: Place, percent: int, act: Callable[[], object]) -> Callable[[], None]:
+    """Once the canary really has so much of the traffic."""
+    acted: list[object] = []
+
+    def look() -> None:
+        if not acted and place.served.traffic.get(place.address(place.canary)) == percent:
+            acted.append(act())
+
+    return look
+
+
+@pytest.mark.parametrize("fault", ["500", "hang", "die", "refuse"])
+def test_a_canary_that_starts_failing_at_20_percent_is_taken_back_and_no_user_sees_an_error(
+    place: Place, fault: str
+) -> None:
+    with place.serving() as url, place.controlled():
+        answers = asyncio.run(
+            asking(url, lambda: done(place), when_it_has(place, 20, lambda: place.break_canary(fault)))
+        )
+        state, served = place.state, place.served
+
+    assert not failures(answers)
+    assert state.outcome == "RolledBack" and any(why.startswith("errors") for why in state.reasons), state.reasons
+    assert served.traffic == {place.address(place.stable): 100}
+    assert {one.version for one in answers} >= {place.stable.registered.model[:12]}
+
+
+def test_a_good_canary_is_promoted_and_not_one_request_is_dropped(place: Place) -> None:
+    with place.serving() as url, place.controlled():
+        answers = asyncio.run(asking(url, lambda: done(place)))
+        served = place.served
+
+    assert not failures(answers)
+    assert place.state.outcome == "Promoted", place.state.reasons
+    assert served.traffic == {place.address(place.canary): 100}
+    assert {one.version for one in answers} == {made.registered.model[:12] for made in (place.stable, place.canary)}
+
+
+def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(place: Place) -> None:
+    with place.serving() as url:
+        with place.controlled() as first:
+            kill = when_it_has(place, 50, lambda: first.send_signal(signal.SIGKILL))
+            answers = asyncio.run(asking(url, lambda: first.poll() is not None, kill))
+        at_50 = place.state
+        with place.controlled():
+            answers += asyncio.run(asking(url, lambda: done(place)))
+
+    assert first.returncode == -signal.SIGKILL and at_50.phase == "Analyse"
+    assert not failures(answers)
+    assert place.state.outcome == "Promoted", place.state.reasons
+    assert place.state.history[: len(at_50.history)] == at_50.history
+    shares = [one.why for one in place.state.history if one.action == "step"]
+    assert shares == ["the canary is given 20 %", "the canary is given 50 %"]
+
+
+def test_a_second_controller_waits_until_the_first_is_gone(place: Place) -> None:
+    with place.serving(), place.controlled() as first:
+        wait(lambda: place.state.phase == "Analyse")
+        with place.controlled() as second:
+            first.kill()
+            wait(lambda: place.state.looked is not None and second.poll() is None)
+            before = place.state.looked
+            wait(lambda: (place.state.looked or 0.0) > (before or 0.0))

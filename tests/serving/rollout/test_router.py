@@ -1,0 +1,259 @@
+"""Who gets which model, and who sees whose failures: the router in front of real servers."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from serving.rollout.local.router import Router, Way, Ways, drawn
+
+V1 = "/v1/models/rewriter:predict"
+NONE: Mapping[str, str] = {}
+PATIENT, SHORT = 60.0, 1.0
+"""Deadlines in seconds: one that no slow machine reaches, and one for models that never answer."""
+
+
+class Model:
+    """Answers with its name; or with another status, or late, or not at all."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.status, self.seconds, self.asked = name, 200, 0.0, list[str]()
+        self.free = threading.Event()
+        model = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                model.asked.append(f"{self.path} {body.decode()} {self.headers['x-request-id']}")
+                model.free.wait(model.seconds)
+                if model.free.is_set() or model.status == 0:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                said = model.name.encode()
+                self.send_response(model.status)
+                self.send_header("content-length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            do_GET = do_POST
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads, request_queue_size = True, 500
+
+            def handle_error(self, *_: Any) -> None:
+                """A caller that went away is what these tests are about."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def wait_for(self, asked: int) -> None:
+        while len(self.asked) < asked:
+            time.sleep(0.01)
+
+    def way(self, percent: int) -> Way:
+        return Way(self.name, self.name, f"http://127.0.0.1:{self.server.server_address[1]}", percent)
+
+
+@contextmanager
+def models() -> Iterator[tuple[Model, Model]]:
+    both = Model("stable"), Model("canary")
+    try:
+        yield both
+    finally:
+        for one in both:
+            one.free.set()  # whoever still waits hears nothing any more
+            one.server.shutdown()
+            one.server.server_close()
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Model, Model]]:
+    with models() as both:
+        yield both
+
+
+def ask(
+    ways: Ways | None, number: int, path: str = V1, deadline: float = PATIENT, headers: Mapping[str, str] = NONE
+) -> tuple[list[httpx.Response], dict[str, int]]:
+    """So many at once, each with an id of its own; the answers, and what the router has counted."""
+
+    async def asked() -> tuple[list[httpx.Response], dict[str, int]]:
+        router = Router(deadline)
+        router.turn(ways)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
+            answers = await asyncio.gather(
+                *(
+                    http.post(path, content=b"{}", headers={"x-request-id": f"id-{at}", **headers})
+                    for at in range(number)
+                )
+            )
+            counted = dict(_counted((await http.get("/metrics")).text))
+        await router.aclose()
+        return answers, counted
+
+    return asyncio.run(asked())
+
+
+def _counted(text: str) -> Iterator[tuple[str, int]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.value and not sample.name.endswith("_created"):
+                yield " ".join([sample.labels["version"], sample.labels.get("outcome", "repeats")]), int(sample.value)
+
+
+def said(answers: list[httpx.Response]) -> Counter[tuple[int, str]]:
+    return Counter((one.status_code, one.text) for one in answers)
+
+
+def test_a_share_of_the_requests_goes_to_the_canary_and_each_is_counted_once(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    answers, counted = ask(Ways(stable.way(70), canary.way(30)), 200)
+
+    to_canary = said(answers)[200, "canary"]
+    assert to_canary == sum(drawn(f"id-{at}", 30) for at in range(200)) and 40 <= to_canary <= 80
+    assert counted == {"stable answered": 200 - to_canary, "canary answered": to_canary}
+
+
+def test_one_id_always_goes_the_same_way_and_more_users_come_to_those_who_are_there() -> None:
+    ids = [f"user-{number}" for number in range(2000)]
+    at = {percent: {one for one in ids if drawn(one, percent)} for percent in (0, 5, 20, 50, 100)}
+
+    assert at[0] == set() and at[100] == set(ids)
+    assert at[5] < at[20] < at[50]
+    assert all(abs(len(at[percent]) / 20 - percent) < 4 for percent in at)
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "outcome"),
+    [(500, 0.0, "failed"), (503, 0.0, "failed"), (0, 0.0, "failed"), (429, 0.0, "busy"), (504, 0.0, "late"),
+     (200, 60.0, "late"), (400, 0.0, "failed")],
+)  # fmt: skip
+def test_what_the_canary_fails_the_stable_model_answers_and_it_counts_against_the_canary(
+    two: tuple[Model, Model], status: int, seconds: float, outcome: str
+) -> None:
+    stable, canary = two
+    canary.status, canary.seconds = status, seconds
+    answers, counted = ask(Ways(stable.way(0), canary.way(100)), 5, deadline=10 * SHORT if seconds else PATIENT)
+
+    assert said(answers) == {(200, "stable"): 5}
+    assert counted == {f"canary {outcome}": 5, "canary repeats": 5}, "and the second chance is not the stable model's"
+
+
+def test_a_canary_whose_server_is_away_costs_no_user_an_answer(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    for url in ("", "http://127.0.0.1:9"):
+        answers, counted = ask(Ways(stable.way(0), canary.way(100)._replace(url=url)), 3)
+        assert said(answers) == {(200, "stable"): 3} and counted["canary failed"] == 3
+
+
+def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    stable.status = canary.status = 400
+    answers, counted = ask(Ways(stable.way(0), canary.way(100)), 4)
+
+    assert said(answers) == {(400, "stable"): 4} and counted == {"canary refused": 4, "canary repeats": 4}
+
+
+def test_what_the_stable_model_fails_is_told_as_it_is_and_never_asked_of_the_canary(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    stable.status = 500
+    answers, counted = ask(Ways(stable.way(100), canary.way(0)), 4)
+
+    assert said(answers) == {(500, "stable"): 4} and counted == {"stable failed": 4}
+    assert not canary.asked
+
+
+@pytest.mark.parametrize(("seconds", "url", "status"), [(60.0, None, 504), (0.0, "http://127.0.0.1:9", 502)])
+def test_a_stable_model_that_is_gone_is_an_error_in_words(
+    two: tuple[Model, Model], seconds: float, url: str | None, status: int
+) -> None:
+    stable, _ = two
+    stable.seconds = seconds
+    way = stable.way(100)
+    [answer], _ = ask(Ways(way if url is None else way._replace(url=url)), 1, deadline=SHORT)
+
+    assert answer.status_code == status and "The model" in answer.json()["error"]
+
+
+def test_the_tag_asks_the_canary_alone_at_any_share_and_is_no_users_request(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    ways = Ways(stable.way(100), None, canary.way(0))
+    answers, counted = ask(ways, 3, headers={"x-qinglan-tag": "canary"})
+    canary.status = 500
+    failed, _ = ask(ways, 1, headers={"x-qinglan-tag": "canary"})
+
+    assert said(answers) == {(200, "canary"): 3} and counted == {}
+    assert said(failed) == {(500, "canary"): 1}, "whoever asks the canary wants its own answer"
+    assert ask(Ways(stable.way(100)), 1, headers={"x-qinglan-tag": "canary"})[0][0].status_code == 404
+
+
+def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
+    stable, _ = two
+    ask(Ways(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
+
+    assert stable.asked == ["/openai/v1/chat/completions?a=1 {} mine"]
+
+
+def test_what_is_no_question_goes_to_the_stable_model_and_is_not_counted(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    answers, counted = ask(Ways(stable.way(0), canary.way(100)), 2, path="/v2/models/rewriter/ready")
+
+    assert said(answers) == {(200, "stable"): 2} and counted == {}
+
+
+def test_before_any_model_is_ready_users_are_told_so() -> None:
+    [answer], _ = ask(None, 1)
+
+    assert answer.status_code == 503 and "No model is ready" in answer.text
+
+
+def test_every_series_is_there_before_it_is_counted(two: tuple[Model, Model]) -> None:
+    async def shown() -> str:
+        router = Router(PATIENT)
+        router.turn(Ways(two[0].way(80), two[1].way(20)))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
+            text = (await http.get("/metrics")).text
+        await router.aclose()
+        return text
+
+    text = asyncio.run(shown())
+    for version in ("stable", "canary"):
+        assert f'qinglan_rewriter_requests_total{{outcome="failed",version="{version}"}} 0.0' in text
+
+
+def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Model]) -> None:
+    stable, canary = two
+    stable.seconds = 0.5
+
+    async def drained() -> tuple[bool, list[httpx.Response]]:
+        router = Router(PATIENT)
+        router.turn(Ways(stable.way(100)))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
+            under_way = [asyncio.create_task(http.post(V1, content=b"{}")) for _ in range(5)]
+            await asyncio.to_thread(stable.wait_for, 5)
+            router.turn(Ways(canary.way(100)))
+            draining = asyncio.create_task(router.drained("stable"))
+            after = await http.post(V1, content=b"{}")
+            early = draining.done()
+            await draining
+            answers = [task.result() for task in under_way if task.done()] + await asyncio.gather(*under_way)
+        await router.aclose()
+        return early, [after, *answers]
+
+    early, answers = asyncio.run(drained())
+    assert not early and said(answers)[200, "canary"] == 1
+    assert {one.text for one in answers[1:]} == {"stable"} and len(stable.asked) == 5
