@@ -16,7 +16,7 @@ from serving.rollout.cluster.controller import Controller, Settings
 from serving.rollout.cluster.lease import ClusterLease
 from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.cluster.reading import MANAGER
-from serving.rollout.cluster.told import log_json, serve
+from serving.rollout.cluster.told import log_json, open_door
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,15 +35,17 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str] | None = None) -> None:
     told = parser().parse_args(words)
-    log_json()
     try:
-        run(told)
+        serve(told)
     except QinglanError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from None
 
 
-def run(told: argparse.Namespace) -> None:
+def serve(told: argparse.Namespace) -> None:
+    """Until it is told to stop; then the looks that are under way end, and the lease is given back."""
+    log_json()
+
     def policy() -> Any:
         return load_trust(told.trust) if told.trust else house_trust()
 
@@ -56,7 +58,7 @@ def run(told: argparse.Namespace) -> None:
     controller = Controller(api, lease, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = serve(controller, told.host, told.port)
+    server = open_door(controller, told.host, told.port)
     lease.start()
     try:
         controller.run(stop)

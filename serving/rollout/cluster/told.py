@@ -33,7 +33,7 @@ def log_json() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def serve(controller: Controller, host: str, port: int) -> ThreadingHTTPServer:
+def open_door(controller: Controller, host: str, port: int) -> ThreadingHTTPServer:
     """In a thread of its own; where it listens is the one line on stdout."""
 
     class Door(BaseHTTPRequestHandler):
