@@ -1,13 +1,13 @@
 """python -m serving.rollout --prometheus URL: rolls out the ModelRollouts of a namespace, until SIGTERM."""
 
 import argparse
+import os
 import signal
 import socket
 import sys
 import threading
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from qinglan.errors import QinglanError
 from qinglan.jobs.api import connect
@@ -53,7 +53,7 @@ def serve(told: argparse.Namespace) -> None:
     api = connect()
     api.namespace, api.client.user_agent = told.namespace or api.namespace, MANAGER
     prometheus, stop = Prometheus(told.prometheus), threading.Event()
-    lease = ClusterLease(api, f"{socket.gethostname()}-{uuid4().hex[:8]}")
+    lease = ClusterLease(api, os.environ.get("HOSTNAME") or socket.gethostname())  # in a cluster the pod's name
     settings = Settings(prometheus, policy, told.look_seconds, told.standard_canary)
     controller = Controller(api, lease, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
