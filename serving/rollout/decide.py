@@ -21,6 +21,8 @@ LONGEST_LOOK = 120.0
 BLIND_SECONDS = 240.0
 """A canary that nothing credible is seen of, or that dies, is taken back after so long: a scrape or two missed and
 a restart of Prometheus are shorter."""
+NOTED_SECONDS = 15.0
+"""Less is a look between two scrapes, or while a change is being carried out: no news."""
 MOST_RESTORES = 3
 
 
@@ -201,9 +203,9 @@ def _promote(turn: Turn) -> Decision:
 
 
 def _blind(turn: Turn, why: str) -> Decision:
-    """One more look that showed nothing of the canary; too many, and it is taken back. The first is noted."""
+    """One more look that showed nothing of the canary; too many, and it is taken back. What lasts is noted."""
     blind = turn.state.blind + turn.elapsed
-    turn = turn.noted("blind", why) if not turn.state.blind else turn
+    turn = turn.noted("blind", why) if turn.state.blind < NOTED_SECONDS <= blind else turn
     turn = turn.but(blind=blind)
     return (
         take_back(turn, "RolledBack", (f"{why}, for {blind:,.0f} s",))

@@ -26,7 +26,7 @@ class Intent(Wire):
 
     action: str
     uri: str
-    percent: int | None
+    percent: int | None = None
     expected_resource_version: str
     at: str
 
