@@ -77,7 +77,7 @@ def test_a_pause_holds_the_canary_and_an_abort_takes_it_back(world: World) -> No
 
 
 def test_a_canary_whose_pods_never_come_gets_no_user_and_is_taken_back(world: World) -> None:
-    """Held from the moment it is seen; without the hold the restored pods come, and only then is the share cleared."""
+    """Nor do the restored pods, at first: until they come the share stays 0, and only then is it cleared."""
     world.controller()
     world.serve(world.stable)
     name = world.start(world.canary, 2, deadlineSeconds=15)
