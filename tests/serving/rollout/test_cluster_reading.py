@@ -113,10 +113,11 @@ def test_a_standard_canary_is_read_from_deployments_as_the_source_of_0_21_has_it
 
 def test_a_deployment_whose_old_pods_hold_it_up_is_not_rolled_out() -> None:
     """Ready and Available stay True while its new pods crash."""
-    objects = recorded()
-    objects.service["spec"].pop("canary")  # type: ignore[attr-defined]
-    objects.service["status"].pop("canaryStatuses")
-    objects.deployments["rewriter-predictor"]["status"] |= {"replicas": 2, "updatedReplicas": 1}
+    found = copy.deepcopy(RECORDED)
+    found["service"]["spec"].pop("canary")
+    found["service"]["status"].pop("canaryStatuses")
+    found["deployments"]["rewriter-predictor"]["status"] |= {"replicas": 2, "updatedReplicas": 1}
+    objects = Objects(found["service"], deployments=found["deployments"])
     pod = {
         "metadata": {"name": "rewriter-predictor-x"},
         "status": {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
