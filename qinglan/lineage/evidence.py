@@ -20,7 +20,7 @@ from qinglan.lineage.looking import (
     papers_in,
     read_statements,
 )
-from qinglan.lineage.release_folder import LINEAGE, PROVENANCE
+from qinglan.lineage.release_folder import LINEAGE, MODEL, PROVENANCE
 from qinglan.lineage.statement import from_payload
 
 __all__ = ["Combined", "Evidence", "Files", "Nothing", "Place", "ReleaseFolder", "RunFolder"]
@@ -29,8 +29,9 @@ __all__ = ["Combined", "Evidence", "Files", "Nothing", "Place", "ReleaseFolder",
 class ReleaseFolder(Nothing):
     """A release: its own statement claims its files, and the lineage folder's papers are found by digest."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
+        self.path, self.absent = path, absent | ({MODEL} if absent else set())
+        """Files that stayed in the store; without them the model's folder is not that of its digest either."""
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
         if (own := self.path / PROVENANCE).is_file():
@@ -59,7 +60,8 @@ class ReleaseFolder(Nothing):
             return {}
         claims: dict[str, list[Path]] = {}
         for part in made:
-            if ".." not in Path(part.name).parts and not Path(part.name).is_absolute():
+            inside = ".." not in Path(part.name).parts and not Path(part.name).is_absolute()
+            if inside and part.name not in self.absent:
                 claims.setdefault(part.digest, []).append(self.path / part.name)
         return claims
 

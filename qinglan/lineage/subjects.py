@@ -46,6 +46,9 @@ class Subject(NamedTuple):
     notes: tuple[bytes, ...] = ()
     """What lies beside a release in its store."""
 
+    absent: frozenset[str] = frozenset()
+    """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
+
 
 @contextmanager
 def subject(target: str, store: str = "", files: Sequence[Path] = (), name: str = "") -> Iterator[Subject]:
@@ -110,11 +113,19 @@ def notes_of(shelf: Any, digest: str) -> list[bytes]:
 
 
 def release_subject(
-    folder: Path, more: Iterable[Evidence], name: str = "", digest: str = "", notes: tuple[bytes, ...] = ()
+    folder: Path,
+    more: Iterable[Evidence],
+    name: str = "",
+    digest: str = "",
+    notes: tuple[bytes, ...] = (),
+    absent: frozenset[str] = frozenset(),
 ) -> Subject:
-    """A release: the walk begins at what its statement says it made; files in folders are the folders' matter."""
-    evidence = Combined([ReleaseFolder(folder), *more])
-    found, faults = digest_of(folder), []
+    """A release: the walk begins at what its statement says it made; files in folders are the folders' matter.
+
+    Where some are absent, `digest` is that of the whole folder by its statement.
+    """
+    evidence = Combined([ReleaseFolder(folder, absent), *more])
+    found, faults = digest if absent else digest_of(folder), []
     if digest and found != digest:
         faults.append(Finding("release", "altered", f"its folder has digest {found[:12]}, not {digest[:12]}"))
     try:
@@ -122,12 +133,14 @@ def release_subject(
         until = own.at
     except (DataError, OSError) as error:
         faults.append(Finding(PROVENANCE, "altered", str(error)))
-        return Subject(str(folder), "release", (), evidence, "", name, found, folder, None, tuple(faults), notes)
+        return Subject(
+            str(folder), "release", (), evidence, "", name, found, folder, None, tuple(faults), notes, absent
+        )
     name = name or (str(own.config.get("name", "")) if isinstance(own.config, dict) else "")
     starts = tuple(part.digest for part in own.made if "/" not in part.name)
     return Subject(
         str(folder), "release", starts, evidence, name.partition("/")[0], name, found, folder, until, tuple(faults),
-        notes,
+        notes, absent,
     )  # fmt: skip
 
 
@@ -137,7 +150,7 @@ def check_files(one: Subject, policy: TrustPolicy, name: str = "") -> list[Findi
 
     if one.release is None:
         return []
-    return check_release(one.release, policy, name)
+    return check_release(one.release, policy, name, one.absent)
 
 
 def read_statement(path: Path) -> Statement:

@@ -12,8 +12,12 @@ from serving.rollout.spec import Check, CheckName
 SERVERS = ("qinglan_rewriter", "qinglan_style")
 """Whose requests and seconds are read alike: a version is of one of them."""
 
-FAMILIES = (*(f"{server}_" for server in SERVERS), "qinglan_rag_", "qinglan_shadow_")
-"""What the names of all series that are read begin with."""
+SERVED = ("requests_total", "seconds_bucket", "seconds_count", "questions_total", "fallbacks_total")
+NAMES = (
+    *(f"{server}_{counter}" for server in SERVERS for counter in SERVED), "qinglan_rag_requests_total",
+    "qinglan_rag_zero_hits_total", "qinglan_shadow_pairs_total",
+)  # fmt: skip
+"""All series that are read."""
 
 FAULTS = frozenset({"failed", "late", "busy"})
 """Outcomes that are the server's doing; a wrong question, or a caller who went away, says nothing of the model."""

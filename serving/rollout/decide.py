@@ -9,6 +9,7 @@ who reads the same decides the same, so that a restart, a lost reply or a second
 
 from collections.abc import Callable
 
+from serving.rollout import first
 from serving.rollout.refusing import refusals
 from serving.rollout.returning import bring_back, take_back
 from serving.rollout.state import Phase, Stable, State
@@ -20,16 +21,25 @@ LONGEST_LOOK = 120.0
 BLIND_SECONDS = 240.0
 """A canary that nothing credible is seen of, or that dies, is taken back after so long: a scrape or two missed and
 a restart of Prometheus are shorter."""
+NOTED_SECONDS = 15.0
+"""Less is a look between two scrapes, or while a change is being carried out: no news."""
 MOST_RESTORES = 3
 
 
 def decide(seen: Observed, now: float) -> Decision:
     """The next state, and what to ask for. A read older than one before it decides nothing."""
-    if seen.state.phase == "Done" or seen.served.generation < seen.state.generation:
+    if seen.state.phase == "Done":
+        return Decision(seen.state)
+    if seen.state.uid and seen.served.uid != seen.state.uid:
+        why = "the InferenceService was deleted, or made anew: the one that this was about is gone"
+        return end(Turn(*seen, now=now, elapsed=0.0), "Aborted", (why,))
+    if seen.served.generation < seen.state.generation:
         return Decision(seen.state)
     turn = _watched(_confirmed(Turn(*seen, now=now, elapsed=0.0)))
     if turn.state.phase == "Verify":
         return _verify(turn)
+    if turn.state.stable is None:
+        return first.follow(turn)
     if turn.state.phase == "Rollback":
         return bring_back(turn)
     return _aborted(turn) or _foreign(turn) or _late(turn) or RULES[turn.state.phase](turn)
@@ -46,14 +56,15 @@ def _watched(turn: Turn) -> Turn:
 def _confirmed(turn: Turn) -> Turn:
     """What was meant to be written is there: it is ours now. Whether a reply came does not matter."""
     intent, served = turn.state.intent, turn.served
+    turn = turn.but(generation=served.generation, uid=served.uid)
     if intent is None or served.asked != intent.asked:
-        return turn.but(generation=served.generation)
+        return turn
     percent = turn.state.percent
     if intent.uri == turn.spec.release.uri:
         percent = 100 if intent.percent is None else intent.percent
     elif turn.state.phase == "Rollback":
         percent = 0
-    return turn.but(intent=None, asked=served.asked, percent=percent, generation=served.generation)
+    return turn.but(intent=None, asked=served.asked, percent=percent)
 
 
 def _verify(turn: Turn) -> Decision:
@@ -63,10 +74,12 @@ def _verify(turn: Turn) -> Decision:
     if turn.proofs is None:
         late = turn.state.watched >= turn.spec.deadline_seconds
         return end(turn, "Refused", ("the release could not be verified in time",)) if late else Decision(turn.state)
-    reasons = refusals(turn.spec, turn.served, *turn.proofs)
+    served, (canary, proof) = turn.served, turn.proofs
+    if proof is None:
+        return first.begin(turn, canary)
+    reasons = refusals(turn.spec, served, canary, proof)
     if reasons:
         return end(turn, "Refused", reasons)
-    served, proof = turn.served, turn.proofs[1]
     stable = Stable(uri=served.asked.uri, digest=proof.digest, model=proof.model)
     why = f"release {turn.spec.release.digest[:12]} and stable {proof.digest[:12]} are proven"
     turn = turn.noted("verify", why).but(
@@ -190,9 +203,9 @@ def _promote(turn: Turn) -> Decision:
 
 
 def _blind(turn: Turn, why: str) -> Decision:
-    """One more look that showed nothing of the canary; too many, and it is taken back. The first is noted."""
+    """One more look that showed nothing of the canary; too many, and it is taken back. What lasts is noted."""
     blind = turn.state.blind + turn.elapsed
-    turn = turn.noted("blind", why) if not turn.state.blind else turn
+    turn = turn.noted("blind", why) if turn.state.blind < NOTED_SECONDS <= blind else turn
     turn = turn.but(blind=blind)
     return (
         take_back(turn, "RolledBack", (f"{why}, for {blind:,.0f} s",))

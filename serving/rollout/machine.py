@@ -52,10 +52,11 @@ def _measured(ports: Ports, entry: Entry) -> Window | None:
         return None
 
 
-def _proofs(ports: Ports, entry: Entry, served: Served) -> tuple[Proof, Proof] | None:
+def _proofs(ports: Ports, entry: Entry, served: Served) -> tuple[Proof, Proof | None] | None:
     if entry.state.phase != "Verify" or entry.spec.abort:
         return None
     try:
-        return ports.releases.prove(entry.spec.release.uri), ports.releases.prove(served.asked.uri)
+        stable = ports.releases.prove(served.asked.uri) if served.rolled_out else None
+        return ports.releases.prove(entry.spec.release.uri), stable
     except OutageError:
         return None

@@ -44,6 +44,8 @@ class Served(NamedTuple):
     """Why a canary would not do what it says here; empty where it would."""
     editor: str = ""
     """Who last changed what is asked for."""
+    uid: str = ""
+    """Which object of this name it is; none where there is no InferenceService."""
 
 
 class Window(NamedTuple):

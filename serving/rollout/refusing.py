@@ -6,18 +6,20 @@ from serving.rollout.spec import RolloutSpec
 
 def refusals(spec: RolloutSpec, served: Served, canary: Proof, stable: Proof) -> tuple[str, ...]:
     """Every reason at once, so that nobody mends them one by one; empty where the rollout may begin."""
-    return (*_unproven(spec, canary, stable), *_unfit(spec, served))
-
-
-def _unproven(spec: RolloutSpec, canary: Proof, stable: Proof) -> list[str]:
-    reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
+    reasons = unproven(spec, canary)
     reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
+    if canary.model == stable.model:
+        reasons.append(f"model {canary.model[:12]} is what is served already")
+    return (*reasons, *_unfit(spec, served))
+
+
+def unproven(spec: RolloutSpec, canary: Proof) -> list[str]:
+    """Why the release may not be served."""
+    reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
     if canary.digest != spec.release.digest:
         reasons.append(f"{spec.release.uri} is release {canary.digest[:12]}, not {spec.release.digest[:12]}")
     if canary.model != spec.release.model:
         reasons.append(f"its model is {canary.model[:12]}, not {spec.release.model[:12]}")
-    if canary.model == stable.model:
-        reasons.append(f"model {canary.model[:12]} is what is served already")
     return reasons
 
 
@@ -27,12 +29,7 @@ def _unfit(spec: RolloutSpec, served: Served) -> list[str]:
         reasons.append(f"the InferenceService is {served.form}, and the rollout asks for {spec.mode}")
     if served.asked.percent is not None:
         reasons.append(f"a canary of {served.asked} is under way already: end it first")
-    if served.rolled_out is None:
-        reasons.append(
-            "nothing is served yet: KServe gives a first model all of the traffic, so deploy it without a canary"
-        )
-    elif not served.settled or served.rolled_out.uri != served.asked.uri:
-        reasons.append(
-            f"{served.asked.uri} is asked for, and {served.rolled_out.uri} is served: wait until they agree"
-        )
+    rolled_out = served.rolled_out.uri if served.rolled_out else "nothing"
+    if not served.settled or rolled_out != served.asked.uri:
+        reasons.append(f"{served.asked.uri} is asked for, and {rolled_out} is served: wait until they agree")
     return reasons

@@ -26,7 +26,7 @@ class Intent(Wire):
 
     action: str
     uri: str
-    percent: int | None
+    percent: int | None = None
     expected_resource_version: str
     at: str
 
@@ -81,6 +81,8 @@ class State(Wire):
     asked: Asked | None = None
     """What the InferenceService last asked for by our doing; anything else there is somebody else's."""
     rest: str = ""
+    uid: str = ""
+    """Of the InferenceService that this is about: another of its name is not it."""
     generation: int = 0
     """Of the InferenceService when last read: an answer of an older one is a stale read."""
     cursor: float | None = None

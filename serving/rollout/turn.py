@@ -8,13 +8,14 @@ from serving.rollout.state import Asked, Intent, Outcome, State, clock
 
 
 class Observed(NamedTuple):
-    """All that was read for one look. `proofs` are of the release and of the stable model, in Verify alone."""
+    """All that was read for one look. `proofs` are of the release and of the stable model, in Verify alone; where
+    nothing is served there is no stable one."""
 
     spec: RolloutSpec
     state: State
     served: Served
     window: Window | None = None
-    proofs: tuple[Proof, Proof] | None = None
+    proofs: tuple[Proof, Proof | None] | None = None
 
 
 class Decision(NamedTuple):
@@ -30,7 +31,7 @@ class Turn(NamedTuple):
     state: State
     served: Served
     window: Window | None
-    proofs: tuple[Proof, Proof] | None
+    proofs: tuple[Proof, Proof | None] | None
     now: float
     elapsed: float
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
+from tests.cluster.prometheus import Server, prometheus
 from tests.cluster.servers import Minio, minio
 
 
@@ -33,3 +34,9 @@ def simulated(cluster: Cluster) -> Cluster:
     if not cluster.simulated:
         pytest.skip(f"{VARIABLE} names a cluster whose pods really run; this test tells pods how to end")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
+        yield server

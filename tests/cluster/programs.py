@@ -137,9 +137,10 @@ MODULES = {
         ),
     ),
     "minio": Module({"minio": "github.com/minio/minio"}),
-    # Checks and tests alerting rules; the clouds that Prometheus finds targets in are left out of it.
+    # Scrapes what tests serve, and checks alerting rules; the clouds that it finds targets in are left out of it.
     "prometheus": Module(
-        {"promtool": "github.com/prometheus/prometheus/cmd/promtool"}, flags=("-tags=remove_all_sd",)
+        {name: f"github.com/prometheus/prometheus/cmd/{name}" for name in ("prometheus", "promtool")},
+        flags=("-tags=remove_all_sd",),
     ),
     # No program: its kinds only, so that monitors and rules have a schema to be checked against.
     "prometheus-operator": Module(

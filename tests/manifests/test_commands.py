@@ -57,7 +57,9 @@ def _config() -> Any:
 def test_all_of_our_servers_but_the_console_are_started() -> None:
     names = {one["command"][2] for _, one in SERVERS if "command" in one}
 
-    assert names == {"serving.gateway", "serving.rag", "serving.rewriter", "serving.style", "serving.teacher"}
+    assert names == {
+        "serving.gateway", "serving.rag", "serving.rewriter", "serving.rollout", "serving.style", "serving.teacher",
+    }  # fmt: skip
 
 
 def test_the_rag_service_opens_what_the_line_says() -> None:
@@ -94,7 +96,7 @@ def test_probes_ask_for_paths_that_the_servers_have() -> None:
     known = {
         "serving.gateway": {"/healthz", "/readyz"}, "serving.rag": {"/healthz", "/readyz"},
         "serving.teacher": {"/healthz", "/readyz"}, "serving.rewriter": kserves, "serving.style": kserves,
-        "vllm": {"/health"},
+        "serving.rollout": {"/healthz"}, "vllm": {"/health"},
     }  # fmt: skip
 
     assert all(path in known[name] for name, path in asked)

@@ -13,6 +13,8 @@ from qinglan.llm.budget import Budget
 from serving.gateway.metrics import Metrics as GatewayMetrics
 from serving.rag.metrics import Metrics as RagMetrics
 from serving.rewriter.metrics import Metrics as RewriterMetrics
+from serving.rollout.cluster.metrics import Metrics as RolloutMetrics
+from serving.rollout.cluster.metrics import Standing
 from serving.rollout.shadow.metrics import Metrics as ShadowMetrics
 from serving.style.metrics import Metrics as StyleMetrics
 from tests.manifests.reading import MANIFESTS, objects
@@ -32,7 +34,7 @@ def exposed() -> dict[str, set[str]]:
     """Every series of ours, with its labels, as a scrape reads it after each thing happened once."""
     return {
         sample.name: set(sample.labels)
-        for text in (gateway(), rag(), style(), rewriter(), shadow(), kserves())
+        for text in (gateway(), rag(), style(), rewriter(), shadow(), rollout(), kserves())
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -72,6 +74,11 @@ def shadow() -> str:
     metrics = ShadowMetrics()
     metrics.begin("abc", "def")
     return metrics.text().decode()
+
+
+def rollout() -> str:
+    standing = Standing({"Analyse": 1}, True, 0.0, {"GET pods": 1})
+    return generate_latest(RolloutMetrics(lambda: standing).registry).decode()
 
 
 def kserves() -> str:

@@ -11,12 +11,13 @@ PODS: Mapping[str, Mapping[str, str]] = {
     "gateway": {"app.kubernetes.io/name": "qinglan-gateway"},
     "rag": {"app.kubernetes.io/name": "qinglan-rag"},
     "janitor": {"app.kubernetes.io/name": "qinglan-janitor"},
+    "rollout": {"app.kubernetes.io/name": "qinglan-rollout"},
     "model": {"serving.kserve.io/inferenceservice": "rewriter"},
     "step": {"workflows.argoproj.io/workflow": "run-1"},
     "job": {"training.kubeflow.org/job-name": "sft-1"},
     "stranger": {"app": "stranger"},
 }
-MODEL, GATEWAY, RAG = 8080, 8300, 8200
+MODEL, GATEWAY, RAG, ROLLOUT = 8080, 8300, 8200, 8500
 
 
 def pod(name: str, namespace: str) -> Place:
@@ -46,6 +47,13 @@ def ways(namespace: str) -> dict[str, tuple[Place, Place, int, bool]]:
         "a job's pods find each other": (here["job"], here["job"], 29500, True),
         "a step asks the API server": (here["step"], PRIVATE, 443, True),
         "the janitor asks the API server": (here["janitor"], PRIVATE, 443, True),
+        "the rollout asks the API server": (here["rollout"], PRIVATE, 443, True),
+        "the rollout asks Prometheus": (here["rollout"], outside("monitoring"), 9090, True),
+        "the rollout reads a release": (here["rollout"], store, 9000, True),
+        "Prometheus reads the rollout's numbers": (outside("monitoring"), here["rollout"], ROLLOUT, True),
+        "the rollout asks a model": (here["rollout"], here["model"], MODEL, False),
+        "the rollout asks the gateway": (here["rollout"], here["gateway"], GATEWAY, False),
+        "an application asks the rollout": (client, here["rollout"], ROLLOUT, False),
         "a step tells KFP": (here["step"], outside("kubeflow"), 8887, True),
         "Prometheus reads a model's numbers": (outside("monitoring"), here["model"], MODEL, True),
         "Prometheus reads the gateway's numbers": (outside("monitoring"), here["gateway"], GATEWAY, True),

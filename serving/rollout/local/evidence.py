@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from qinglan.errors import OutageError
 from qinglan.files import replaced
-from serving.rollout.counting import FAMILIES, Counters, Series, counted, grown, series
+from serving.rollout.counting import NAMES, Counters, Series, counted, grown, series
 from serving.rollout.local.objects import Objects
 from serving.rollout.local.service import NAME, status_of
 from serving.rollout.ports import Window
@@ -27,7 +27,6 @@ from serving.rollout.spec import Check
 
 ANSWER_SECONDS = 2.0
 AT_THE_CALLER = "qinglan_rewriter_requests_total"
-COUNTS = ("_total", "_bucket", "_count")
 SNAPSHOTS = "evidence.json"
 
 Snapshot = Mapping[str, Counters]
@@ -110,7 +109,7 @@ def summed(parts: Iterable[Counters]) -> Counters:
 def _parsed(text: str) -> Iterator[tuple[Series, float]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name.startswith(FAMILIES) and sample.name.endswith(COUNTS):
+            if sample.name in NAMES:
                 yield series(sample.name, sample.labels), float(sample.value)
 
 

@@ -69,7 +69,7 @@ def decided(
         (served(OLD, None), (Proof("d2", "m3", ()), PROOFS[1]), "its model is m3"),
         (served(OLD, None), (Proof("d2", "m2", ()), Proof("d1", "m2", ())), "served already"),
         (served(NEW, 10), PROOFS, "under way already"),
-        (served(OLD, None, rolled_out=None), PROOFS, "without a canary"),
+        (served(OLD, None, rolled_out=None), PROOFS, "nothing is served: wait"),
         (served(OLD, None, rolled_out=CANARY), PROOFS, "wait until they agree"),
         (served(OLD, None, unsupported="KServe 0.20 sends a Standard canary no traffic"), PROOFS, "no traffic"),
         (served(OLD, None, form="Standard"), PROOFS, "asks for Serverless"),

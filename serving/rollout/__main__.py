@@ -1,0 +1,72 @@
+"""python -m serving.rollout --prometheus URL: rolls out the ModelRollouts of a namespace, until SIGTERM."""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from qinglan.errors import QinglanError
+from qinglan.jobs.api import connect
+from qinglan.lineage.trust import house_trust, load_trust
+from serving.rollout.cluster.controller import Controller, Settings
+from serving.rollout.cluster.lease import ClusterLease
+from serving.rollout.cluster.prometheus import Prometheus
+from serving.rollout.cluster.reading import MANAGER
+from serving.rollout.cluster.told import log_json, open_door
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m serving.rollout", description=__doc__)
+    made.add_argument("--prometheus", required=True, help="where Prometheus answers, such as http://prometheus:9090")
+    made.add_argument("--namespace", help="whose ModelRollouts; else the one this pod or kubeconfig is in")
+    made.add_argument("--port", type=int, default=8500, help="for /metrics and /healthz; 0 takes a free one")
+    made.add_argument("--host", default="127.0.0.1")
+    made.add_argument("--trust", type=Path, help="the trust policy; else QINGLAN_TRUST has it, or the keys' folder")
+    made.add_argument("--look-seconds", type=float, default=30.0, help="between two looks where nothing changes")
+    made.add_argument(
+        "--standard-canary", action="store_true", help="this KServe (0.21) splits spec.canary's traffic"
+    )
+    return made
+
+
+def main(words: list[str] | None = None) -> None:
+    told = parser().parse_args(words)
+    try:
+        serve(told)
+    except QinglanError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+def serve(told: argparse.Namespace) -> None:
+    """Until it is told to stop; then the looks that are under way end, and the lease is given back."""
+    log_json()
+
+    def policy() -> Any:
+        return load_trust(told.trust) if told.trust else house_trust()
+
+    policy()  # what is wrong with it is said before anything is done
+    api = connect()
+    api.namespace, api.client.user_agent = told.namespace or api.namespace, MANAGER
+    prometheus, stop = Prometheus(told.prometheus), threading.Event()
+    lease = ClusterLease(api, os.environ.get("HOSTNAME") or socket.gethostname())  # in a cluster the pod's name
+    settings = Settings(prometheus, policy, told.look_seconds, told.standard_canary)
+    controller = Controller(api, lease, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = open_door(controller, told.host, told.port)
+    lease.start()
+    try:
+        controller.run(stop)
+    finally:
+        lease.stop()
+        server.shutdown()
+        prometheus.close()
+
+
+if __name__ == "__main__":
+    main()

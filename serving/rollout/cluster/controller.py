@@ -1,0 +1,242 @@
+"""Looks at every rollout that is under way: from time to time, and at once when something of it changed."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+from qinglan.errors import Conflict, OutageError
+from qinglan.jobs.api import Api
+from qinglan.lineage.trust import TrustPolicy
+from qinglan.rollouts import number_of
+from serving.rollout import machine
+from serving.rollout.cluster import events
+from serving.rollout.cluster.evidence import PrometheusEvidence
+from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, Unreadable, entry_of, state_of
+from serving.rollout.cluster.metrics import Metrics, Standing
+from serving.rollout.cluster.prometheus import Prometheus
+from serving.rollout.cluster.reading import Object
+from serving.rollout.cluster.releases import StoreReleases
+from serving.rollout.cluster.schedule import Schedule
+from serving.rollout.cluster.shelf import OF_SERVICE, Shelf
+from serving.rollout.cluster.target import ClusterTarget
+from serving.rollout.ports import Entry, Lease, Ports
+from serving.rollout.state import Happening, State, clock
+
+AT_ONCE = 8
+TICK = 0.5
+AGAIN_SECONDS = 1.0
+TOLD_AGAIN = 3600.0
+"""After a restart, what happened in this last while is told again: an Event told twice is one Event."""
+KEPT_AGAIN = 86400.0
+"""After a restart, the histories of what ended in this last while are kept again."""
+
+log = logging.getLogger(__name__)
+
+
+class History(Protocol):
+    """What keeps an ended rollout for audits; to keep one again changes nothing."""
+
+    def keep(self, namespace: str, name: str, entry: Entry) -> None: ...
+
+
+class WallClock:
+    def now(self) -> float:
+        return time.time()
+
+
+class Settings(NamedTuple):
+    prometheus: Prometheus
+    policy: Callable[[], TrustPolicy]
+    """Read anew for each look: a key may be revoked at any time."""
+    look_seconds: float = 30.0
+    standard_canary: bool = False
+    history: History | None = None
+
+
+class Controller:
+    """Of one namespace. Runs until it is told to stop, and ends after the looks that are under way."""
+
+    def __init__(self, api: Api, lease: Lease, settings: Settings) -> None:
+        self.api, self.lease, self.settings = api, lease, settings
+        self.shelf, self.schedule = Shelf(api, self._told), Schedule()
+        self.metrics = Metrics(self._standing)
+        self.ticked = time.monotonic()
+        self._generations: dict[str, int] = {}
+        self._events: dict[str, Happening | None] = {}
+        self._good: dict[str, float] = {}
+        """When each was last looked at well."""
+
+    def run(self, stop: threading.Event) -> None:
+        led = False
+        self.shelf.start()
+        try:
+            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="look") as pool:
+                while not stop.is_set():
+                    self.ticked = time.monotonic()
+                    leads = self.lease.held()
+                    if leads and not led:
+                        log.info("leads in %s", self.api.namespace)
+                        self._begin()
+                    led = leads
+                    if not leads:
+                        stop.wait(TICK)
+                        continue
+                    for name in self.schedule.take(AT_ONCE, TICK):
+                        pool.submit(self._looked, name)
+        finally:
+            self.shelf.stop()
+
+    def _begin(self) -> None:
+        """A new leader looks at all that is under way, and at what ended not long ago."""
+        for rollout in self.shelf.all(ROLLOUTS):
+            if under_way(rollout) or _ended_lately(rollout):
+                self.schedule.soon(rollout["metadata"]["name"])
+
+    def _told(self, kind: str, thing: Object) -> None:
+        """Of a ModelRollout only what a person changed: our own writes of its status are no news."""
+        meta = thing["metadata"]
+        if kind != ROLLOUTS:
+            service = meta["name"] if kind == "inferenceservices" else (meta.get("labels") or {}).get(OF_SERVICE)
+            self._soon(service)
+            return
+        name, generation = meta["name"], int(meta.get("generation", 0))
+        if self._generations.get(name) != generation:
+            self._generations[name] = generation
+            self.schedule.soon(name)
+
+    def _soon(self, service: str | None) -> None:
+        found = [one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service]
+        if turn := whose_turn(found):
+            self.schedule.soon(turn["metadata"]["name"])
+
+    def _looked(self, name: str) -> None:
+        """One look, whatever comes of it: the others go on."""
+        began, after = time.monotonic(), self.settings.look_seconds
+        result: str = "failed"
+        try:
+            result = self.look(name)
+        except Exception as error:
+            log.exception("the look at %s failed", name)
+            self._tell_failure(name, error)
+        finally:
+            self.metrics.looked(result, time.monotonic() - began)
+            self.schedule.give_back(name, _next(result, after))
+            if result not in ("failed", "unreachable"):
+                self._good[name] = time.monotonic()
+
+    def look(self, name: str) -> str:
+        """Of the one whose turn it is at its InferenceService; the others wait until it has ended."""
+        rollout = self.shelf.get(ROLLOUTS, name)
+        if rollout is None:
+            self.schedule.forget(name)
+            return "done"
+        if under_way(rollout) and not self._its_turn(rollout):
+            return "done"
+        ledger = ClusterLedger(self.api, self.shelf, name)
+        try:
+            entry = entry_of(rollout)
+        except Unreadable as error:
+            ledger.refuse(str(error), time.time())
+            return "done"
+        result: str = machine.look(self._ports(ledger, rollout, entry))
+        self._tell(name)
+        return self._ended(name) if result == "done" else result
+
+    def _ports(self, ledger: ClusterLedger, rollout: Object, entry: Entry) -> Ports:
+        settings = self.settings
+        return Ports(
+            ledger=ledger,
+            target=ClusterTarget(self.api, self.shelf, rollout, settings.standard_canary),
+            evidence=PrometheusEvidence(settings.prometheus, self.api.namespace, entry.spec.checks),
+            releases=StoreReleases(entry.spec.release, settings.policy),
+            clock=WallClock(),
+            lease=self.lease,
+        )
+
+    def _its_turn(self, rollout: Object) -> bool:
+        service = rollout["spec"]["inferenceService"]
+        found = [one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service]
+        turn = whose_turn(found)
+        return turn is None or turn["metadata"]["name"] == rollout["metadata"]["name"]
+
+    def _ended(self, name: str) -> str:
+        """Its history is kept, and the next rollout of its InferenceService has its turn."""
+        rollout = self.shelf.get(ROLLOUTS, name)
+        if rollout is None:
+            return "done"
+        self._good.pop(name, None)
+        self._soon(rollout["spec"]["inferenceService"])
+        if self.settings.history is not None:
+            try:
+                self.settings.history.keep(self.api.namespace, name, entry_of(rollout))
+            except (OutageError, Conflict) as error:
+                log.warning("the history of %s was not kept yet: %s", name, error)
+                return "unreachable"
+        return "done"
+
+    def _tell(self, name: str) -> None:
+        rollout = self.shelf.get(ROLLOUTS, name)
+        history = state_of(rollout).history if rollout else ()
+        if rollout is None or not history or self._events.get(name) == history[-1]:
+            return
+        events.tell(self.api, rollout, _news(history, self._events.get(name)))
+        self._events[name] = history[-1]
+
+    def _tell_failure(self, name: str, error: Exception) -> None:
+        rollout = next((one for one in self.shelf.all(ROLLOUTS) if one["metadata"]["name"] == name), None)
+        if rollout is not None:
+            why = f"{type(error).__name__}: {error}"
+            phase = (rollout.get("status") or {}).get("phase", "Verify")
+            events.tell(
+                self.api, rollout, [Happening(at=clock(time.time()), phase=phase, action=events.FAILED, why=why)]
+            )
+
+    def _standing(self) -> Standing:
+        rollouts = [one for one in self.shelf.all(ROLLOUTS) if under_way(one)]
+        phases = Counter((one.get("status") or {}).get("phase", "Verify") for one in rollouts)
+        return Standing(phases, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))
+
+    def _unlooked(self, rollouts: list[Object]) -> float:
+        if not self.lease.held():
+            return 0.0
+        now = time.monotonic()
+        last = [self._good.setdefault(one["metadata"]["name"], now) for one in rollouts if self._its_turn(one)]
+        return max((now - at for at in last), default=0.0)
+
+
+def under_way(rollout: Object) -> bool:
+    return (rollout.get("status") or {}).get("phase") != "Done"
+
+
+def whose_turn(rollouts: list[Object]) -> Object | None:
+    """Of one InferenceService's: the oldest that has not ended."""
+    waiting = [one for one in rollouts if under_way(one)]
+    return min(waiting, key=lambda one: (one["metadata"]["creationTimestamp"], number_of(one)), default=None)
+
+
+def _ended_lately(rollout: Object) -> bool:
+    state: State = state_of(rollout)
+    return bool(state.history) and _age(state.history[-1]) < KEPT_AGAIN
+
+
+def _news(history: tuple[Happening, ...], last: Happening | None) -> list[Happening]:
+    """What was not told yet; where it is not known what was, all of the last while."""
+    if last in history:
+        return list(history[history.index(last) + 1 :])
+    return [one for one in history if _age(one) < TOLD_AGAIN]
+
+
+def _age(one: Happening) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(one.at)).total_seconds()
+
+
+def _next(result: str, look_seconds: float) -> float | None:
+    """After how long it is looked at again; None: not before something of it changes."""
+    if result == "done":
+        return None
+    return AGAIN_SECONDS if result == "again" else look_seconds

@@ -1,0 +1,71 @@
+"""What a rollout decided, as Events of its ModelRollout: `kubectl describe` tells it in words.
+
+An Event's name is made of what it tells, so that one told again after a restart is the same one.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable
+
+from qinglan.errors import Conflict, QinglanError
+from qinglan.jobs.api import Api
+from qinglan.rollouts import GROUP, KIND, VERSION
+from serving.rollout.cluster.reading import MANAGER, Object
+from serving.rollout.cluster.refused import explained
+from serving.rollout.state import Happening
+
+LONGEST = 1000
+FAILED = "failed"
+WARNINGS = (
+    "blind",
+    "roll back",
+    "foreign edit",
+    "restore",
+    "verify again",
+    "Refused",
+    "RolledBack",
+    "Aborted",
+    "failed",
+)
+
+log = logging.getLogger(__name__)
+
+
+def tell(api: Api, rollout: Object, happenings: Iterable[Happening]) -> None:
+    """Best effort: the status has it all, and no rollout waits for an Event."""
+    for one in happenings:
+        try:
+            with explained(api):
+                api.create("events", event(rollout, one))
+        except Conflict:
+            continue
+        except QinglanError as error:
+            log.warning("an event of %s was not told: %s", rollout["metadata"]["name"], error)
+
+
+def event(rollout: Object, one: Happening) -> dict[str, object]:
+    meta = rollout["metadata"]
+    when = "" if one.action == FAILED else one.at  # the same failure at every look is one Event
+    told = "\n".join((str(meta["uid"]), when, one.phase, one.action, one.why))
+    at = one.at.replace("+00:00", "Z")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{meta['name'][:200]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}",
+            "namespace": meta["namespace"],
+            "labels": {"app.kubernetes.io/part-of": "qinglan"},
+        },
+        "involvedObject": {
+            "apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": meta["name"], "namespace": meta["namespace"],
+            "uid": meta["uid"],
+        },
+        "type": "Warning" if one.action in WARNINGS else "Normal",
+        "reason": "".join(word[0].upper() + word[1:] for word in one.action.split()),
+        "message": one.why[:LONGEST],
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+    }  # fmt: skip

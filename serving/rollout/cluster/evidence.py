@@ -1,0 +1,133 @@
+"""What Prometheus has of two model versions between a cursor and the newest moment that both were scraped at.
+
+Each increase counts in the window of the scrape that showed it, and in no other: windows may be of any length and no
+request is in two of them. What nobody scraped is not there, and nothing is made up for it.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from serving.rollout.cluster.prometheus import Prometheus, Sample, Scraped
+from serving.rollout.counting import NAMES, SERVERS, Counters, Series, counted, grown, series
+from serving.rollout.ports import Window
+from serving.rollout.spec import Check
+
+REQUESTS = frozenset(f"{server}_requests_total" for server in SERVERS)
+STARTED = "process_start_time_seconds"
+BEFORE = 180.0
+"""How long before a window its first count is looked for: a pod that was not scraped for longer begins anew."""
+LONGEST = 3600.0
+"""Of a window. What was counted before, while nobody looked, is left out."""
+
+DISCOVERED = frozenset(
+    {
+        "__name__", "job", "instance", "pod", "service", "endpoint", "container", "node", "namespace", "cluster",
+        "prometheus", "prometheus_replica", "replica",
+    }
+)  # fmt: skip
+"""Labels by which Prometheus tells places apart. One pod may be found in many ways, and is counted once."""
+
+Key = tuple[str, Series]
+"""Of one counter: whose, and which."""
+
+
+class Scrapes(NamedTuple):
+    """What was read: the samples of every counter, and of every place when it was first seen and when it started."""
+
+    counters: Mapping[Key, tuple[Sample, ...]]
+    seen: Mapping[str, float]
+    started: Mapping[str, float]
+
+
+class PrometheusEvidence:
+    """Of one rollout. Its clock is Prometheus's."""
+
+    def __init__(self, prometheus: Prometheus, namespace: str, checks: Iterable[Check]) -> None:
+        self.prometheus, self.checks = prometheus, tuple(checks)
+        self._selector = f'{{__name__=~"{"|".join((*NAMES, STARTED))}",namespace="{namespace}"}}'
+
+    def since(self, canary: str, stable: str, after: float | None) -> Window | None:
+        """None where one of the two was not scraped of late."""
+        now = self.prometheus.now()
+        begin = now if after is None else max(after, now - LONGEST)
+        scrapes = read(self.prometheus.samples(self._selector, now, now - begin + BEFORE))
+        until = both_seen(scrapes, canary, stable)
+        if until is None:
+            return None
+        if after is None:
+            return Window(until, {}, {})
+        growth = growth_of(scrapes, begin, until)
+        return Window(
+            until, counted(growth, canary, stable, self.checks), counted(growth, stable, canary, self.checks)
+        )
+
+
+def read(found: Iterable[Scraped]) -> Scrapes:
+    """Of a place that was found in two ways, the one that was scraped last."""
+    counters: dict[Key, tuple[Sample, ...]] = {}
+    seen: dict[str, float] = {}
+    started: dict[str, float] = {}
+    for one in found:
+        if not one.samples:
+            continue
+        place = one.labels.get("pod") or one.labels.get("instance", "")
+        seen[place] = min(seen.get(place, one.samples[0].at), one.samples[0].at)
+        if one.labels["__name__"] == STARTED:
+            started[place] = max(started.get(place, 0.0), one.samples[-1].value)
+            continue
+        key = place, _named(one.labels)
+        if key not in counters or _freshness(one.samples) > _freshness(counters[key]):
+            counters[key] = one.samples
+    return Scrapes(counters, seen, started)
+
+
+def both_seen(scrapes: Scrapes, *versions: str) -> float | None:
+    """The newest moment up to which there are scrapes of every one of these versions."""
+    newest: dict[str, float] = {}
+    for (_, name), samples in scrapes.counters.items():
+        if name.name in REQUESTS:
+            version = name.label("version")
+            newest[version] = max(newest.get(version, 0.0), samples[-1].at)
+    return min(newest[one] for one in versions) if newest.keys() >= set(versions) else None
+
+
+def growth_of(scrapes: Scrapes, begin: float, until: float) -> Counters:
+    """By counter, over all places."""
+    growth: dict[Series, float] = {}
+    for (place, name), samples in scrapes.counters.items():
+        more = _increase(_from_nothing(place, samples, scrapes), name, begin, until)
+        growth[name] = growth.get(name, 0.0) + more
+    return growth
+
+
+def _increase(samples: tuple[Sample, ...], name: Series, begin: float, until: float) -> float:
+    """What its steps in the window were; a step down is a process that began anew."""
+    steps = (
+        grown({name: had.value}, {name: has.value})[name] for had, has in pairwise(samples) if _in(has, begin, until)
+    )
+    return sum(steps)
+
+
+def _in(sample: Sample, begin: float, until: float) -> bool:
+    return begin < sample.at <= until
+
+
+def _from_nothing(place: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
+    """With a nought before, where the counter is known to have begun since: its place was scraped earlier without it,
+    or its process started after what was read begins. Else the first sample only says where to begin.
+    """
+    first = samples[0].at
+    earlier = scrapes.seen[place]
+    if earlier < first:
+        return (Sample(earlier, 0.0), *samples)
+    young = 0.0 <= first - scrapes.started.get(place, 0.0) < BEFORE
+    return (Sample(first - 1e-3, 0.0), *samples) if young else samples
+
+
+def _named(labels: Mapping[str, str]) -> Series:
+    return series(labels["__name__"], {name: one for name, one in labels.items() if name not in DISCOVERED})
+
+
+def _freshness(samples: tuple[Sample, ...]) -> tuple[float, int]:
+    return samples[-1].at, len(samples)

@@ -1,0 +1,99 @@
+"""Who leads: a Lease of the API server, renewed by a thread of its own.
+
+Whether another's has run out is told by our own monotonic clock, from when we last saw it change: clocks of two
+machines are not compared. It saves work and no more: the ledger's version is the fence.
+"""
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from qinglan.errors import Conflict, QinglanError
+from qinglan.jobs.api import Api
+from serving.rollout.cluster.refused import explained
+
+NAME = "qinglan-rollout"
+SECONDS = 15.0
+RENEWED_EVERY = 5.0
+MARGIN = 3.0
+"""So much before it runs out for others, it has run out for us."""
+
+log = logging.getLogger(__name__)
+
+
+class ClusterLease:
+    def __init__(self, api: Api, holder: str, seconds: float = SECONDS) -> None:
+        self.api, self.holder, self.seconds = api, holder, seconds
+        self._until = 0.0
+        self._seen: tuple[str, float] = ("", 0.0)
+        """Of somebody else's lease the version, and when we first saw that one."""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Given back, so that the next need not wait for it to run out."""
+        self._stopped.set()
+        self._thread.join(self.seconds)
+        if self.held():
+            self._until = 0.0
+            try:
+                self._write(self._read(), "")
+            except QinglanError as error:
+                log.warning("the lease could not be given back: %s", error)
+
+    def held(self) -> bool:
+        return time.monotonic() < self._until
+
+    def try_once(self) -> bool:
+        """Take it, or renew it, where it is free or ours. What is unsure is not held."""
+        asked = time.monotonic()
+        try:
+            lease = self._read()
+            if lease is not None and not self._free(lease, asked):
+                self._until = 0.0
+                return False
+            self._write(lease, self.holder)
+        except Conflict:
+            self._until = 0.0
+            return False
+        self._until = asked + self.seconds - MARGIN * self.seconds / SECONDS
+        return True
+
+    def _keep(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.try_once()
+            except QinglanError as error:
+                log.warning("the lease was not renewed: %s", error)
+            self._stopped.wait(RENEWED_EVERY * self.seconds / SECONDS)
+
+    def _read(self) -> dict[str, Any] | None:
+        with explained(self.api):
+            return self.api.get("leases", NAME)
+
+    def _free(self, lease: dict[str, Any], now: float) -> bool:
+        holder = lease["spec"].get("holderIdentity")
+        if holder in (None, "", self.holder):
+            return True
+        version = str(lease["metadata"]["resourceVersion"])
+        if self._seen[0] != version:
+            self._seen = version, now
+        return now - self._seen[1] > self.seconds
+
+    def _write(self, lease: dict[str, Any] | None, holder: str) -> None:
+        """At the version that was read: of two who find it free, one gets it."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": max(round(self.seconds), 1), "renewTime": now}
+        with explained(self.api):
+            if lease is None:
+                body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}}
+                self.api.create("leases", {**body, "spec": {**spec, "acquireTime": now}})
+            else:
+                acquired = now if lease["spec"].get("holderIdentity") != holder else lease["spec"].get("acquireTime")
+                lease["spec"] = {**spec, "acquireTime": acquired}
+                self.api.replace("leases", NAME, lease)

@@ -1,0 +1,58 @@
+"""What the controller counts, for /metrics."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+RESULTS = ("done", "waited", "acted", "again", "unreachable", "follower", "failed")
+PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
+"""Of rollouts that are under way."""
+
+
+class Standing(NamedTuple):
+    """How things are at the moment of a scrape."""
+
+    phases: Mapping[str, int]
+    leads: bool
+    unlooked: float
+    calls: Mapping[str, int]
+
+
+class Metrics:
+    """Every series is there from the start at 0."""
+
+    def __init__(self, standing: Callable[[], Standing]) -> None:
+        self.registry = CollectorRegistry()
+        self._standing = standing
+        self._looks = Counter(
+            "qinglan_rollout_looks", "Looks, and how they ended.", ["result"], registry=self.registry
+        )
+        for result in RESULTS:
+            self._looks.labels(result)
+        self._seconds = Histogram(
+            "qinglan_rollout_look_seconds", "Time of a look.", buckets=SECONDS, registry=self.registry
+        )
+        self.registry.register(self)
+
+    def looked(self, result: str, seconds: float) -> None:
+        self._looks.labels(result).inc()
+        self._seconds.observe(seconds)
+
+    def collect(self) -> Iterator[Any]:
+        standing = self._standing()
+        rollouts = GaugeMetricFamily("qinglan_rollout_rollouts", "Rollouts under way.", labels=["phase"])
+        for phase in PHASES:
+            rollouts.add_metric([phase], standing.phases.get(phase, 0))
+        yield rollouts
+        yield GaugeMetricFamily("qinglan_rollout_leader", "Whether this one leads.", value=float(standing.leads))
+        yield GaugeMetricFamily(
+            "qinglan_rollout_unlooked_seconds", "Since the last good look of the rollout that waits longest.",
+            value=standing.unlooked,
+        )  # fmt: skip
+        calls = CounterMetricFamily("qinglan_rollout_api_calls", "Calls of the API server.", labels=["call"])
+        for call, count in sorted(standing.calls.items()):
+            calls.add_metric([call], count)
+        yield calls

@@ -1,0 +1,73 @@
+"""Prometheus, asked for samples as they were scraped: nothing is extrapolated, and no lookback keeps a series alive
+that was not seen any more.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import httpx
+
+from qinglan.errors import OutageError
+
+ANSWER_SECONDS = 15.0
+
+
+class Sample(NamedTuple):
+    at: float
+    value: float
+
+
+class Scraped(NamedTuple):
+    """One series, oldest sample first."""
+
+    labels: dict[str, str]
+    samples: tuple[Sample, ...]
+
+
+class Prometheus:
+    """By its HTTP API; an OutageError where it gives no whole answer."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._client = httpx.Client(timeout=ANSWER_SECONDS)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def now(self) -> float:
+        """By its own clock, which its samples have."""
+        with _understood(self.url):
+            return float(self._asked("time()", "scalar")[0])
+
+    def samples(self, selector: str, until: float, seconds: float) -> list[Scraped]:
+        """Of so many seconds before a moment."""
+        with _understood(self.url):
+            found = self._asked(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
+            return [_series(one) for one in found]
+
+    def _asked(self, query: str, kind: str, **more: str) -> Any:
+        try:
+            answer = self._client.post(f"{self.url}/api/v1/query", data={"query": query, **more})
+        except httpx.HTTPError as error:
+            raise OutageError(f"{self.url}: {type(error).__name__} {error}. Does Prometheus run there?") from None
+        if answer.status_code != 200:
+            raise OutageError(f"{self.url}: {answer.status_code} {answer.text[:200]}")
+        body = answer.json()
+        if body["status"] != "success" or body["data"]["resultType"] != kind or body.get("warnings"):
+            raise OutageError(f"{self.url}: no whole answer: {str(body)[:200]}")
+        return body["data"]["result"]
+
+
+@contextmanager
+def _understood(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise OutageError(f"{url}: does not answer as Prometheus does ({what}). Is it another server?") from None
+
+
+def _series(one: Any) -> Scraped:
+    labels = {str(name): str(value) for name, value in one["metric"].items()}
+    return Scraped(labels, tuple(Sample(float(at), float(value)) for at, value in one["values"]))

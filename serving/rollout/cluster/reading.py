@@ -1,0 +1,112 @@
+"""What an InferenceService asks for and really does, from the objects of the API server: a pure function.
+
+    served(Objects(service, revisions))
+
+How the two forms of a canary are read is in knative.py and standard.py.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from serving.rollout.ports import Form, Served
+from serving.rollout.state import Asked
+
+Object = Mapping[str, Any]
+
+MANAGER = "qinglan-rollout"
+"""As which the API server knows our writes."""
+
+SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
+"""Where KServe writes down what a pod's storage initialiser is told to fetch."""
+
+MODE = "serving.kserve.io/deploymentMode"
+SERVERLESS = ("Knative", "Serverless")
+OURS = ("storageUri", "canaryTrafficPercent")
+DECIDING = ("serving.kserve.io/", "knative.dev/")
+"""Annotations that decide what is served, and how."""
+CACHED = "internal.serving.kserve.io/localmodel"
+"""An annotation that KServe's webhook sets by the storageUri alone."""
+
+NOTHING = Served("", 0, True, Asked(uri=""), "", None, None, {}, "Serverless")
+"""Where there is no InferenceService."""
+
+
+class Objects(NamedTuple):
+    """What the API server holds of one model: of revisions or Deployments, those of its own."""
+
+    service: Object
+    revisions: Mapping[str, Object] = {}
+    deployments: Mapping[str, Object] = {}
+    pods: tuple[Object, ...] = ()
+
+
+def form_of(service: Object) -> Form:
+    """As KServe says that it deploys it; until it says so, as it is told to."""
+    told = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE) or "Knative"
+    return "Serverless" if told in SERVERLESS else "Standard"
+
+
+def asked_of(service: Object) -> Asked:
+    """Of this model, and of which share."""
+    spec = service["spec"]
+    for canary in spec.get("canary") or ():
+        return Asked(uri=uri_of(canary.get("predictor") or {}), percent=canary.get("trafficPercent"))
+    predictor = spec.get("predictor") or {}
+    return Asked(uri=uri_of(predictor), percent=predictor.get("canaryTrafficPercent"))
+
+
+def uri_of(predictor: Object) -> str:
+    return str((predictor.get("model") or {}).get("storageUri") or "")
+
+
+def rest_of(service: Object) -> str:
+    """A fingerprint of what decides beside model and share: the rest of the spec, and KServe's annotations."""
+    spec = {name: one for name, one in service["spec"].items() if name != "canary"}
+    predictor = dict(spec.get("predictor") or {})
+    predictor.pop("canaryTrafficPercent", None)
+    if isinstance(predictor.get("model"), Mapping):
+        predictor["model"] = {name: one for name, one in predictor["model"].items() if name != "storageUri"}
+    deciding = {
+        name: one
+        for name, one in annotations(service).items()
+        if any(part in name for part in DECIDING) and not name.startswith(CACHED)
+    }
+    text = orjson.dumps([{**spec, "predictor": predictor}, deciding], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()
+
+
+def editor_of(service: Object) -> str:
+    """Which program last changed the spec, by the API server's own book; "" where that was ours."""
+    spec = [
+        (str(one.get("time", "")), str(one.get("manager", "")))
+        for one in service["metadata"].get("managedFields") or ()
+        if "f:spec" in (one.get("fieldsV1") or {}) and not one.get("subresource")
+    ]
+    ours = max((at for at, who in spec if who == MANAGER), default="")
+    return max(((at, who) for at, who in spec if who != MANAGER and at >= ours), default=("", ""))[1]
+
+
+def condition(thing: Object, name: str) -> Object:
+    found = (one for one in thing.get("status", {}).get("conditions") or () if one.get("type") == name)
+    return next(found, {})
+
+
+def true(thing: Object, name: str) -> bool:
+    return condition(thing, name).get("status") == "True"
+
+
+def annotations(thing: Object) -> Object:
+    found: Object = thing["metadata"].get("annotations") or {}
+    return found
+
+
+def source_of(pods: Object) -> str:
+    """What pods made of this template, or this revision, fetch: KServe's note of it, else the container that does."""
+    if noted := annotations(pods).get(SOURCE):
+        return str(noted)
+    spec = pods.get("spec", {})
+    initialisers = [one for one in spec.get("initContainers") or () if one.get("args")]
+    return str(initialisers[0]["args"][0]) if initialisers else ""

@@ -1,0 +1,80 @@
+"""What a release in its store is worth: its whole lineage walked, as the deploy stage and every pod do it again.
+
+Weights stay in the store. The release's statement has their digests, and each pod verifies their bytes before it
+serves; whatever else there is of the release is fetched and judged here, anew at every look.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from qinglan.errors import Altered, ConfigError, DataError, OutageError, QinglanError
+from qinglan.lineage.addresses import Address, read_address
+from qinglan.lineage.audit import read_overrides
+from qinglan.lineage.deploying import decide
+from qinglan.lineage.digests import tree_digest
+from qinglan.lineage.loading import release_files
+from qinglan.lineage.release_folder import MODEL, Claim, read_claim
+from qinglan.lineage.subjects import notes_of, release_subject
+from qinglan.lineage.trust import TrustPolicy
+from qinglan.store import Store, open_store
+from serving.rollout.ports import Proof
+from serving.rollout.spec import Release
+
+WEIGHTS = ".safetensors"
+
+
+class StoreReleases:
+    """Of one rollout: its release must be of the name that was asked for; the stable one is what it says it is."""
+
+    def __init__(self, release: Release, policy: Callable[[], TrustPolicy]) -> None:
+        self.release, self.policy = release, policy
+
+    def prove(self, uri: str) -> Proof:
+        name = self.release.name if uri == self.release.uri else ""
+        try:
+            address = read_address(uri)
+        except ConfigError as error:
+            return Proof("", "", (str(error),))
+        with _outage(address), TemporaryDirectory(prefix="qinglan-rollout-") as folder:
+            try:
+                return proven(open_store(address.store), address, Path(folder) / "release", name, self.policy())
+            except (DataError, Altered) as error:
+                return Proof(address.digest, "", (str(error),))
+
+
+def proven(store: Store, address: Address, folder: Path, name: str, policy: TrustPolicy) -> Proof:
+    """Everything that stands against it at once; a DataError where it is no release."""
+    store.pull(address.digest, folder, wanted=lambda one: not may_stay(one))
+    claim = read_claim(folder)
+    files = release_files(folder, claim)
+    absent = frozenset(one for one in files if may_stay(one))
+    notes = tuple(notes_of(store, address.digest))
+    digest = tree_digest({one: files[one] for one in sorted(files, key=str.encode)})
+    one = release_subject(folder, (), name or claim.name, digest, notes, absent)
+    override = next(iter(read_overrides(one, policy, datetime.now(UTC))), None)
+    decision = decide(one, policy, name or claim.name, override)
+    return Proof(digest, model_of(claim), () if decision.allowed else tuple(decision.reasons))
+
+
+def may_stay(name: str) -> bool:
+    return name.startswith(f"{MODEL}/") and name.endswith(WEIGHTS)
+
+
+def model_of(claim: Claim) -> str:
+    """Of the model, by the release's statement."""
+    made: Mapping[str, str] = {part.name: part.digest for part in claim.statement.made}
+    return made.get(MODEL, "")
+
+
+@contextmanager
+def _outage(address: Address) -> Iterator[None]:
+    """What is wrong with the way to the store says nothing of the release."""
+    try:
+        yield
+    except OutageError:
+        raise
+    except (QinglanError, OSError) as error:
+        raise OutageError(f"{address.uri} could not be read: {error}") from None

@@ -1,0 +1,111 @@
+"""Copies of the objects that rollouts are decided by, kept by one watch of each kind: an idle rollout costs no call.
+
+A copy may be late. No write goes by it unseen: each is held to the version that was read.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from qinglan.errors import OutageError
+from qinglan.jobs.api import Api
+from qinglan.jobs.mirror import Mirror
+from serving.rollout.cluster.reading import Object
+
+KINDS = ("modelrollouts", "inferenceservices", "revisions")
+OF_SERVICE = "serving.kserve.io/inferenceservice"
+BEGIN_SECONDS = 30.0
+
+Told = Callable[[str, Object], None]
+"""Of a kind, and of one object of it that changed or went."""
+
+
+class Shelf:
+    """One namespace's."""
+
+    def __init__(self, api: Api, told: Told) -> None:
+        self._lock = threading.Lock()
+        self._things: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
+        self._told = told
+        self._mirrors = {kind: Mirror(api, kind, {}, self._hearing(kind)) for kind in KINDS}
+
+    def start(self) -> None:
+        for mirror in self._mirrors.values():
+            mirror.start()
+        for mirror in self._mirrors.values():
+            mirror.begun.wait(BEGIN_SECONDS)
+
+    def stop(self) -> None:
+        for mirror in self._mirrors.values():
+            mirror.stop()
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """OutageError where this kind is not heard of: what is here may be long over."""
+        self.heard(kind)
+        with self._lock:
+            return self._things[kind].get(name)
+
+    def all(self, kind: str) -> list[Object]:
+        with self._lock:
+            return list(self._things[kind].values())
+
+    def revisions(self, service: str) -> dict[str, Object]:
+        self.heard("revisions")
+        found = [one for one in self.all("revisions") if one["metadata"]["labels"].get(OF_SERVICE) == service]
+        return {one["metadata"]["name"]: one for one in found}
+
+    def heard(self, kind: str) -> None:
+        mirror = self._mirrors[kind]
+        if mirror.trouble or not mirror.begun.is_set():
+            why = mirror.trouble[1].message if mirror.trouble else "not listed yet"
+            raise OutageError(f"{kind} are not heard of: {why}. Check the API server and this account's rights.")
+
+    def put(self, kind: str, thing: Object) -> None:
+        """What the API server answered to a write of ours, known before the watch tells of it."""
+        with self._lock:
+            self._things[kind][thing["metadata"]["name"]] = TRIMMED[kind](thing)
+
+    def _hearing(self, kind: str) -> Callable[[str, Mapping[str, Any]], None]:
+        def hear(what: str, thing: Object) -> None:
+            name = thing["metadata"]["name"]
+            with self._lock:
+                if what == "DELETED":
+                    self._things[kind].pop(name, None)
+                else:
+                    thing = self._things[kind][name] = TRIMMED[kind](thing)
+            self._told(kind, thing)
+
+        return hear
+
+
+def _whole(thing: Object) -> Object:
+    return thing
+
+
+def _without_book(thing: Object) -> Object:
+    """Who wrote which field is half of a ModelRollout, and nobody asks."""
+    return {**thing, "metadata": {name: one for name, one in thing["metadata"].items() if name != "managedFields"}}
+
+
+def _service(thing: Object) -> Object:
+    """Of the book of edits only who changed the spec, and when."""
+    book = [
+        {**{name: one.get(name) for name in ("manager", "time", "subresource")}, "fieldsV1": {"f:spec": {}}}
+        for one in thing["metadata"].get("managedFields") or ()
+        if "f:spec" in (one.get("fieldsV1") or {})
+    ]
+    return {**thing, "metadata": {**thing["metadata"], "managedFields": book}}
+
+
+def _revision(thing: Object) -> Object:
+    """A revision's pods are half of its size, and only what they fetch matters."""
+    meta = thing["metadata"]
+    kept = {"name": meta["name"], "labels": meta.get("labels") or {}, "annotations": meta.get("annotations") or {}}
+    initialisers = [{"args": one.get("args")} for one in thing.get("spec", {}).get("initContainers") or ()]
+    conditions = thing.get("status", {}).get("conditions") or []
+    return {"metadata": kept, "spec": {"initContainers": initialisers}, "status": {"conditions": conditions}}
+
+
+TRIMMED: Mapping[str, Callable[[Object], Object]] = {
+    "modelrollouts": _without_book, "inferenceservices": _service, "revisions": _revision,
+}  # fmt: skip

@@ -1,0 +1,125 @@
+"""A real Prometheus on loopback, and pods that count as our servers do: what it scrapes is what a test says."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from qinglan.services import end_with_parent, free_port
+from serving.rewriter.metrics import Metrics
+from tests.cluster.binaries import binary
+from tests.cluster.servers import stop
+
+SCRAPED_EVERY = 1.0
+READY_SECONDS = 60.0
+CONFIG = """
+global: {scrape_interval: 1s, scrape_timeout: 900ms}
+scrape_configs:
+- job_name: pods
+  file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]
+"""
+
+
+class Server(NamedTuple):
+    """Prometheus, and the file by which it finds its pods."""
+
+    url: str
+    targets: Path
+    process: "subprocess.Popen[bytes]"
+
+    def find(self, *pods: "Pod") -> None:
+        """From now on it scrapes these, and no others; each has the labels that an operator would give it."""
+        found = [{"targets": [f"127.0.0.1:{one.port}"], "labels": one.labels} for one in pods]
+        beside = self.targets.with_suffix(".new")
+        beside.write_text(json.dumps(found))
+        beside.rename(self.targets)
+
+    def await_scrape(self, *pods: "Pod") -> None:
+        """Until each was scraped well once more, from beginning to end after this call."""
+        begun = {pod.port: pod.scrapes for pod in pods}
+        until(lambda: all(pod.scrapes >= begun[pod.port] + 2 for pod in pods))
+        time.sleep(0.2)  # from the answer to the head of its database
+
+
+class Pod:
+    """A model server's /metrics, of one version, in one namespace."""
+
+    def __init__(self, namespace: str, name: str, version: str) -> None:
+        self.port, self.version = free_port(), version
+        self.labels = {"namespace": namespace, "pod": name}
+        self.scrapes = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process behind the same name: it has counted nothing."""
+        self.registry = CollectorRegistry()
+        self.metrics = Metrics(self.version, ["demo"], lambda: 0, self.registry)
+        self.rag = Counter("qinglan_rag_requests", "-", ["tenant", "rewriter", "status"], registry=self.registry)
+        self.empty = Counter("qinglan_rag_zero_hits", "-", ["tenant", "rewriter"], registry=self.registry)
+        Gauge("process_start_time_seconds", "-", registry=self.registry).set(time.time())
+        Gauge("scraped", "-", registry=self.registry).set_function(self._scraped)
+        self._server, self._thread = start_http_server(self.port, "127.0.0.1", self.registry)
+
+    def end(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def serve(self, answered: int, failed: int = 0, slow: int = 0) -> None:
+        """So many requests more."""
+        for number in range(answered):
+            self.metrics.ended("v1", "answered", 2.0 if number < slow else 0.02)
+            self.metrics.answered("demo", (), 10, 10)
+            self.rag.labels("demo", self.version, "200").inc()
+        for _ in range(failed):
+            self.metrics.ended("v1", "failed", 0.02)
+
+    def _scraped(self) -> float:
+        self.scrapes += 1
+        return float(self.scrapes)
+
+
+@contextmanager
+def prometheus(folder: Path) -> Iterator[Server]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prometheus.yml").write_text(CONFIG)
+    (folder / "targets.json").write_text("[]")
+    process, port = started(folder, free_port())
+    try:
+        yield Server(f"http://127.0.0.1:{port}", folder / "targets.json", process)
+    finally:
+        stop(process)
+
+
+def started(folder: Path, port: int) -> tuple["subprocess.Popen[bytes]", int]:
+    command = [
+        str(binary("prometheus")), "--config.file=prometheus.yml", "--storage.tsdb.path=data",
+        f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent,
+            env={"GOGC": "50", "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+    until(lambda: _ready(port), READY_SECONDS)
+    return process, port
+
+
+def _ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2).is_success
+    except httpx.TransportError:
+        return False
+
+
+def until(true: Any, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s"
+        time.sleep(0.05)

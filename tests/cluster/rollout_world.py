@@ -1,0 +1,262 @@
+"""What the tests of the rollout's controller share: real releases in a real S3, a real KServe with Knative, a real
+Prometheus, and model servers that are numbers: they count what the traffic of the moment would make them count.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from minio import Minio as Client
+
+from qinglan.jobs.api import Api
+from qinglan.lineage.addresses import Address
+from qinglan.lineage.digests import digest
+from qinglan.lineage.release_folder import MODEL, read_release
+from qinglan.lineage.trust import TRUST
+from qinglan.rollouts import rollout_object
+from qinglan.services import end_with_parent
+from qinglan.store import open_store
+from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
+from tests.cluster.prometheus import Pod, Server
+from tests.cluster.servers import Minio, stop
+from tests.manifests.reading import Object
+from tests.release_world import NAME, Made, use_keys
+from tests.whole_release import make_whole_release
+
+NS = "qinglan"
+ACCOUNT = "qinglan-rollout"
+SERVICE = "rewriter"
+SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
+PER_SECOND = 400.0
+LOOK_SECONDS = "1"
+POLICY: Mapping[str, Any] = {
+    "steps": [20, 50, 100], "stepSeconds": 3, "minimumSample": 50, "deadlineSeconds": 120, "mode": "Serverless",
+    "checks": [{"name": "errors", "margin": 0.05}],
+}  # fmt: skip
+PREDICTOR = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 1, "maxReplicas": 1}
+
+
+class Model(NamedTuple):
+    """A release that is in the store."""
+
+    made: Made
+    uri: str
+    model: str
+
+    @property
+    def version(self) -> str:
+        return self.model[:12]
+
+    @property
+    def release(self) -> Object:
+        return {"name": NAME, "digest": self.made.registered.release, "uri": self.uri, "model": self.model}
+
+
+class House(NamedTuple):
+    kubectl: Kubectl
+    cluster: Any
+    s3: Minio
+    folder: Path
+    prometheus: Server
+    models: tuple[Model, ...]
+    api: Api
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of the controller's own account: it can do what manifests/base/accounts.yaml lets it do, and no more."""
+        path = self.folder / "kubeconfig"
+        settings = self.cluster.account(NS, ACCOUNT).configuration
+        token = settings.api_key["authorization"].removeprefix("Bearer ")
+        cluster = {"server": settings.host, "certificate-authority": settings.ssl_ca_cert}
+        login = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "one",
+            "clusters": [{"name": "one", "cluster": cluster}],
+            "users": [{"name": "one", "user": {"token": token}}],
+            "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one", "namespace": NS}}],
+        }  # fmt: skip
+        path.write_text(yaml.safe_dump(login))
+        return path
+
+
+class World:
+    """One test's: nothing is served when it begins, and no controller runs but those that it starts."""
+
+    def __init__(self, house: House) -> None:
+        self.house, self.kubectl, self.api = house, house.kubectl, house.api
+        self.first, self.stable, self.canary = house.models
+        self.players = Players(house)
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.kubeconfig = house.kubeconfig
+
+    def controller(self, name: str = "one", **environment: str) -> "subprocess.Popen[bytes]":
+        """A process of its own, as the Deployment would start it."""
+        command = [
+            sys.executable, "-m", "serving.rollout", "--prometheus", self.house.prometheus.url, "--port=0",
+            "--trust", str(self.stable.made.keys / TRUST), "--look-seconds", LOOK_SECONDS,
+        ]  # fmt: skip
+        given = {**os.environ, **self.house.s3.environment, "KUBECONFIG": str(self.kubeconfig), "HOSTNAME": name}
+        with (self.house.folder / f"controller-{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**given, **environment}, preexec_fn=end_with_parent
+            )
+        self.processes.append(process)
+        return process
+
+    def start(self, model: Model, number: int = 1, **spec: Any) -> str:
+        """A ModelRollout, as the deploy stage makes them; its name."""
+        asked = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, **POLICY, **spec}
+        self.api.create("modelrollouts", rollout_object(NS, number, asked))
+        return f"{SERVICE}-{number}"
+
+    def serve(self, model: Model, number: int = 1) -> None:
+        """A first model, brought by the controller that runs."""
+        assert self.ended(self.start(model, number))["outcome"] == "Promoted"
+
+    def status(self, name: str) -> Object:
+        found: Object = (self.api.get("modelrollouts", name) or {}).get("status") or {}
+        return found
+
+    def reached(self, name: str, *phases: str, seconds: float = 60.0) -> Object:
+        until(lambda: self.status(name).get("phase") in phases, f"{name} in {phases}: {self.log()[-3000:]}", seconds)
+        return self.status(name)
+
+    def ended(self, name: str, seconds: float = 90.0) -> Object:
+        end = time.monotonic() + seconds
+        while self.status(name).get("phase") != "Done":
+            assert time.monotonic() < end, (
+                f"{name} did not end: {json.dumps(self.status(name))[-3000:]}\n{self.log()[-3000:]}"
+            )
+            time.sleep(0.2)
+        return self.status(name)
+
+    def say(self, name: str, **words: bool) -> None:
+        """A person's word."""
+        self.api.merge("modelrollouts", name, {"spec": words})
+
+    def service(self) -> Object:
+        return self.api.get("inferenceservices", SERVICE) or {}
+
+    def asked(self) -> tuple[str, int | None]:
+        predictor = self.service()["spec"]["predictor"]
+        return predictor["model"]["storageUri"], predictor.get("canaryTrafficPercent")
+
+    def ask(self, uri: str, percent: int | None) -> None:
+        """As the controller would, by hand."""
+        patch = {"spec": {"predictor": {"canaryTrafficPercent": percent, "model": {"storageUri": uri}}}}
+        self.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type=merge", f"-p={json.dumps(patch)}",
+                          account=f"{NS}/{ACCOUNT}")  # fmt: skip
+
+    def traffic(self) -> dict[str, int]:
+        return self.players.traffic()
+
+    def events(self, name: str) -> list[Object]:
+        found = self.api.all("events", {})["items"]
+        return [one for one in found if one["involvedObject"]["name"] == name]
+
+    def log(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.house.folder.glob("controller-*.log")))
+
+    def close(self) -> None:
+        for process in self.processes:
+            stop(process)
+        self.players.close()
+        self.kubectl.must("delete", "isvc", "--all", "-n", NS, "--wait")
+        self.kubectl.must("delete", "modelrollouts", "--all", "-n", NS, "--wait")
+        self.kubectl("delete", "lease", ACCOUNT, "-n", NS, "--ignore-not-found")
+        for path in self.house.folder.glob("controller-*.log"):
+            path.unlink()
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+class Players:
+    """Counts, for every model, what its share of the traffic makes of 400 requests a second, a tenth of a second at a
+    time; `fails` says which part of a version's requests fail."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.fails: dict[str, float] = {}
+        self.pods = {one.uri: Pod(NS, f"pod-of-{one.version}", one.version) for one in house.models}
+        self._owed: dict[tuple[str, str], float] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._play, daemon=True)
+        self._thread.start()
+        house.prometheus.find(*self.pods.values())
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self.house.prometheus.find()
+        for pod in self.pods.values():
+            pod.end()
+
+    def traffic(self) -> dict[str, int]:
+        """Per cent by URI, by the routes and not by what our reader makes of them."""
+        service = self.house.api.get("inferenceservices", SERVICE) or {}
+        shares: dict[str, int] = {}
+        routes = service.get("status", {}).get("components", {}).get("predictor", {}).get("traffic") or ()
+        for one in routes:
+            revision = self.house.api.get("revisions", one["revisionName"])
+            uri = revision["metadata"]["annotations"][SOURCE] if revision else ""
+            shares[uri] = shares.get(uri, 0) + int(one.get("percent") or 0)
+        return {uri: share for uri, share in shares.items() if share}
+
+    def _play(self) -> None:
+        last = time.monotonic()
+        while not self._stopped.wait(0.1):
+            now = time.monotonic()
+            for uri, share in self.traffic().items():
+                self._count(uri, PER_SECOND * (now - last) * share / 100)
+            last = now
+
+    def _count(self, uri: str, requests: float) -> None:
+        pod = self.pods.get(uri)
+        if pod is None:
+            return
+        failing = self.fails.get(pod.version, 0.0)
+        good, bad = (
+            self._whole(uri, how, requests * part) for how, part in (("good", 1 - failing), ("bad", failing))
+        )
+        pod.serve(good, bad)
+
+    def _whole(self, uri: str, how: str, owed: float) -> int:
+        owed += self._owed.get((uri, how), 0.0)
+        self._owed[uri, how] = owed - int(owed)
+        return int(owed)
+
+
+@contextmanager
+def house_of(cluster: Any, s3: Minio, prometheus: Server, folder: Path) -> Iterator[House]:
+    bucket = secrets.token_hex(4)
+    Client(s3.endpoint.removeprefix("http://"), s3.key, s3.secret, secure=False).make_bucket(bucket)
+    with pytest.MonkeyPatch.context() as patch:
+        keys = use_keys(folder / "keys", patch)
+        for name, value in s3.environment.items():
+            patch.setenv(name, value)
+        models = tuple(model(folder, keys, f"s3://{bucket}/fivedoctors", first) for first in (0.5, 0.25, 0.75))
+        kubectl = Kubectl(cluster.kubeconfig)
+        with installed(kubectl, rendered(filled_in(folder) / "overlays/single-tenant")):
+            until(lambda: kubectl("get", "modelrollouts", "-n", NS).code == 0, "rollouts are known")
+            yield House(kubectl, cluster, s3, folder, prometheus, models, Api(cluster.admin(), NS))
+
+
+def model(folder: Path, keys: Path, store: str, first: float) -> Model:
+    made = make_whole_release(folder / str(first), keys, first=first)
+    release = read_release(made.folder)
+    open_store(store).push(made.folder, digest(made.folder))
+    parts = {part.name: part.digest for part in release.statement.made}
+    return Model(made, Address(store, release.digest).uri, parts[MODEL])

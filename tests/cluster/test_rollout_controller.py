@@ -1,0 +1,238 @@
+"""The rollout's controller on a real control plane: promotions, rollbacks, and whatever happens meanwhile."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from qinglan.jobs.mirror import Mirror
+from tests.cluster.kubectl import until
+from tests.cluster.prometheus import Server
+from tests.cluster.rollout_world import NS, SERVICE, House, World, house_of, kill
+from tests.cluster.servers import Minio
+
+TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
+
+
+@pytest.fixture(scope="module")
+def house(cluster: Any, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    if not cluster.simulated:
+        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(house: House) -> Iterator[World]:
+    made = World(house)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_a_first_model_and_then_a_better_one_are_brought_to_everybody(world: World) -> None:
+    world.controller()
+    first = world.ended(world.start(world.stable))
+
+    assert first["outcome"] == "Promoted" and "nothing was compared" in first["reasons"][0]
+    assert world.traffic() == {world.stable.uri: 100}
+
+    name = world.start(world.canary, 2)
+    done = world.ended(name)
+
+    assert done["outcome"] == "Promoted", done
+    assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
+    assert [one["action"] for one in done["history"]] == TOLD
+    assert {one["reason"] for one in world.events(name)} == {one[0].upper() + one[1:] for one in TOLD}
+
+
+def test_a_model_that_fails_more_is_taken_back_on_its_numbers(world: World) -> None:
+    world.controller()
+    world.serve(world.stable)
+    world.players.fails[world.canary.version] = 0.3
+    done = world.ended(world.start(world.canary, 2))
+
+    assert done["outcome"] == "RolledBack", done
+    assert done["reasons"][0].startswith("errors ") and "worse" in done["reasons"][0]
+    assert world.asked() == (world.stable.uri, None) and world.traffic() == {world.stable.uri: 100}
+
+
+def test_a_pause_holds_the_canary_and_an_abort_takes_it_back(world: World) -> None:
+    world.controller()
+    world.serve(world.stable)
+    name = world.start(world.canary, 2)
+    until(lambda: world.traffic().get(world.canary.uri) == 20, "the canary has its first share")
+    world.say(name, paused=True)
+    time.sleep(12)  # a step that is not paused lasts 3
+
+    assert world.status(name)["phase"] == "Analyse" and world.asked() == (world.canary.uri, 20)
+    world.say(name, paused=False, abort=True)
+    done = world.ended(name)
+    assert done["outcome"] == "Aborted" and world.traffic() == {world.stable.uri: 100}
+
+
+def test_a_canary_whose_pods_never_come_gets_no_user_and_is_taken_back(world: World) -> None:
+    """Nor do the restored pods, at first: until they come the share stays 0, and only then is it cleared."""
+    world.controller()
+    world.serve(world.stable)
+    name = world.start(world.canary, 2, deadlineSeconds=15)
+    until(lambda: world.service()["spec"]["predictor"].get("canaryTrafficPercent") == 0, "it is asked for at 0 %")
+    steer(world, "crash")
+    status = world.reached(name, "Rollback")
+    assert any("pods fail" in reason or "ready" in reason for reason in status["reasons"]) or status["reasons"]
+
+    assert world.traffic() == {world.stable.uri: 100}
+    until(lambda: world.asked() == (world.stable.uri, 0), "the stable model is asked for, at 0 % until it is ready")
+    time.sleep(3)
+    assert world.asked() == (world.stable.uri, 0) and world.traffic().get(world.canary.uri, 0) == 0
+    steer(world, None)
+    done = world.ended(name)
+    assert done["outcome"] == "RolledBack" and world.asked() == (world.stable.uri, None)
+
+
+def test_in_standard_mode_a_canary_is_refused_and_nothing_is_changed(world: World) -> None:
+    world.controller()
+    first = world.ended(world.start(world.stable, mode="Standard"))
+    assert first["outcome"] == "Promoted", first
+    before = world.service()["metadata"]["generation"]
+    done = world.ended(world.start(world.canary, 2, mode="Auto"))
+
+    assert done["outcome"] == "Refused" and any("sends them no traffic" in one for one in done["reasons"])
+    assert world.service()["metadata"]["generation"] == before
+
+
+def test_a_release_that_was_altered_in_the_store_is_refused(world: World) -> None:
+    world.controller()
+    spoiled = {**world.canary.release, "model": "0" * 64}
+    done = world.ended(world.start(world.canary, release=spoiled))
+
+    assert done["outcome"] == "Refused" and any("its model is" in one for one in done["reasons"])
+    assert not world.service()
+
+
+def test_a_foreign_edit_under_way_is_named_and_taken_back(world: World) -> None:
+    world.controller()
+    world.serve(world.stable)
+    name = world.start(world.canary, 2)
+    until(lambda: world.traffic().get(world.canary.uri) == 20, "the canary has its first share")
+    patch = json.dumps({"spec": {"predictor": {"canaryTrafficPercent": 90}}})
+    world.kubectl.must("patch", "isvc", "rewriter", "-n", NS, "--type=merge", f"-p={patch}",
+                       "--field-manager=a-person", account=f"{NS}/qinglan-rollout")  # fmt: skip
+    done = world.ended(name)
+
+    assert done["outcome"] == "RolledBack" and "a-person changed what is served" in done["reasons"][0]
+    assert world.traffic() == {world.stable.uri: 100}
+
+
+PROMOTING = ("Verify", "Apply", "WaitReady", "Analyse", "Promote")
+
+
+@pytest.mark.parametrize("phase", PROMOTING)
+def test_a_controller_that_is_killed_on_the_way_up_is_followed_by_one_that_goes_on(world: World, phase: str) -> None:
+    """Killed the moment that its state is read; the next has the same name, as a pod's next container has."""
+    first = world.controller()
+    world.serve(world.stable)
+    killer = killed_at(world, first, f"{SERVICE}-2", phase)
+    name = world.start(world.canary, 2)
+    killer.join(60)
+    assert first.poll() is not None, f"{phase} was never seen"
+    world.controller()
+    done = world.ended(name)
+
+    assert done["outcome"] == "Promoted", done["reasons"]
+    assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
+
+
+def test_a_controller_that_is_killed_on_the_way_back_is_followed_by_one_that_ends_it(world: World) -> None:
+    first = world.controller()
+    world.serve(world.stable)
+    world.players.fails[world.canary.version] = 0.3
+    killer = killed_at(world, first, f"{SERVICE}-2", "Rollback")
+    name = world.start(world.canary, 2)
+    killer.join(60)
+    world.controller()
+    done = world.ended(name, 150)
+
+    assert done["outcome"] == "RolledBack" and world.traffic() == {world.stable.uri: 100}
+
+
+def test_two_controllers_that_both_believe_to_lead_act_as_one(world: World) -> None:
+    """The same name, and so the same lease: nothing keeps them apart but the versions that they write at."""
+    book = Book(world)
+    world.controller("twin")
+    world.controller("twin")
+    world.serve(world.stable)
+    done = world.ended(world.start(world.canary, 2))
+    asked = book.close()
+
+    assert done["outcome"] == "Promoted", done["reasons"]
+    uri = world.canary.uri
+    assert asked == [(world.stable.uri, None), (uri, 0), (uri, 20), (uri, 50), (uri, None)]
+    assert world.service()["metadata"]["generation"] == len(asked), "each was asked for once"
+    actions = [one["action"] for one in done["history"]]
+    assert [one for one in actions if one != "blind"] == TOLD
+
+
+def test_a_second_controller_takes_over_what_the_first_gives_back(world: World) -> None:
+    first = world.controller("one")
+    world.serve(world.stable)
+    world.controller("two")
+    name = world.start(world.canary, 2)
+    until(lambda: world.traffic().get(world.canary.uri) == 20, "the canary has its first share")
+    first.terminate()
+    assert first.wait(30) == 0
+    done = world.ended(name)
+
+    assert done["outcome"] == "Promoted", done["reasons"]
+    assert world.api.get("leases", "qinglan-rollout")["spec"]["holderIdentity"] == "two"  # type: ignore[index]
+
+
+class Book:
+    """Every change of what the InferenceService asks for, as the API server tells of it."""
+
+    def __init__(self, world: World) -> None:
+        self.asked: list[tuple[str, int | None]] = []
+        self._mirror = Mirror(world.api, "inferenceservices", {}, self._hear)
+        self._mirror.start()
+
+    def close(self) -> list[tuple[str, int | None]]:
+        self._mirror.stop()
+        return self.asked
+
+    def _hear(self, what: str, service: Any) -> None:
+        predictor = service["spec"]["predictor"]
+        one = predictor["model"]["storageUri"], predictor.get("canaryTrafficPercent")
+        if self.asked[-1:] != [one]:
+            self.asked.append(one)
+
+
+def killed_at(world: World, process: "subprocess.Popen[bytes]", name: str, phase: str) -> threading.Thread:
+    """In a thread that hears of every write of the state: looking now and then would miss short ones."""
+    seen = threading.Event()
+
+    def hear(_: str, rollout: Any) -> None:
+        if rollout["metadata"]["name"] == name and (rollout.get("status") or {}).get("phase", "Verify") == phase:
+            seen.set()
+
+    mirror = Mirror(world.api, "modelrollouts", {}, hear)
+    mirror.start()
+
+    def wait() -> None:
+        if seen.wait(60):
+            kill(process)
+        mirror.stop()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def steer(world: World, state: str | None) -> None:
+    """What becomes of the pods that are made from now on."""
+    patch = json.dumps({"metadata": {"annotations": {"sim/state": state}}})
+    world.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type=merge", f"-p={patch}")

@@ -1,0 +1,107 @@
+"""The first model of an InferenceService: proven, asked for, waited for, and never called better."""
+
+from typing import Any
+
+from serving.rollout.decide import decide
+from serving.rollout.ports import Proof, Revision, Served
+from serving.rollout.spec import RolloutSpec
+from serving.rollout.state import Asked, State
+from serving.rollout.turn import Decision, Observed
+
+NEW, OTHER = "s3://releases/new", "s3://releases/other"
+PROOF = Proof("d2", "m2", ())
+NOTHING = Served("", 0, True, Asked(uri=""), "", None, None, {}, "Serverless")
+WHOLE = Asked(uri=NEW)
+MADE = NOTHING._replace(resource_version="5", generation=1, asked=WHOLE, rest="rest", uid="u-1")
+PODS = Revision("rev-1", NEW, True)
+SERVING = MADE._replace(newest=PODS, rolled_out=PODS, traffic={NEW: 100})
+
+
+def spec(**changes: Any) -> RolloutSpec:
+    release = {"name": "demo/rewriter", "digest": "d2", "uri": NEW, "model": "m2"}
+    predictor = {"runtime": "one", "format": "one"}
+    asked = {"inferenceService": "rewriter", "release": release, "predictor": predictor, "deadlineSeconds": 600}
+    return RolloutSpec.parse(asked | changes, "a test")
+
+
+def decided(had: State, seen: Served, proof: Proof | None = None, later: float = 0.0, **wanted: Any) -> Decision:
+    proofs = (proof, None) if proof else None
+    return decide(Observed(spec(**wanted), had, seen, None, proofs), 1_790_000_000.0 + later)
+
+
+def begun() -> State:
+    verified = decided(State(), NOTHING, PROOF)
+    assert verified.asked is None and verified.state.phase == "Promote"
+    return verified.state
+
+
+def asked() -> State:
+    found = decided(begun(), NOTHING)
+    assert found.asked == WHOLE and found.state.intent and found.state.intent.expected_resource_version == ""
+    return found.state
+
+
+def test_a_first_model_gets_everything_and_is_said_to_be_uncompared() -> None:
+    waiting = decided(asked(), MADE)
+    assert waiting.asked is None and waiting.state.phase == "Promote" and waiting.state.percent == 100
+
+    found = decided(waiting.state, SERVING)
+
+    assert found.state.outcome == "Promoted" and "nothing was compared" in found.state.reasons[0]
+
+
+def test_a_lost_reply_is_asked_again_and_one_that_arrived_is_not() -> None:
+    assert decided(asked(), NOTHING).asked == WHOLE
+    assert decided(asked(), MADE).asked is None
+
+
+def test_an_unproven_release_or_an_unknown_way_to_serve_makes_no_service() -> None:
+    unsigned = decided(State(), NOTHING, Proof("d2", "m2", ("no signature",)))
+    unknown = decided(State(), NOTHING, PROOF, predictor=None)
+
+    assert unsigned.state.outcome == unknown.state.outcome == "Refused"
+    assert "no signature" in unsigned.state.reasons[0] and "spec.predictor" in unknown.state.reasons[0]
+    assert unsigned.asked is None and unknown.asked is None
+
+
+def test_pods_that_never_come_end_it_by_the_deadline_with_their_reason() -> None:
+    dying = MADE._replace(newest=Revision("rev-1", NEW, False, "CrashLoopBackOff"))
+    state = decided(asked(), dying).state
+    for look in range(1, 7):
+        assert state.phase == "Promote"
+        state = decided(state, dying, later=100.0 * look).state
+
+    assert state.outcome == "Refused" and "CrashLoopBackOff" in state.reasons[0]
+
+
+def test_a_service_that_never_served_gets_a_new_first_model() -> None:
+    broken = MADE._replace(asked=Asked(uri=OTHER), newest=Revision("rev-1", OTHER, False))
+    verified = decided(State(), broken, PROOF)
+
+    assert decided(verified.state, broken).asked == WHOLE
+
+
+def test_who_was_faster_is_looked_at_again_and_who_came_later_is_named() -> None:
+    others = MADE._replace(asked=Asked(uri=OTHER), editor="kubectl-create")
+    faster = decided(asked(), others)
+    assert faster.asked is None and faster.state.phase == "Verify"
+
+    ours = decided(asked(), MADE).state
+    later = decided(ours, others._replace(generation=2))
+    assert later.state.outcome == "Refused" and "kubectl-create" in later.state.reasons[0]
+
+
+def test_an_abort_ends_it_and_says_that_what_was_made_stays() -> None:
+    ours = decided(asked(), MADE).state
+
+    found = decided(ours, MADE, abort=True)
+
+    assert found.asked is None and found.state.outcome == "Aborted" and "stays" in found.state.reasons[0]
+
+
+def test_a_service_that_is_deleted_or_made_anew_ends_the_rollout() -> None:
+    ours = decided(asked(), MADE).state
+
+    for seen in (NOTHING, MADE._replace(uid="u-2", generation=9)):
+        found = decided(ours, seen)
+        assert found.asked is None and found.state.outcome == "Aborted" and "is gone" in found.state.reasons[0]
