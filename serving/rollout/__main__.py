@@ -17,6 +17,7 @@ from serving.rollout.cluster.lease import ClusterLease
 from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.cluster.reading import MANAGER
 from serving.rollout.cluster.told import log_json, open_door
+from serving.rollout.history import History
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,7 +55,7 @@ def serve(told: argparse.Namespace) -> None:
     api.namespace, api.client.user_agent = told.namespace or api.namespace, MANAGER
     prometheus, stop = Prometheus(told.prometheus), threading.Event()
     lease = ClusterLease(api, os.environ.get("HOSTNAME") or socket.gethostname())  # in a cluster the pod's name
-    settings = Settings(prometheus, policy, told.look_seconds, told.standard_canary)
+    settings = Settings(prometheus, policy, told.look_seconds, told.standard_canary, History())
     controller = Controller(api, lease, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

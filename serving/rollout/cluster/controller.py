@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from qinglan.errors import Conflict, OutageError
 from qinglan.jobs.api import Api
@@ -24,6 +24,7 @@ from serving.rollout.cluster.releases import StoreReleases
 from serving.rollout.cluster.schedule import Schedule
 from serving.rollout.cluster.shelf import OF_SERVICE, Shelf
 from serving.rollout.cluster.target import ClusterTarget
+from serving.rollout.history import History
 from serving.rollout.ports import Entry, Lease, Ports
 from serving.rollout.state import Happening, State, clock
 
@@ -36,12 +37,6 @@ KEPT_AGAIN = 86400.0
 """After a restart, the histories of what ended in this last while are kept again."""
 
 log = logging.getLogger(__name__)
-
-
-class History(Protocol):
-    """What keeps an ended rollout for audits; to keep one again changes nothing."""
-
-    def keep(self, namespace: str, name: str, entry: Entry) -> None: ...
 
 
 class WallClock:
