@@ -236,3 +236,18 @@ def steer(world: World, state: str | None) -> None:
     """What becomes of the pods that are made from now on."""
     patch = json.dumps({"metadata": {"annotations": {"sim/state": state}}})
     world.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type=merge", f"-p={patch}")
+
+
+def test_a_rollout_whose_status_nobody_can_read_fails_in_words_and_stops_no_other(world: World) -> None:
+    broken = world.start(world.canary, inferenceService="other", paused=True)
+    status = json.dumps({"status": {"phase": "Analyse", "nonsense": 1}})
+    world.kubectl.must("patch", "modelrollout", broken, "-n", NS, "--subresource=status", "--type=merge",
+                       f"-p={status}", account=f"{NS}/qinglan-rollout")  # fmt: skip
+    process = world.controller()
+    world.serve(world.stable, 2)
+
+    until(lambda: [one for one in world.events(broken) if one["reason"] == "Failed"], "the failure is told")
+    time.sleep(3)
+    [told] = [one for one in world.events(broken) if one["reason"] == "Failed"]
+    assert "nonsense" in told["message"] and told["type"] == "Warning"
+    assert process.poll() is None

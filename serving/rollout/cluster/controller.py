@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from qinglan.errors import Conflict, OutageError
+from qinglan.errors import ConfigError, Conflict, OutageError
 from qinglan.jobs.api import Api
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.rollouts import number_of
@@ -26,7 +26,7 @@ from serving.rollout.cluster.shelf import OF_SERVICE, Shelf
 from serving.rollout.cluster.target import ClusterTarget
 from serving.rollout.history import History
 from serving.rollout.ports import Entry, Lease, Ports
-from serving.rollout.state import Happening, State, clock
+from serving.rollout.state import Happening, clock
 
 AT_ONCE = 8
 TICK = 0.5
@@ -215,8 +215,12 @@ def whose_turn(rollouts: list[Object]) -> Object | None:
 
 
 def _ended_lately(rollout: Object) -> bool:
-    state: State = state_of(rollout)
-    return bool(state.history) and _age(state.history[-1]) < KEPT_AGAIN
+    """One whose status nobody can read was not ended by us."""
+    try:
+        history = state_of(rollout).history
+        return bool(history) and _age(history[-1]) < KEPT_AGAIN
+    except (ConfigError, ValueError):
+        return False
 
 
 def _news(history: tuple[Happening, ...], last: Happening | None) -> list[Happening]:
