@@ -1,5 +1,6 @@
 """Our runtimes and the states of a rollout, under KServe's real webhooks and controllers, and Knative's."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from qinglan.jobs.api import Api
+from serving.rollout.shadow.pairing import OfService
 from tests.cluster.kubectl import Kubectl, Said, filled_in, installed, rendered, until
+from tests.cluster.test_modelrollout import rollout as modelrollout
 from tests.manifests.reading import MANIFESTS, Object
 
 NS = "qinglan"
@@ -166,6 +170,29 @@ def test_a_rollout_in_knative_mode_moves_the_traffic(rollout: Kubectl) -> None:
     }.items():  # fmt: skip
         put(rollout, f"knative/{name}")
         until(lambda wanted=wanted: shares(rollout) == wanted, f"{name}: {wanted}")  # type: ignore[misc]
+
+
+def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubectl, cluster: Any) -> None:
+    """As the rollout's account, which may read what the shadow reads."""
+    canary = state("knative/canary")
+    canary["spec"]["predictor"]["canaryTrafficPercent"] = 0
+    put(rollout, "knative/stable")
+    until(lambda: shares(rollout) == {OLD: 100}, "the stable model has all of the traffic")
+    one = modelrollout(NS)
+    stable = {"uri": "s3://q/old", "digest": OLD, "model": "4" * 64}
+    status = {"status": {"phase": "Analyse", "stable": stable}}
+    rollout.must("create", "-f", "-", given=[one])
+    rollout.must("patch", "modelrollout", "rewriter-1", "-n", NS, "--subresource=status", "--type=merge",
+                 f"-p={json.dumps(status)}", account=ROLLOUT)  # fmt: skip
+    try:
+        assert replaced(rollout, canary).code == 0
+        until(lambda: shares(rollout) == {NEW: 0, OLD: 100}, "a canary without users")
+        whom = OfService("rewriter", NS, Api(cluster.account(NS, "qinglan-rollout"), NS)).now()
+    finally:
+        rollout.must("delete", "modelrollout", "rewriter-1", "-n", NS)
+
+    assert whom is not None and (whom.canary, whom.stable) == ("3" * 12, "4" * 12)
+    assert whom.url.startswith("http://latest-rewriter-predictor")
 
 
 def shares(kubectl: Kubectl) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Which two models are compared now: what a rollout under way says, and where its canary answers without users."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from qinglan.jobs.api import Api, connect
@@ -56,7 +56,7 @@ class OfService:
         return Pair(canary=versions[0], stable=versions[1], url=url)
 
 
-def compared(rollouts: list[Object], service: str) -> tuple[str, str] | None:
+def compared(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
     """The canary's version and the stable one's, where a rollout has both."""
     under_way = [one for one in of_service(rollouts, service) if not outcome_of(one)]
     if not under_way:

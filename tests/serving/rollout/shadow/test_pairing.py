@@ -1,0 +1,113 @@
+"""Whom a shadow compares, and by which text: decided on plain data."""
+
+from typing import Any
+
+import pytest
+
+from qinglan.errors import ConfigError
+from serving.rollout.shadow.__main__ import parser, read_options
+from serving.rollout.shadow.canary import read_rewrite
+from serving.rollout.shadow.comparing import LONGEST, need_of, settled
+from serving.rollout.shadow.metrics import Failure
+from serving.rollout.shadow.pairing import compared, tag_route
+from serving.rollout.shadow.questions import Asked, read_line, sampled
+
+STABLE = {"uri": "s3://q/old", "digest": "1" * 64, "model": "4" * 64}
+
+
+def rollout(number: int, phase: str = "Analyse", outcome: str = "", **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"rewriter-{number}"},
+        "spec": {"inferenceService": "rewriter", "release": {"model": str(number) * 64}},
+        "status": {"phase": phase, "outcome": outcome, "stable": STABLE} | status,
+    }
+
+
+def asked(question: str = "一天吃几次", history: str = "") -> Asked:
+    values = {"request_id": "r", "version": "v", "outcome": "answered", "tenant": "fivedoctors"}
+    return Asked.model_validate({**values, "question": question, "history_summary": history})
+
+
+def test_the_rollout_under_way_says_who_is_compared() -> None:
+    there = [rollout(1, "Done", "Promoted"), rollout(2), rollout(3, "Done", "Refused")]
+
+    assert compared(there, "rewriter") == ("2" * 12, "4" * 12)
+    assert compared(there, "other") is None
+
+
+@pytest.mark.parametrize("phase", ["Verify", "Apply", "Promote", "Rollback", "Done"])
+def test_without_a_canary_that_is_still_judged_nobody_is(phase: str) -> None:
+    assert compared([rollout(2, phase)], "rewriter") is None
+
+
+def test_one_that_no_controller_has_begun_has_nobody_to_compare() -> None:
+    assert compared([{**rollout(2), "status": {}}], "rewriter") is None
+    assert compared([rollout(2, stable=None)], "rewriter") is None
+
+
+def traffic(*routes: dict[str, Any]) -> dict[str, Any]:
+    return {"status": {"components": {"predictor": {"traffic": list(routes)}}}}
+
+
+def test_the_tag_route_is_the_newest_revisions_own() -> None:
+    newest = {"latestRevision": True, "percent": 0, "tag": "latest", "url": "http://latest-rewriter.example"}
+    before = {"latestRevision": False, "percent": 100, "tag": "prev", "url": "http://prev-rewriter.example"}
+
+    assert tag_route(traffic(before, newest)) == "http://latest-rewriter.example"
+    assert tag_route(traffic(before, {"latestRevision": True, "percent": 5})) == ""
+    assert tag_route({}) == tag_route(traffic()) == ""
+
+
+def test_the_need_is_the_question_and_its_history_and_fits() -> None:
+    assert need_of(asked(history="用户正在了解\n虾青素")) == "一天吃几次 用户正在了解 虾青素"
+    assert need_of(asked()) == "一天吃几次"
+    assert len(need_of(asked(history="长" * 9000))) == LONGEST
+    assert len(need_of(asked("问" * 9000))) == LONGEST
+
+
+def test_a_hair_is_no_win() -> None:
+    assert [settled(*pair) for pair in ((0.5, 0.4), (0.4, 0.5), (0.505, 0.5), (0.0, 0.0))] == [
+        "won", "lost", "tied", "tied",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{", "canary_malformed"),
+        (b'{"predictions": []}', "canary_malformed"),
+        (b'{"predictions": [{"rewritten_query": " ", "model_version": "v"}]}', "canary_malformed"),
+        (b'{"predictions": [{"rewritten_query": 7, "model_version": "v"}]}', "canary_malformed"),
+        (b'{"predictions": [{"rewritten_query": "x", "model_version": "w"}]}', "other_version"),
+    ],
+)
+def test_an_answer_that_is_none_or_another_models_is_a_failure_with_its_reason(content: bytes, reason: str) -> None:
+    with pytest.raises(Failure) as failed:
+        read_rewrite(content, "v")
+    assert failed.value.reason == reason
+
+
+def test_the_share_is_chosen_independently_of_the_logs_own() -> None:
+    """The log has kept those whose digest is small; of these, too, about half must be taken."""
+    import hashlib
+
+    ids = [f"request-{number}" for number in range(8000)]
+    kept = [one for one in ids if hashlib.sha256(one.encode()).digest()[0] < 64]
+
+    assert 0.4 < sum(sampled(one, 0.5) for one in kept) / len(kept) < 0.6
+    assert not any(sampled(one, 0.0) for one in ids)
+
+
+def test_a_line_that_is_none_is_none() -> None:
+    for line in (b"", b"[]", b"7", b'{"request_id": ""}', b'{"question": {}}', b"\xff"):
+        assert read_line(line) is None
+
+
+def test_one_service_or_one_pair_is_named() -> None:
+    given = ["--payloads", "x", "--rag", "http://rag"]
+    pair = ["--canary", "http://c", "--canary-version", "a" * 12, "--stable-version", "b" * 12]
+
+    assert read_options(vars(parser().parse_args([*given, *pair]))).pair is not None
+    for wrong in ([], pair[:4], [*pair, "--service", "rewriter"]):
+        with pytest.raises(ConfigError):
+            read_options(vars(parser().parse_args([*given, *wrong])))
