@@ -24,7 +24,7 @@ from pipelines.audit_loopback import show_live
 from pipelines.config import LoopbackConfig, RunConfig
 from pipelines.preflight import knowledge_bases
 from pipelines.rundir import NAMES, RunDir
-from pipelines.traffic import Body, Traffic, users
+from pipelines.traffic import PLAIN, Body, Traffic, users
 from qinglan.errors import ConfigError, OutageError, error_of
 from qinglan.lineage.addresses import Address
 from qinglan.lineage.deploying import break_glass
@@ -59,7 +59,7 @@ def roll_out(config: RunConfig, root: Path) -> State:
     folder = root / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     begin(folder, _first_release(config, run, folder), BY)
-    _asked(config, chosen, release, folder)
+    _deploy(config, chosen, release, folder)
     with ExitStack() as stack:
         traffic, rag = _surroundings(config, chosen, run, folder, stack)
         state = _carried_out(folder, rag)
@@ -88,15 +88,19 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     return Address(store.address, made.release).uri
 
 
-def _asked(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
+def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
     """The deploy stage's own: the lineage is walked, and a rollout is asked for."""
     settings = DeployConfig(
         name=config.register_.name, store=_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )
     done = deploy(release, settings, load_trust(keys_folder() / TRUST), FileRollouts(folder))
     print(f"✓ deploy: {done.said}")
+
+
+def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:
+    """What the policy can find out, before it decides anything."""
     [one] = FileRollouts(folder).all()
-    spec = RolloutSpec.parse(one["spec"], done.rollout)
+    spec = RolloutSpec.parse(one["spec"], "loopback.rollout")
     per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
     found = list(power(spec, chosen.supposed, per_look, POWER_RUNS))
     print(f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:")
@@ -113,6 +117,7 @@ def _surroundings(
         arguments += ["--kb", f"{tenant}={path}"]
         if (reranker := run.index / f"{tenant}-reranker.json").is_file():
             arguments += ["--reranker", f"{tenant}={reranker}"]
+    _tell_power(chosen, folder)  # while the first model starts
     _wait_for_stable(folder)
     rag = stack.enter_context(service("rag", arguments, folder / "logs" / "rag.log"))
     traffic = stack.enter_context(users(f"{rag}{RAG_PATH}", _questions(config, run), chosen.requests_a_second))
@@ -170,5 +175,7 @@ def _carried_out(folder: Path, rag: str) -> State:
 
 
 def _say_what_users_got(traffic: Traffic) -> None:
-    answered = ", ".join(f"{count:,} by {version}" for version, count in traffic.by_version().items())
-    print(f"Users asked {traffic.asked:,} questions and got {traffic.errors:,} errors. Rewritten: {answered}.")
+    answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
+    plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
+    asked = f"Users asked {traffic.asked:,} questions and got {traffic.errors:,} errors"
+    print(f"{asked}. Rewritten: {', '.join(answered)}; {plain}.")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 Body = Mapping[str, Any]
 PATIENCE = 30.0
+PLAIN = "plain"
 
 
 class Told(NamedTuple):
@@ -79,7 +80,7 @@ async def _ask(http: Any, url: str, body: Body, traffic: Traffic) -> None:
     try:
         response = await http.post(url, json=dict(body))
         data = response.json()["data"] if response.status_code == 200 else {}
-        version = str(data.get("rewriter_version") or "plain")
+        version = str(data.get("rewriter_version") or PLAIN)
         traffic.answers[Told(response.status_code, version)] += 1
     except (httpx.HTTPError, ValueError, LookupError, TypeError):
         traffic.answers[Told(0, "")] += 1
