@@ -306,6 +306,24 @@ def test_without_the_router_there_is_no_evidence(measured: Measured) -> None:
         measured.since(begun.until)
 
 
+def test_what_another_server_counts_is_read_from_its_own_metrics(measured: Measured) -> None:
+    """The RAG service its empty answers, the shadow the pairs that it judged."""
+    checks = (Check(name="zero_hits", margin=0.1), Check(name="quality", margin=0.1))
+    hits = ('qinglan_rag_requests_total{rewriter="new",status="200"}', 'qinglan_rag_zero_hits_total{rewriter="new"}')
+    pairs = [f'qinglan_shadow_pairs_total{{canary="new",stable="old",outcome="{how}"}}' for how in ("won", "lost")]
+    with counting(1) as (more,):
+
+        def since(after: float | None) -> Any:
+            return LocalEvidence(measured.folder, checks, [more.url]).since("new", "old", after)
+
+        more.series = dict.fromkeys((*hits, *pairs), 1.0)
+        begun = since(None)
+        more.series = dict(zip((*hits, *pairs), (9.0, 3.0, 6.0, 4.0), strict=True))
+        window = since(begun.until)
+
+    assert window.canary["zero_hits"] == Count(8, 2) and window.canary["quality"] == Count(8, 3)
+
+
 @pytest.mark.parametrize("left", [None, "[[1", "[]", '{"a": 1}'])
 def test_a_lost_snapshot_begins_anew_and_invents_nothing(measured: Measured, left: str | None) -> None:
     begun = measured.since(None)
