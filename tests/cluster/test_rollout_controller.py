@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from qinglan.jobs.mirror import Mirror
+from qinglan.lineage.rollouts import Kept, Told, kept_beside
+from qinglan.store import open_store
 from tests.cluster.kubectl import until
 from tests.cluster.prometheus import Server
-from tests.cluster.rollout_world import NS, SERVICE, House, World, house_of, kill
+from tests.cluster.rollout_world import NS, SERVICE, House, Model, World, house_of, kill
 from tests.cluster.servers import Minio
 
 TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
@@ -49,6 +51,23 @@ def test_a_first_model_and_then_a_better_one_are_brought_to_everybody(world: Wor
     assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
     assert [one["action"] for one in done["history"]] == TOLD
     assert {one["reason"] for one in world.events(name)} == {one[0].upper() + one[1:] for one in TOLD}
+    told = until_kept(world, world.canary)
+    assert (told.outcome, told.service) == ("Promoted", SERVICE) and told.stable["uri"] == world.stable.uri
+    assert [one["action"] for one in told.history] == TOLD
+
+
+def until_kept(world: World, model: Model) -> Told:
+    """What a later audit of the release tells of its rollout, signed by the controller's key."""
+    store = open_store(model.uri.partition("/releases/")[0])
+    digest = model.made.registered.release
+
+    def kept() -> list[Kept]:
+        return kept_beside(store.notes(digest), model.made.policy, digest, "fivedoctors")
+
+    until(lambda: bool(kept()), "its history lies beside the release")
+    [one] = kept()
+    assert one.counts, one.why
+    return one.told
 
 
 def test_a_model_that_fails_more_is_taken_back_on_its_numbers(world: World) -> None:

@@ -2,6 +2,8 @@
 
 import base64
 import logging
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from qinglan.lineage.keychain import new_key, revoke_key
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.rollouts import NOTE, read_kept, sealed
 from qinglan.lineage.tree import print_audit
+from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
 from qinglan.store import Store, open_store
 from serving.rollout.history import History, told_of
 from serving.rollout.ports import Entry
@@ -61,16 +64,12 @@ def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "err
     state = State(
         phase="Analyse", evidence=(score,), stable=Stable(uri="s3://q/old", digest="1" * 64, model="4" * 64)
     )
-    import time
-
-    now = time.time()
+    now = time.time() + 1  # a history's times are of whole seconds, and the key may be younger than one
     state = state.noted(now - 60, "apply", "the canary starts").noted(now, "roll back", why, weighed=True)
     return Entry(spec, state.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": (why,)}), "7")
 
 
 def audited(made: Made, store: Store, keys: Path) -> Audit:
-    from qinglan.lineage.trust import TRUST, load_trust
-
     return audit(made.registered.release, load_trust(keys / TRUST), store=store.address)
 
 
@@ -205,10 +204,6 @@ def test_another_releases_history_is_none_of_this_ones(made: Made, store: Store,
 
 
 def test_a_note_of_another_kind_is_no_history() -> None:
-    from datetime import UTC, datetime
-
-    from qinglan.lineage.trust import TrustPolicy
-
     for note in (b"", b"{}", b'{"payload": 7}', b"\xff"):
         assert read_kept(note, TrustPolicy(), "1" * 64, "fivedoctors", datetime.now(UTC)) is None
 
@@ -218,8 +213,6 @@ def shown(one: Entry) -> Shown:
 
 
 def test_what_the_api_server_tells_is_held_against_what_was_signed(made: Made, store: Store, keys: Path) -> None:
-    from qinglan.lineage.trust import TRUST, load_trust
-
     one, policy = entry(made, store), load_trust(keys / TRUST)
     with pytest.raises(Incomplete, match="no signed history lies beside"):
         verified(shown(one), "", policy)

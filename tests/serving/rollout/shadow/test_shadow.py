@@ -1,6 +1,7 @@
 """Shadow pairs, end to end: real rewriters, a real RAG service, questions from a payload log."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,6 @@ def test_a_log_of_digests_and_lines_that_are_none_are_counted_as_such(world: Wor
     eyes.look()
     (tmp_path / "payloads").mkdir()
     eyes.look()
-    from datetime import UTC, datetime
-
     line = {"request_id": "r", "version": pair.stable, "tenant": "fivedoctors", "outcome": "answered"}
     lines = [orjson.dumps(line), b"{", orjson.dumps({**line, "tenant": {}}), orjson.dumps({**line, "version": "x"})]
     key = f"payloads/{datetime.now(UTC):%Y-%m-%d}/000000-x-000001.jsonl"
