@@ -17,7 +17,7 @@ from serving.listening import NOBODY_THERE
 from serving.refusals import BodyLimit
 from serving.rewriter import chat
 from serving.rewriter.config import Protocol
-from serving.rewriter.metrics import SHADOW, outcome
+from serving.rewriter.metrics import HUNG_UP, SHADOW, outcome
 from serving.rewriter.model import Rewriter
 from serving.rewriter.record import CURRENT, REQUEST_ID, Record, line, log, new_id
 
@@ -64,8 +64,10 @@ class Door:
 
     def _ended(self, passage: "Passage", seconds: float) -> None:
         how = SHADOW if passage.record.shadow else outcome(passage.status)
-        timed = passage.answered and not passage.record.shadow
-        self._model.metrics.ended(passage.record.protocol, how, seconds if timed else None)
+        if passage.answered and how == HUNG_UP:
+            self._model.metrics.missed(passage.record.protocol, seconds)
+        else:
+            self._model.metrics.ended(passage.record.protocol, how, seconds)
         log(line(passage.record, self._model.version, passage.status, how, seconds))
 
 

@@ -14,8 +14,9 @@ from serving.rewriter.config import Protocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
 ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
-OF_STATUS = {200: ANSWERED, 408: "hung_up", 413: "too_large", 429: "busy", 499: "hung_up", 504: "late"}
-OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", "hung_up", FAILED, SHADOW)
+HUNG_UP = "hung_up"
+OF_STATUS = {200: ANSWERED, 408: HUNG_UP, 413: "too_large", 429: "busy", 499: HUNG_UP, 504: "late"}
+OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", HUNG_UP, FAILED, SHADOW)
 KEPT = ("kept", "dropped", "failed")
 
 
@@ -65,11 +66,15 @@ class Metrics:
             for name in names:
                 series.labels(self._version, name)
 
-    def ended(self, protocol: Protocol, how: str, seconds: float | None) -> None:
-        """The time of what was answered, also where nobody waited any more: who gives up makes no model fast."""
+    def ended(self, protocol: Protocol, how: str, seconds: float) -> None:
         self._requests.labels(self._version, protocol, how).inc()
-        if seconds is not None:
+        if how == ANSWERED:
             self._seconds.labels(self._version, protocol).observe(seconds)
+
+    def missed(self, protocol: Protocol, seconds: float) -> None:
+        """Answered after its sender had gone, and timed like any other: who gives up makes no model fast."""
+        self._requests.labels(self._version, protocol, HUNG_UP).inc()
+        self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, tenant: str, guards: Sequence[str], prompt_tokens: int, written_tokens: int) -> None:
         """One question; where guards spoke, the first is why the plain query was given."""
