@@ -93,8 +93,8 @@ def _aborted(turn: Turn) -> Decision | None:
 
 
 def _late(turn: Turn) -> Decision | None:
-    if turn.state.watched < turn.spec.deadline_seconds:
-        return None
+    if turn.state.watched < turn.spec.deadline_seconds or turn.state.phase == "Promote":
+        return None  # it was decided in time; a promotion that is not carried out is blind
     missing = lacking(turn.state, turn.spec) if turn.state.evidence else ("the canary was never measured",)
     return take_back(turn, "RolledBack", (f"undecided after {turn.state.watched:,.0f} s", *missing))
 

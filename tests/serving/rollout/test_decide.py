@@ -201,6 +201,15 @@ def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
     assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
 
 
+def test_what_was_earned_in_time_is_not_taken_back_by_the_deadline() -> None:
+    promoting = state("Promote", intent=None, asked=Asked(uri=NEW, percent=None), watched=10_000.0)
+
+    assert decided(promoting, served(NEW, None)).state.phase == "Promote"
+    assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
+    dead = promoting.model_copy(update={"blind": BLIND_SECONDS})
+    assert decided(dead, served(NEW, None)).state.phase == "Rollback", "a promotion that is never carried out is"
+
+
 def test_the_way_back_clears_the_share_only_when_the_restored_pods_are_ready() -> None:
     back = state("Rollback", ending="RolledBack", reasons=("bad",))
     new_pods = Revision("rev-3", OLD, False)
@@ -280,7 +289,7 @@ def test_no_rollout_ends_while_a_write_of_its_own_may_still_arrive() -> None:
     assert decided(waiting.state, moved, abort=True).state.outcome == "Aborted"
 
 
-@pytest.mark.parametrize("phase", ["Apply", "WaitReady", "Analyse", "Promote"])
+@pytest.mark.parametrize("phase", ["Apply", "WaitReady", "Analyse"])
 def test_the_deadline_ends_in_the_way_back(phase: str) -> None:
     found = decided(state(phase, watched=7190.0), served())
 
