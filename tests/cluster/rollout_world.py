@@ -117,7 +117,7 @@ class World:
         """A ModelRollout, as the deploy stage makes them; its name."""
         asked = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, **POLICY, **spec}
         self.api.create("modelrollouts", rollout_object(NS, number, asked))
-        return f"{SERVICE}-{number}"
+        return f"{asked['inferenceService']}-{number}"
 
     def serve(self, model: Model, number: int = 1) -> None:
         """A first model, brought by the controller that runs."""
