@@ -26,7 +26,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
     for seconds in (0.1, 0.6, 0.9, 1.2):
         canary.ended("v1", "answered", seconds)
     for how in ("failed", "late", "busy", "refused", "hung_up", "too_large"):
-        canary.ended("openai", how, None)
+        canary.ended("openai", how, 9.0)
     canary.answered("fivedoctors", ["cut", "too_long"], 1, 1)
     canary.answered("fivedoctors", [], 1, 1)
     stable.ended("v1", "answered", 0.1)
