@@ -32,6 +32,9 @@ TENANTS = (
     "release",
 )
 
+BY_HAND = ("qinglan-trust",)
+"""Whose signatures count is not for an overlay to say: manifests/README.md."""
+
 
 @pytest.fixture(scope="session")
 def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -137,7 +140,7 @@ def test_every_claim_and_configuration_that_its_pods_name_is_there(overlay: tupl
             if claim := volume.get("persistentVolumeClaim"):
                 assert ("PersistentVolumeClaim", claim["claimName"]) in there
             if config := volume.get("configMap"):
-                assert ("ConfigMap", config["name"]) in there
+                assert config["name"] in BY_HAND or ("ConfigMap", config["name"]) in there
         if priority := pod.spec.get("priorityClassName"):
             assert ("PriorityClass", priority) in there
         if account := pod.spec.get("serviceAccountName"):
