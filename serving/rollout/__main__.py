@@ -22,16 +22,36 @@ from serving.rollout.history import History
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m serving.rollout", description=__doc__)
-    made.add_argument("--prometheus", required=True, help="where Prometheus answers, such as http://prometheus:9090")
+    made.add_argument(
+        "--prometheus", required=True, type=_url, help="where Prometheus answers, such as http://prometheus:9090"
+    )
     made.add_argument("--namespace", help="whose ModelRollouts; else the one this pod or kubeconfig is in")
-    made.add_argument("--port", type=int, default=8500, help="for /metrics and /healthz; 0 takes a free one")
+    made.add_argument("--port", type=_port, default=8500, help="for /metrics and /healthz; 0 takes a free one")
     made.add_argument("--host", default="127.0.0.1")
     made.add_argument("--trust", type=Path, help="the trust policy; else QINGLAN_TRUST has it, or the keys' folder")
-    made.add_argument("--look-seconds", type=float, default=30.0, help="between two looks where nothing changes")
+    made.add_argument("--look-seconds", type=_seconds, default=30.0, help="between two looks where nothing changes")
     made.add_argument(
         "--standard-canary", action="store_true", help="this KServe (0.21) splits spec.canary's traffic"
     )
     return made
+
+
+def _port(text: str) -> int:
+    if not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text}: a port is 0 to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not 0.1 <= float(text) <= 3600.0:
+        raise argparse.ArgumentTypeError(f"{text}: 0.1 to 3600 seconds")
+    return float(text)
+
+
+def _url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text}: give http://host:port")
+    return text
 
 
 def main(words: list[str] | None = None) -> None:
@@ -59,7 +79,8 @@ def serve(told: argparse.Namespace) -> None:
     controller = Controller(api, lease, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = open_door(controller, told.host, told.port)
+    server = open_door(controller, lease, told.host, told.port)
+    sys.stdout = Path(os.devnull).open("w")  # how far a download has come is for people; the log is JSON
     lease.start()
     try:
         controller.run(stop)

@@ -73,7 +73,12 @@ def _verify(turn: Turn) -> Decision:
         return end(turn, "Aborted", ("aborted before anything was changed",))
     if turn.proofs is None:
         late = turn.state.watched >= turn.spec.deadline_seconds
-        return end(turn, "Refused", ("the release could not be verified in time",)) if late else Decision(turn.state)
+        why = "the release could not be verified yet: its store or the trust policy gave no answer"
+        return (
+            end(turn, "Refused", (f"{why}, and that in time",))
+            if late
+            else Decision(turn.noted("unverified", why).state)
+        )
     served, (canary, proof) = turn.served, turn.proofs
     if proof is None:
         return first.begin(turn, canary)

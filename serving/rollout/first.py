@@ -10,6 +10,11 @@ from serving.rollout.turn import Decision, Turn, ask, edited, end
 
 UNCOMPARED = "the first model of this InferenceService: nothing was compared"
 
+LEFT = (
+    "nothing was served before, and nothing is now; the InferenceService goes on asking for it, and serves it as soon "
+    "as its pods come: delete it where that must not be"
+)
+
 
 def begin(turn: Turn, proof: Proof) -> Decision:
     """Where the release is proven, and is known how to be served."""
@@ -48,5 +53,5 @@ def _waited(turn: Turn) -> Decision:
     failed = served.newest.failed if served.newest else ""
     if turn.state.watched >= turn.spec.deadline_seconds:
         why = f"its pods did not come to serve within {turn.state.watched:,.0f} s{failed and f': {failed}'}"
-        return end(turn, "Refused", (why, "nothing was served before, and nothing is now"))
+        return end(turn, "Refused", (why, LEFT))
     return Decision(turn.noted("blind", f"its pods fail: {failed}").state if failed else turn.state)

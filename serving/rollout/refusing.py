@@ -8,7 +8,7 @@ def refusals(spec: RolloutSpec, served: Served, canary: Proof, stable: Proof) ->
     """Every reason at once, so that nobody mends them one by one; empty where the rollout may begin."""
     reasons = unproven(spec, canary)
     reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
-    if canary.model == stable.model:
+    if canary.model == stable.model and served.asked.percent is None:
         reasons.append(f"model {canary.model[:12]} is what is served already")
     return (*reasons, *_unfit(spec, served))
 
@@ -16,6 +16,8 @@ def refusals(spec: RolloutSpec, served: Served, canary: Proof, stable: Proof) ->
 def unproven(spec: RolloutSpec, canary: Proof) -> list[str]:
     """Why the release may not be served."""
     reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
+    if not canary.digest:
+        return reasons
     if canary.digest != spec.release.digest:
         reasons.append(f"{spec.release.uri} is release {canary.digest[:12]}, not {spec.release.digest[:12]}")
     if canary.model != spec.release.model:

@@ -18,6 +18,7 @@ from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence
 from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, Unreadable, entry_of, state_of
 from serving.rollout.cluster.metrics import Metrics, Standing
+from serving.rollout.cluster.outages import SpokenEvidence, SpokenReleases
 from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.cluster.reading import Object
 from serving.rollout.cluster.releases import StoreReleases
@@ -61,7 +62,8 @@ class Controller:
         self.shelf, self.schedule = Shelf(api, self._told), Schedule()
         self.metrics = Metrics(self._standing)
         self.ticked = time.monotonic()
-        self._generations: dict[str, int] = {}
+        self._versions: dict[str, tuple[str, int]] = {}
+        """Of each the uid and generation that were last heard: another of its name is another."""
         self._events: dict[str, Happening | None] = {}
         self._good: dict[str, float] = {}
         """When each was last looked at well."""
@@ -92,17 +94,28 @@ class Controller:
             if under_way(rollout) or _ended_lately(rollout):
                 self.schedule.soon(rollout["metadata"]["name"])
 
-    def _told(self, kind: str, thing: Object) -> None:
+    def _told(self, kind: str, thing: Object, gone: bool) -> None:
         """Of a ModelRollout only what a person changed: our own writes of its status are no news."""
         meta = thing["metadata"]
         if kind != ROLLOUTS:
             service = meta["name"] if kind == "inferenceservices" else (meta.get("labels") or {}).get(OF_SERVICE)
             self._soon(service)
             return
-        name, generation = meta["name"], int(meta.get("generation", 0))
-        if self._generations.get(name) != generation:
-            self._generations[name] = generation
+        name, version = meta["name"], (str(meta.get("uid")), int(meta.get("generation", 0)))
+        had = self._versions.pop(name, None)
+        if had and (gone or had[0] != version[0]):
+            self._forget(name)
+        if gone:
+            self._soon((thing.get("spec") or {}).get("inferenceService"))  # whose turn it is now
+            return
+        self._versions[name] = version
+        if had != version:
             self.schedule.soon(name)
+
+    def _forget(self, name: str) -> None:
+        self.schedule.forget(name)
+        self._events.pop(name, None)
+        self._good.pop(name, None)
 
     def _soon(self, service: str | None) -> None:
         found = [one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service]
@@ -121,7 +134,9 @@ class Controller:
         finally:
             self.metrics.looked(result, time.monotonic() - began)
             self.schedule.give_back(name, _next(result, after))
-            if result not in ("failed", "unreachable"):
+            if result == "done":
+                self._good.pop(name, None)
+            elif result not in ("failed", "unreachable"):
                 self._good[name] = time.monotonic()
 
     def look(self, name: str) -> str:
@@ -136,19 +151,29 @@ class Controller:
         try:
             entry = entry_of(rollout)
         except Unreadable as error:
-            ledger.refuse(str(error), time.time())
-            return "done"
+            return self._unread(rollout, ledger, error)
         result: str = machine.look(self._ports(ledger, rollout, entry))
         self._tell(name)
         return self._ended(name) if result == "done" else result
+
+    def _unread(self, rollout: Object, ledger: ClusterLedger, error: Unreadable) -> str:
+        """Refused where nothing was changed for it yet. Else its memory stays, and a person is told."""
+        if not under_way(rollout):
+            return "done"
+        if (rollout.get("status") or {}).get("phase", "Verify") != "Verify":
+            raise error
+        ledger.refuse(str(error), time.time())
+        return "done"
 
     def _ports(self, ledger: ClusterLedger, rollout: Object, entry: Entry) -> Ports:
         settings = self.settings
         return Ports(
             ledger=ledger,
             target=ClusterTarget(self.api, self.shelf, rollout, settings.standard_canary),
-            evidence=PrometheusEvidence(settings.prometheus, self.api.namespace, entry.spec.checks),
-            releases=StoreReleases(entry.spec.release, settings.policy),
+            evidence=SpokenEvidence(
+                ledger.name, PrometheusEvidence(settings.prometheus, self.api.namespace, entry.spec.checks)
+            ),
+            releases=SpokenReleases(ledger.name, StoreReleases(entry.spec.release, settings.policy)),
             clock=WallClock(),
             lease=self.lease,
         )
@@ -164,7 +189,6 @@ class Controller:
         rollout = self.shelf.get(ROLLOUTS, name)
         if rollout is None:
             return "done"
-        self._good.pop(name, None)
         self._soon(rollout["spec"]["inferenceService"])
         if self.settings.history is not None:
             try:
@@ -179,7 +203,10 @@ class Controller:
         history = state_of(rollout).history if rollout else ()
         if rollout is None or not history or self._events.get(name) == history[-1]:
             return
-        events.tell(self.api, rollout, _news(history, self._events.get(name)))
+        news = _news(history, self._events.get(name))
+        for one in news:
+            log.info("%s: %s, %s: %s", name, one.phase, one.action, one.why)
+        events.tell(self.api, rollout, news)
         self._events[name] = history[-1]
 
     def _tell_failure(self, name: str, error: Exception) -> None:

@@ -18,6 +18,7 @@ LONGEST = 1000
 FAILED = "failed"
 WARNINGS = (
     "blind",
+    "unverified",
     "roll back",
     "foreign edit",
     "restore",

@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from qinglan.errors import Conflict, QinglanError
+from qinglan.errors import ConfigError, Conflict, QinglanError
 from qinglan.jobs.api import Api
 from serving.rollout.cluster.refused import explained
 
@@ -29,6 +29,8 @@ class ClusterLease:
         self._until = 0.0
         self._seen: tuple[str, float] = ("", 0.0)
         """Of somebody else's lease the version, and when we first saw that one."""
+        self.trouble = ""
+        """Why this controller can never lead, as long as nobody gives it the right to."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
@@ -68,8 +70,10 @@ class ClusterLease:
         while not self._stopped.is_set():
             try:
                 self.try_once()
+                self.trouble = ""
             except QinglanError as error:
                 log.warning("the lease was not renewed: %s", error)
+                self.trouble = str(error) if isinstance(error, ConfigError) else self.trouble
             self._stopped.wait(RENEWED_EVERY * self.seconds / SECONDS)
 
     def _read(self) -> dict[str, Any] | None:

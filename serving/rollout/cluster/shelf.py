@@ -16,8 +16,8 @@ KINDS = ("modelrollouts", "inferenceservices", "revisions")
 OF_SERVICE = "serving.kserve.io/inferenceservice"
 BEGIN_SECONDS = 30.0
 
-Told = Callable[[str, Object], None]
-"""Of a kind, and of one object of it that changed or went."""
+Told = Callable[[str, Object, bool], None]
+"""Of a kind, of one object of it that changed or went, and whether it is gone."""
 
 
 class Shelf:
@@ -67,13 +67,13 @@ class Shelf:
 
     def _hearing(self, kind: str) -> Callable[[str, Mapping[str, Any]], None]:
         def hear(what: str, thing: Object) -> None:
-            name = thing["metadata"]["name"]
+            name, gone = thing["metadata"]["name"], what == "DELETED"
             with self._lock:
-                if what == "DELETED":
-                    self._things[kind].pop(name, None)
+                if gone:  # a list that lacks it tells of its name alone
+                    thing = self._things[kind].pop(name, thing)
                 else:
                     thing = self._things[kind][name] = TRIMMED[kind](thing)
-            self._told(kind, thing)
+            self._told(kind, thing, gone)
 
         return hear
 

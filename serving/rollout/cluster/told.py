@@ -11,7 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import orjson
 from prometheus_client import generate_latest
 
+from qinglan.errors import ConfigError
 from serving.rollout.cluster.controller import Controller
+from serving.rollout.cluster.lease import ClusterLease
 
 STUCK_SECONDS = 60.0
 """The loop ticks twice a second; one that has not for so long will not again."""
@@ -33,7 +35,7 @@ def log_json() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def open_door(controller: Controller, host: str, port: int) -> ThreadingHTTPServer:
+def open_door(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadingHTTPServer:
     """In a thread of its own; where it listens is the one line on stdout."""
 
     class Door(BaseHTTPRequestHandler):
@@ -41,8 +43,8 @@ def open_door(controller: Controller, host: str, port: int) -> ThreadingHTTPServ
             if self.path == "/metrics":
                 self._answer(200, generate_latest(controller.metrics.registry))
             elif self.path == "/healthz":
-                well = time.monotonic() - controller.ticked < STUCK_SECONDS
-                self._answer(200 if well else 503, b"well\n" if well else b"the loop stands still\n")
+                trouble = _trouble(controller, lease)
+                self._answer(503 if trouble else 200, f"{trouble or 'well'}\n".encode())
             else:
                 self._answer(404, b"there are /metrics and /healthz\n")
 
@@ -56,7 +58,19 @@ def open_door(controller: Controller, host: str, port: int) -> ThreadingHTTPServ
         def log_message(self, *_: object) -> None:
             """Probes and scrapes are no news."""
 
-    server = ThreadingHTTPServer((host, port), Door)
+    try:
+        server = ThreadingHTTPServer((host, port), Door)
+    except OSError as error:
+        raise ConfigError(
+            f"--host {host} --port {port}: {error.strerror}. Choose another, or end who has it."
+        ) from None
     threading.Thread(target=server.serve_forever, name="door", daemon=True).start()
     print(json.dumps({"rollout": f"http://{host}:{server.server_address[1]}"}), flush=True)
     return server
+
+
+def _trouble(controller: Controller, lease: ClusterLease) -> str:
+    """Why it cannot do its work. An API server that is away is no reason: nobody mends that by a restart."""
+    if time.monotonic() - controller.ticked > STUCK_SECONDS:
+        return "the loop stands still"
+    return lease.trouble
