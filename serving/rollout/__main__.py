@@ -80,7 +80,7 @@ def serve(told: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     server = open_door(controller, lease, told.host, told.port)
-    sys.stdout = Path(os.devnull).open("w")  # how far a download has come is for people; the log is JSON
+    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - how far a download has come is for people; the log is JSON
     lease.start()
     try:
         controller.run(stop)

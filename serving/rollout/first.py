@@ -11,8 +11,8 @@ from serving.rollout.turn import Decision, Turn, ask, edited, end
 UNCOMPARED = "the first model of this InferenceService: nothing was compared"
 
 LEFT = (
-    "nothing was served before, and nothing is now; the InferenceService goes on asking for it, and serves it as soon "
-    "as its pods come: delete it where that must not be"
+    "nothing was served before, and nothing is now; the InferenceService goes on asking for it, and serves it as "
+    "soon as its pods come: delete the InferenceService where that must not be"
 )
 
 

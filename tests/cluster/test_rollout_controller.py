@@ -273,6 +273,23 @@ def test_a_leader_that_is_killed_is_followed_by_another_when_its_lease_runs_out(
     assert holder == "two", "nobody gave it back"
 
 
+def test_where_one_is_deleted_the_next_has_its_turn_and_its_name_may_be_taken_again(world: World) -> None:
+    world.controller()
+    world.serve(world.stable)
+    held, waiting = world.start(world.canary, 2, paused=True), world.start(world.first, 3, paused=True)
+    world.reached(held, "Apply")
+    assert not world.status(waiting)
+
+    world.kubectl.must("delete", "modelrollout", held, "-n", NS)
+    world.reached(waiting, "Apply")
+    world.say(waiting, abort=True)
+    world.ended(waiting)
+    world.kubectl.must("delete", "modelrollout", waiting, "-n", NS)
+    world.reached(world.start(world.canary, 3, paused=True), "Apply")
+
+    assert world.asked() == (world.stable.uri, None), "nothing was begun"
+
+
 def test_a_rollout_whose_status_nobody_can_read_fails_in_words_and_stops_no_other(world: World) -> None:
     broken = world.start(world.canary, inferenceService="other", paused=True)
     status = json.dumps({"status": {"phase": "Analyse", "nonsense": 1}})
