@@ -8,7 +8,7 @@ import typer
 
 rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then the newest.")]
+Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then whose turn it is.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="KUBECONFIG's by default.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 Store = Annotated[

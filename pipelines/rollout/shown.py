@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from qinglan.errors import DataError, Held, QinglanError
-from qinglan.rollouts import Object, of_service
+from qinglan.rollouts import Object, of_service, whose_turn
 from serving.rollout.sequential import harm_needed, safe_needed
 from serving.rollout.spec import RolloutSpec, Wire
 from serving.rollout.state import State
@@ -61,10 +61,11 @@ def _aliases(model: type[BaseModel]) -> set[str]:
 
 
 def named(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
-    """The rollout of this name, or the newest of the service of this name."""
+    """The rollout of this name, or of the service's the one whose turn it is; where all have ended, the newest."""
     there = list(rollouts)
     exact = [one for one in there if one["metadata"]["name"] == name]
-    if found := exact or of_service(there, name)[-1:]:
+    own = of_service(there, name)
+    if found := exact or [one for one in (whose_turn(own),) if one] or own[-1:]:
         return found[0]
     names = ", ".join(sorted(one["metadata"]["name"] for one in there)) or "none"
     raise DataError(f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names}.")

@@ -38,13 +38,20 @@ def done(outcome: str) -> State:
     return ANALYSED.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": ("errors: worse",)})
 
 
-def test_a_name_is_a_rollouts_or_a_services_newest() -> None:
-    there = [rollout(2), rollout(10), rollout(3, service="other")]
+def test_a_name_is_a_rollouts_or_a_services_whose_turn_it_is() -> None:
+    there = [rollout(10), rollout(2, ANALYSED), rollout(1, done("Promoted")), rollout(3, service="other")]
 
-    assert named(there, "rewriter-2", "qinglan")["metadata"]["name"] == "rewriter-2"
-    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
-    with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-10, rewriter-2\."):
+    assert named(there, "rewriter-10", "qinglan")["metadata"]["name"] == "rewriter-10"
+    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-2", "what waits is not spoken to"
+    assert named(there[:1] + there[2:], "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10"
+    with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-1, rewriter-10, rewriter-2\."):
         named(there, "nothing", "qinglan")
+
+
+def test_where_all_have_ended_a_services_name_means_the_newest() -> None:
+    there = [rollout(number, done("Promoted")) for number in (2, 10, 9)]
+
+    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
 
 
 def test_one_that_no_controller_has_seen_says_so() -> None:
