@@ -51,7 +51,8 @@ def status(
     from pipelines.rollout.shown import detail, read, table
 
     rollouts = Rollouts(namespace)
-    found = [rollouts.one(name)] if name else [read(one) for one in rollouts.all()]
+    there = [] if name else rollouts.all()
+    found = [rollouts.one(name)] if name else [read(one, there) for one in there]
     if as_json:
         _print_json(values(found[0]) if name else [values(one) for one in found])
     elif name:

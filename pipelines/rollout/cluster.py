@@ -33,7 +33,8 @@ class Rollouts:
             return list(self.api.all(PLURAL, {})["items"])
 
     def one(self, name: str) -> Shown:
-        return read(named(self.all(), name, self.namespace))
+        there = self.all()
+        return read(named(there, name, self.namespace), there)
 
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """The rest of the spec stays as it was made: the API server sees to it."""

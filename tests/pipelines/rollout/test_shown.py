@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipelines.rollout.cluster import News
-from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table
+from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table, waits
 from pipelines.rollout.words import spoken
 from qinglan.errors import ConfigError, DataError, Held
 from serving.rollout.sequential import Count, Score
@@ -78,6 +78,33 @@ def test_the_detail_tells_the_numbers_and_what_they_lack() -> None:
     assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %): worse 1 to 1 (back at 100)" in lines
     assert "  measured for 60 s of 300" in lines
     assert as_json(shown(ANALYSED))["lacking"] == list(missing(shown(ANALYSED)))
+
+
+def test_one_that_waits_for_another_names_it() -> None:
+    there = [rollout(3, ANALYSED), rollout(4), rollout(2, done("Promoted")), rollout(1, service="other")]
+    turn, waiting, ended, other = (read(one, there) for one in there)
+
+    assert waiting.behind == "rewriter-3" and row(waiting)[3] == "not begun, waits for rewriter-3"
+    assert "waits for:\n  rewriter-3, which is older and has not ended" in "\n".join(detail(waiting))
+    assert [one.behind for one in (turn, ended, other)] == ["", "", ""]
+
+
+def test_a_first_model_says_that_nobody_is_served_until_its_pods_are_ready() -> None:
+    first = State(phase="Promote", percent=100).noted(1.79e9, "first", "nothing was compared")
+    failing = first.noted(1.79e9, "blind", "its pods fail: ImagePullBackOff")
+
+    assert "the first model of rewriter, and nobody is served until they are ready" in "\n".join(detail(shown(first)))
+    assert as_json(shown(failing))["waits_for"][1] == "so far its pods fail: ImagePullBackOff"
+    assert waits(shown(ANALYSED.model_copy(update={"phase": "Promote"}))) == (), "one with a stable model is no first"
+
+
+def test_a_blind_one_says_why_and_one_that_sees_again_does_not() -> None:
+    noted = ANALYSED.noted(1.79e9, "blind", "Prometheus has no answer").noted(1.79e9, "paused", "by a person")
+    blind, short = (noted.model_copy(update={"blind": seconds}) for seconds in (90.0, 5.0))
+
+    assert waits(shown(blind)) == ("evidence: for 90 s Prometheus has no answer",)
+    assert waits(shown(short)) == ("evidence: for 5 s nothing credible is seen of the canary",), "that was before"
+    assert waits(shown(noted)) == waits(shown(blind.model_copy(update={"phase": "Rollback"}))) == ()
 
 
 @pytest.mark.parametrize(
