@@ -58,7 +58,7 @@ def status(
     elif name:
         print("\n".join(detail(found[0])))
     else:
-        _print_lines(table(found))
+        _print_lines(table(found, rollouts.namespace))
 
 
 @rollout.command()

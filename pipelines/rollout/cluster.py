@@ -21,8 +21,7 @@ OUTAGE_SECONDS = 300.0
 
 class Rollouts:
     def __init__(self, namespace: str = "", api: Api | None = None) -> None:
-        here = api or connect()
-        self.api = Api(here.client, namespace or here.namespace)
+        self.api = (api or connect()).within(namespace)
 
     @property
     def namespace(self) -> str:

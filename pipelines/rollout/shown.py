@@ -91,9 +91,13 @@ def named(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
 HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON")
 
 
-def table(rollouts: Iterable[Shown]) -> list[str]:
+def table(rollouts: Iterable[Shown], namespace: str) -> list[str]:
     """A line each, as kubectl has them: a reason is long, and no terminal should cut it in pieces."""
     rows = [HEADS, *map(row, rollouts)]
+    if len(rows) == 1:  # the API server says the same of a namespace that does not exist
+        return [
+            f"no rollouts in {namespace}; `kubectl get namespace {namespace}` says whether there is one of this name"
+        ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["   ".join(map(str.ljust, one, widths)).rstrip() for one in rows]
 

@@ -35,8 +35,7 @@ class OfService:
     """By the API server: the service's rollout whose turn it is, and the tag route that Knative gives its canary."""
 
     def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
-        here = api or connect()
-        self._api, self._service = Api(here.client, namespace or here.namespace), service
+        self._api, self._service = (api or connect()).within(namespace), service
 
     def now(self) -> Pair | None:
         try:

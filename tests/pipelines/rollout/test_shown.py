@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.rollout.cluster import News
+from pipelines.rollout.cluster import News, Rollouts
 from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table, waits
 from pipelines.rollout.words import spoken
 from qinglan.errors import ConfigError, DataError, Held
+from qinglan.jobs.api import Api
 from serving.rollout.sequential import Count, Score
 from serving.rollout.state import Stable, State
 
@@ -169,7 +170,7 @@ def test_every_decision_is_news_once_also_where_the_beginning_is_forgotten() -> 
 
 
 def test_the_table_is_a_line_for_each() -> None:
-    head, first, second = table([shown(done("RolledBack")), shown(ANALYSED, abort=True)])
+    head, first, second = table([shown(done("RolledBack")), shown(ANALYSED, abort=True)], "qinglan")
 
     assert head.split() == ["ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON"]
     assert first.split()[2:] == [
@@ -184,3 +185,14 @@ def test_the_table_is_a_line_for_each() -> None:
         "worse",
     ]
     assert "Analyse, abort" in second
+
+
+def test_where_there_are_none_the_namespace_is_named_since_it_may_not_exist() -> None:
+    assert table([], "qinglna")[0].startswith("no rollouts in qinglna; `kubectl get namespace qinglna`")
+
+
+@pytest.mark.parametrize("namespace", ["bad/ns", "../pods", "Qinglan", "-a", "a" * 64, "a\n"])
+def test_what_cannot_be_a_namespace_is_never_asked_for(namespace: str) -> None:
+    with pytest.raises(ConfigError, match="is no namespace's name"):
+        Rollouts(namespace, Api(None, "qinglan"))
+    assert Rollouts("", Api(None, "qinglan")).namespace == "qinglan"
