@@ -32,15 +32,14 @@ class LiveAudit(NamedTuple):
 
 def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], policy: TrustPolicy) -> LiveAudit:
     """By KUBECONFIG; the releases come from the store that they are served from, unless another is named."""
-    from qinglan.jobs.api import Api, connect
+    from qinglan.jobs.api import connect
 
     parts = TARGET.fullmatch(target.removeprefix(PREFIX))
     if parts is None:
         raise ConfigError(
             f"{target}: no InferenceService's name. Give NAME with -n NAMESPACE, or isvc:NAMESPACE/NAME."
         )
-    here = connect()
-    live = look(Api(here.client, parts["namespace"] or namespace or here.namespace), parts["name"])
+    live = look(connect().within(parts["namespace"] or namespace), parts["name"])
     audits, gone = [], []
     for one in live.addresses:
         try:

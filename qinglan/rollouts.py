@@ -43,6 +43,34 @@ def outcome_of(rollout: Object) -> str:
     return str((rollout.get("status") or {}).get("outcome") or "")
 
 
+def under_way(rollout: Object) -> bool:
+    return (rollout.get("status") or {}).get("phase") != "Done"
+
+
+def whose_turn(rollouts: Iterable[Object]) -> Object | None:
+    """Of one InferenceService's: the oldest that has not ended."""
+    waiting = [one for one in rollouts if under_way(one)]
+    return min(waiting, key=lambda one: (one["metadata"].get("creationTimestamp", ""), number_of(one)), default=None)
+
+
+def brought_by(rollouts: Iterable[Object]) -> set[str]:
+    """The URIs that these rollouts, all of one InferenceService, have put there, or gone back to.
+
+    A canary counts while its rollout is under way: one that has ended otherwise than Promoted has left nothing there,
+    and one that was not verified yet has asked for nothing. The stable model is the one that was there, verified.
+    """
+    found = set()
+    for one in rollouts:
+        status = one.get("status") or {}
+        if status.get("phase", "Verify") == "Verify" or outcome_of(one) == "Refused":
+            continue
+        if outcome_of(one) == "Promoted" or under_way(one):
+            found.add(str(one["spec"]["release"]["uri"]))
+        if stable := (status.get("stable") or {}).get("uri"):
+            found.add(str(stable))
+    return found
+
+
 def told_of(rollout: Object) -> str:
     """Where it is, for a message."""
     status = rollout.get("status") or {}

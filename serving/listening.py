@@ -97,8 +97,9 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one."""
     try:
         listening = socket.create_server((host, port), backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigError(f"{host}:{port}: cannot listen there ({error.strerror}). Choose another port.") from None
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no port is higher than 65535"
+        raise ConfigError(f"{host}:{port}: cannot listen there ({why}). Choose another port.") from None
     # Its connections inherit it. asyncio sets it on sockets of its own making alone; without it the body of an answer
     # waits until the client has acknowledged the head, 40 ms on Linux.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

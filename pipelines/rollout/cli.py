@@ -8,7 +8,7 @@ import typer
 
 rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then the newest.")]
+Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then whose turn it is.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="KUBECONFIG's by default.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 Store = Annotated[
@@ -51,13 +51,14 @@ def status(
     from pipelines.rollout.shown import detail, read, table
 
     rollouts = Rollouts(namespace)
-    found = [rollouts.one(name)] if name else [read(one) for one in rollouts.all()]
+    there = [] if name else rollouts.all()
+    found = [rollouts.one(name)] if name else [read(one, there) for one in there]
     if as_json:
         _print_json(values(found[0]) if name else [values(one) for one in found])
     elif name:
         print("\n".join(detail(found[0])))
     else:
-        _print_lines(table(found))
+        _print_lines(table(found, rollouts.namespace))
 
 
 @rollout.command()

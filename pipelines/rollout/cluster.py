@@ -21,8 +21,7 @@ OUTAGE_SECONDS = 300.0
 
 class Rollouts:
     def __init__(self, namespace: str = "", api: Api | None = None) -> None:
-        here = api or connect()
-        self.api = Api(here.client, namespace or here.namespace)
+        self.api = (api or connect()).within(namespace)
 
     @property
     def namespace(self) -> str:
@@ -33,7 +32,8 @@ class Rollouts:
             return list(self.api.all(PLURAL, {})["items"])
 
     def one(self, name: str) -> Shown:
-        return read(named(self.all(), name, self.namespace))
+        there = self.all()
+        return read(named(there, name, self.namespace), there)
 
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """The rest of the spec stays as it was made: the API server sees to it."""

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from qinglan.errors import DataError, Held, QinglanError
-from qinglan.rollouts import Object, of_service
+from qinglan.rollouts import Object, of_service, under_way, whose_turn
+from serving.rollout.decide import NOTED_SECONDS
 from serving.rollout.sequential import harm_needed, safe_needed
 from serving.rollout.spec import RolloutSpec, Wire
 from serving.rollout.state import State
@@ -28,6 +29,8 @@ class Shown(NamedTuple):
 
     spec: RolloutSpec
     state: State
+    behind: str = ""
+    """The rollout of the same service whose turn it is before this one's."""
 
     @property
     def done(self) -> bool:
@@ -42,13 +45,27 @@ class Shown(NamedTuple):
         return f"{self.spec.release.name} {self.spec.release.digest[:SHORT]}"
 
 
-def read(rollout: Object) -> Shown:
-    """A DataError where a controller of another version has written it."""
+def read(rollout: Object, there: Iterable[Object] = ()) -> Shown:
+    """Among others, if they are given; a DataError where a controller of another version has written it."""
     meta, status = rollout["metadata"], rollout.get("status") or {}
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
     spec = RolloutSpec.parse(_known(RolloutSpec, rollout["spec"]), where)
     state = State.parse(_known(State, status), f"{where}, status")
-    return Shown(meta["name"], meta["namespace"], meta.get("creationTimestamp", ""), bool(status), spec, state)
+    return Shown(
+        meta["name"],
+        meta["namespace"],
+        meta.get("creationTimestamp", ""),
+        bool(status),
+        spec,
+        state,
+        _behind(rollout, there),
+    )
+
+
+def _behind(rollout: Object, there: Iterable[Object]) -> str:
+    turn = whose_turn(of_service(there, rollout["spec"]["inferenceService"]))
+    name = turn["metadata"]["name"] if turn and under_way(rollout) else ""
+    return "" if name == rollout["metadata"]["name"] else str(name)
 
 
 def _known(model: type[Wire], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,10 +78,11 @@ def _aliases(model: type[BaseModel]) -> set[str]:
 
 
 def named(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
-    """The rollout of this name, or the newest of the service of this name."""
+    """The rollout of this name, or of the service's the one whose turn it is; where all have ended, the newest."""
     there = list(rollouts)
     exact = [one for one in there if one["metadata"]["name"] == name]
-    if found := exact or of_service(there, name)[-1:]:
+    own = of_service(there, name)
+    if found := exact or [one for one in (whose_turn(own),) if one] or own[-1:]:
         return found[0]
     names = ", ".join(sorted(one["metadata"]["name"] for one in there)) or "none"
     raise DataError(f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names}.")
@@ -73,9 +91,13 @@ def named(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
 HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON")
 
 
-def table(rollouts: Iterable[Shown]) -> list[str]:
+def table(rollouts: Iterable[Shown], namespace: str) -> list[str]:
     """A line each, as kubectl has them: a reason is long, and no terminal should cut it in pieces."""
     rows = [HEADS, *map(row, rollouts)]
+    if len(rows) == 1:  # the API server says the same of a namespace that does not exist
+        return [
+            f"no rollouts in {namespace}; `kubectl get namespace {namespace}` says whether there is one of this name"
+        ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["   ".join(map(str.ljust, one, widths)).rstrip() for one in rows]
 
@@ -84,9 +106,9 @@ def row(one: Shown) -> tuple[str, ...]:
     """A line of the table of all."""
     state = one.state
     step = f"{state.step + 1}/{len(one.spec.steps)}" if one.begun else ""
-    wish = _wish(one)
+    phase = ", ".join(filter(None, (one.phase, _wish(one), one.behind and f"waits for {one.behind}")))
     return (
-        one.name, one.spec.inference_service, one.release, f"{one.phase}, {wish}" if wish else one.phase,
+        one.name, one.spec.inference_service, one.release, phase,
         f"{state.percent} %", step, state.outcome, (state.reasons or ("",))[0],
     )  # fmt: skip
 
@@ -106,6 +128,7 @@ def detail(one: Shown) -> list[str]:
         f"{one.phase}: {_standing(one)}; steps {shares} %" + (f"; asked: {_wish(one)}" if _wish(one) else ""),
         *([f"stable: {state.stable.digest[:SHORT]}, version {state.stable.version}"] if state.stable else []),
         f"run {spec.run or 'unnamed'}, verdict {spec.verdict[:SHORT] or 'unnamed'}",
+        *_section("waits for", waits(one)),
         *_section("reasons", state.reasons),
         *_section("evidence", evidence(one)),
         *_section("lacking before the next share", missing(one)),
@@ -116,6 +139,26 @@ def _standing(one: Shown) -> str:
     if one.state.outcome:
         return one.state.outcome
     return f"the canary at {one.state.percent} %, step {one.state.step + 1} of {len(one.spec.steps)}"
+
+
+def waits(one: Shown) -> tuple[str, ...]:
+    """What must happen before anything is decided."""
+    if one.behind:
+        return (f"{one.behind}, which is older and has not ended",)
+    if one.state.phase == "Promote" and one.state.stable is None:
+        why = f"its pods: the first model of {one.spec.inference_service}, and nobody is served until they are ready"
+        return (why, *(f"so far {cause}" for cause in _blind(one)))
+    if one.state.phase in ("Done", "Rollback") or not one.state.blind:
+        return ()
+    why = _blind(one) or ("nothing credible is seen of the canary",)
+    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in why)
+
+
+def _blind(one: Shown) -> tuple[str, ...]:
+    """Why, as the history has it. A line before the last is of now only once this time was noted, too."""
+    history = one.state.history
+    new = history[-1:] if one.state.blind < NOTED_SECONDS else history
+    return tuple(line.why for line in new if line.action == "blind")[-1:]
 
 
 def _section(head: str, lines: Iterable[str]) -> list[str]:
@@ -143,7 +186,7 @@ def missing(one: Shown) -> tuple[str, ...]:
 def as_json(one: Shown) -> dict[str, Any]:
     return {
         "name": one.name, "namespace": one.namespace, "made": one.made, "phase": one.phase,
-        "lacking": list(missing(one)),
+        "lacking": list(missing(one)), "waits_for": list(waits(one)),
         "spec": one.spec.model_dump(mode="json", by_alias=True),
         "status": one.state.model_dump(mode="json", by_alias=True),
     }  # fmt: skip

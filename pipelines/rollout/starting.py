@@ -19,14 +19,14 @@ def start(
     target: str, store: str, namespace: str, settings: Path | None, policy: TrustPolicy, api: Api | None = None
 ) -> Deployed:
     """The target is tenant/model, or a digest or its beginning; refused with all that stands against it."""
-    here = api or connect()
+    here = (api or connect()).within(namespace)
     shelf = open_store(store)
     digest, _ = stored(shelf, target)
     given = load_yaml(settings) if settings else {}
     with TemporaryDirectory(prefix="qinglan-rollout-") as place:
         folder = shelf.pull(digest, Path(place) / digest[:12])
         name = target if "/" in target else read_release(folder).name
-        config = _config(given, name, store, namespace or here.namespace, settings)
+        config = _config(given, name, store, here.namespace, settings)
         return deploy(folder, config, policy, ClusterRollouts(config.namespace, here))
 
 

@@ -5,6 +5,7 @@ api.get("pytorchjobs", "sft-0123456789ab")
 """
 
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ PATHS = {
     "leases": "/apis/coordination.k8s.io/v1",
     "configmaps": "/api/v1",
 }
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 CALL_SECONDS = (5.0, 30.0)
 """To be connected, and to be answered."""
 
@@ -57,6 +59,15 @@ class Api:
     @property
     def host(self) -> str:
         return str(self.client.configuration.host)
+
+    def within(self, namespace: str) -> "Api":
+        """The same server, in a namespace that a person has named; in this one where it is empty."""
+        if namespace and not NAMESPACE.fullmatch(namespace):
+            raise ConfigError(
+                f"{namespace!r} is no namespace's name: small letters, digits and - within, 63 at most. "
+                "`kubectl get namespaces` lists them."
+            )
+        return Api(self.client, namespace or self.namespace)
 
     def get(self, resource: str, name: str) -> dict[str, Any] | None:
         """The object, or None where there is none of this name."""

@@ -15,7 +15,7 @@ from qinglan.jobs.api import Api
 from qinglan.jobs.refusals import Refusal, explain
 from qinglan.lineage.addresses import Address, read_address
 from qinglan.lineage.findings import Finding
-from qinglan.rollouts import Object, of_service
+from qinglan.rollouts import Object, brought_by, of_service, outcome_of, told_of
 
 LABEL = "serving.kserve.io/inferenceservice"
 SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
@@ -68,7 +68,7 @@ def judged(objects: Objects, namespace: str, versions: tuple[str, ...] | None = 
     seen = [*asked, *_traffic(objects), *(_of_pod(pod) for pod in objects.pods)]
     addresses, findings = _addresses(seen)
     findings += [*_strangers(objects, {one.uri for one in seen if not one.where.startswith("pod ")})]
-    findings += [*_unbrought(objects, name, {one.uri for one in asked})]
+    findings += [*_unbrought(objects, name, {one.uri for one in seen if not one.where.startswith("pod ")})]
     return Live(namespace, name, tuple(seen), addresses, tuple(findings), versions)
 
 
@@ -173,14 +173,20 @@ def _retired(pod: Object, objects: Objects) -> bool:
     return bool(revision) and revision not in objects.revisions
 
 
-def _unbrought(objects: Objects, service: str, asked: set[str]) -> Iterator[Finding]:
-    """What is asked for without a rollout that brought it."""
+def _unbrought(objects: Objects, service: str, there: set[str]) -> Iterator[Finding]:
+    """What is asked for, or has traffic, without a rollout that brought it: such as an orphaned canary."""
     if objects.rollouts is None:
         return
-    brought = {one["spec"]["release"]["uri"] for one in of_service(objects.rollouts, service)}
-    for uri in sorted(asked - brought):
+    own = of_service(objects.rollouts, service)
+    for uri in sorted(there - brought_by(own)):
         if uri:
-            yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}")
+            tried = [f"{one['metadata']['name']}: {outcome_of(one) or told_of(one)}" for one in own if _of(one, uri)]
+            told = f" ({', '.join(tried)})" if tried else ""
+            yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}{told}")
+
+
+def _of(rollout: Object, uri: str) -> bool:
+    return bool(rollout["spec"]["release"]["uri"] == uri)
 
 
 def asked_itself(service: Object) -> tuple[str, ...] | None:

@@ -169,7 +169,9 @@ def names(world: World) -> set[str]:
 @pytest.mark.parametrize("mode", ["Standard", "Serverless"])
 def test_a_live_audit_walks_from_what_is_served_to_its_release(world: World, mode: str) -> None:
     world.deploy(world.old, rollout={"mode": mode})
-    world.serve(world.rollouts()[0])
+    [rollout] = world.rollouts()
+    world.serve(rollout)
+    world.end(rollout["metadata"]["name"], "Promoted")
     release = world.old.registered.release[:12]
 
     found = world.audit()

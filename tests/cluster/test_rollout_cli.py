@@ -98,7 +98,7 @@ def test_the_table_has_each_and_the_detail_has_the_evidence_and_what_it_lacks(pe
     assert "not begun" in table and "Analyse" in table and "1/4" in table
     assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %)" in one
     assert "measured for 60 s of 300" in one
-    assert json.loads(person("status", "rewriter", "--json"))["name"] == "rewriter-2", "a service's newest"
+    assert json.loads(person("status", "rewriter", "--json"))["name"] == "rewriter-1", "whose turn it is"
 
 
 def test_the_history_has_each_decision_with_its_numbers(person: Person) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError, Conflict, OutageError
 from qinglan.jobs.api import Api
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.rollouts import number_of
+from qinglan.rollouts import under_way, whose_turn
 from serving.rollout import machine
 from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence
@@ -229,16 +229,6 @@ class Controller:
         now = time.monotonic()
         last = [self._good.setdefault(one["metadata"]["name"], now) for one in rollouts if self._its_turn(one)]
         return max((now - at for at in last), default=0.0)
-
-
-def under_way(rollout: Object) -> bool:
-    return (rollout.get("status") or {}).get("phase") != "Done"
-
-
-def whose_turn(rollouts: list[Object]) -> Object | None:
-    """Of one InferenceService's: the oldest that has not ended."""
-    waiting = [one for one in rollouts if under_way(one)]
-    return min(waiting, key=lambda one: (one["metadata"]["creationTimestamp"], number_of(one)), default=None)
 
 
 def _ended_lately(rollout: Object) -> bool:

@@ -13,7 +13,7 @@ from qinglan.errors import QinglanError
 from serving.rollout.local.evidence import LocalEvidence
 from serving.rollout.local.ledger import FileLease, FileLedger, FileRollouts
 from serving.rollout.local.releases import FileReleases
-from serving.rollout.local.service import FileTarget
+from serving.rollout.local.service import NAME, FileTarget, objects_of
 from serving.rollout.machine import look
 from serving.rollout.ports import Ports
 from serving.rollout.state import State
@@ -39,6 +39,7 @@ def main() -> None:
 
 def run(folder: Path, metrics: Sequence[str] = ()) -> None:
     """Until no rollout is left that has not ended."""
+    objects_of(folder).read(NAME)
     lease = FileLease(folder)
     try:
         while name := FileRollouts(folder).next():

@@ -13,11 +13,15 @@ from serving.rollout.state import State
 ROLLOUTS, LEADER = "rollouts", "controller.lock"
 
 
+def objects_of(folder: Path) -> Objects:
+    return Objects(folder / ROLLOUTS, "metadata.name", "spec.inferenceService")
+
+
 class FileRollouts:
     """All that lie in a folder; what the deploy stage asks for."""
 
     def __init__(self, folder: Path) -> None:
-        self.objects = Objects(folder / ROLLOUTS)
+        self.objects = objects_of(folder)
 
     def all(self) -> list[Object]:
         return [self.objects.read(name) for name in self.objects.names()]
@@ -35,7 +39,7 @@ class FileLedger:
     """One ModelRollout."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._objects, self._name = Objects(folder / ROLLOUTS), name
+        self._objects, self._name = objects_of(folder), name
 
     def read(self) -> Entry:
         one = self._objects.read(self._name)

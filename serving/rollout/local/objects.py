@@ -5,7 +5,7 @@ Objects(folder).replace("service", {**one, "spec": ...})     # Conflict where so
 """
 
 import fcntl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ Object = dict[str, Any]
 
 
 class Objects:
-    """One folder of them, by name."""
+    """One folder of them, by name; each has `wanted`, such as "spec.uri"."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *wanted: str) -> None:
+        self.folder, self._wanted = folder, ("metadata.resourceVersion", *wanted)
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.json"))
@@ -32,15 +32,14 @@ class Objects:
         path = self._path(name)
         try:
             found: Object = orjson.loads(path.read_bytes())
-            str(found["metadata"]["resourceVersion"])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise DataError(f"{path}: no such file. Deploy something there first.") from None
         except OSError as error:
             raise OutageError(f"{path}: cannot be read ({error.strerror}).") from None
-        except (orjson.JSONDecodeError, LookupError, TypeError) as error:
-            raise DataError(
-                f"{path}: no object as it is written here ({type(error).__name__}). Restore it."
-            ) from None
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"{path}: no object as it is written here ({error}). Restore it.") from None
+        if lacking := [one for one in self._wanted if not _has(found, one.split("."))]:
+            raise DataError(f"{path}: no object as it is written here: it has no {', '.join(lacking)}. Restore it.")
         return found
 
     def create(self, name: str, one: Mapping[str, Any]) -> bool:
@@ -78,3 +77,11 @@ class Objects:
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
+
+
+def _has(value: Any, names: Sequence[str]) -> bool:
+    for name in names:
+        if not isinstance(value, Mapping) or name not in value:
+            return False
+        value = value[name]
+    return True

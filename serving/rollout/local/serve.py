@@ -8,10 +8,9 @@ from pathlib import Path
 
 from qinglan.errors import Conflict, OutageError, QinglanError
 from serving.rollout.local.knative import needed, reconciled
-from serving.rollout.local.objects import Objects
 from serving.rollout.local.router import Router, Way, Ways
 from serving.rollout.local.servers import Command, Servers, rewriter
-from serving.rollout.local.service import NAME, Made, Status, asked_of, status_of
+from serving.rollout.local.service import NAME, Made, Status, asked_of, objects_of, status_of
 
 LOOK_SECONDS = 0.2
 
@@ -33,7 +32,7 @@ async def serve(folder: Path, port: int, command: Command = rewriter, deadline_s
     from serving.listening import listen, log_to_stderr, serve_app
 
     log_to_stderr()
-    Objects(folder).read(NAME)
+    objects_of(folder).read(NAME)
     router, servers, listening = Router(deadline_seconds), Servers(folder, command), listen("127.0.0.1", port)
     keeping = asyncio.create_task(_keep(folder, router, servers, f"http://127.0.0.1:{listening.getsockname()[1]}"))
     keeping.add_done_callback(_end_with_error)
@@ -49,7 +48,7 @@ async def serve(folder: Path, port: int, command: Command = rewriter, deadline_s
 
 async def _keep(folder: Path, router: Router, servers: Servers, url: str) -> None:
     """Looks at what is asked and at what runs, all the time; the router turns before the file says that it has."""
-    objects = Objects(folder)
+    objects = objects_of(folder)
     while True:
         with suppress(Conflict, OutageError):  # somebody asked for something else meanwhile: look again
             one = objects.read(NAME)

@@ -61,9 +61,13 @@ class Status(Config):
         return Revision(made.name, made.uri, bool(seen.url), seen.failed)
 
 
+def objects_of(folder: Path) -> Objects:
+    return Objects(folder, "metadata.generation", "spec.uri", "spec.percent", "status")
+
+
 def begin(folder: Path, uri: str, by: str) -> bool:
     """The first release, which gets all of the traffic; False where one is served already."""
-    return Objects(folder).create(
+    return objects_of(folder).create(
         NAME,
         {
             "kind": KIND, "metadata": {"name": NAME, "generation": 1},
@@ -73,7 +77,7 @@ def begin(folder: Path, uri: str, by: str) -> bool:
 
 
 def asked_of(one: Object) -> Asked:
-    return Asked(uri=one["spec"]["uri"], percent=one["spec"]["percent"])
+    return Asked.parse({name: one["spec"][name] for name in ("uri", "percent")}, f"{NAME}, spec")
 
 
 def status_of(one: Object) -> Status:
@@ -84,7 +88,7 @@ class FileTarget:
     """What the controller reads and writes. `by`: who writes."""
 
     def __init__(self, folder: Path, by: str = "the rollout's controller") -> None:
-        self._objects, self._by = Objects(folder), by
+        self._objects, self._by = objects_of(folder), by
 
     def read(self) -> Served:
         return served(self._objects.read(NAME))

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from qinglan.jobs.api import Api, connect
 from qinglan.jobs.refusals import Refusal
-from qinglan.rollouts import PLURAL, TAG_ROUTING, Object, of_service, outcome_of
+from qinglan.rollouts import PLURAL, TAG_ROUTING, Object, of_service, whose_turn
 from serving.rollout.shadow.config import Pair, ShadowConfig
 from serving.rollout.shadow.metrics import Failure
 
@@ -32,11 +32,10 @@ class Given:
 
 
 class OfService:
-    """By the API server: the service's newest rollout, and the tag route that Knative gives its canary."""
+    """By the API server: the service's rollout whose turn it is, and the tag route that Knative gives its canary."""
 
     def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
-        here = api or connect()
-        self._api, self._service = Api(here.client, namespace or here.namespace), service
+        self._api, self._service = (api or connect()).within(namespace), service
 
     def now(self) -> Pair | None:
         try:
@@ -58,14 +57,14 @@ class OfService:
 
 def compared(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
     """The canary's version and the stable one's, where a rollout has both."""
-    under_way = [one for one in of_service(rollouts, service) if not outcome_of(one)]
-    if not under_way:
+    turn = whose_turn(of_service(rollouts, service))
+    if turn is None:
         return None
-    status: Mapping[str, Any] = under_way[-1].get("status") or {}
+    status: Mapping[str, Any] = turn.get("status") or {}
     stable = status.get("stable")
     if status.get("phase") not in CANARYS or not stable:
         return None
-    return under_way[-1]["spec"]["release"]["model"][:VERSION], stable["model"][:VERSION]
+    return turn["spec"]["release"]["model"][:VERSION], stable["model"][:VERSION]
 
 
 def tag_route(service: Object) -> str:

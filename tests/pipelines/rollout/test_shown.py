@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.rollout.cluster import News
-from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table
+from pipelines.rollout.cluster import News, Rollouts
+from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table, waits
 from pipelines.rollout.words import spoken
 from qinglan.errors import ConfigError, DataError, Held
+from qinglan.jobs.api import Api
 from serving.rollout.sequential import Count, Score
 from serving.rollout.state import Stable, State
 
@@ -38,13 +39,20 @@ def done(outcome: str) -> State:
     return ANALYSED.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": ("errors: worse",)})
 
 
-def test_a_name_is_a_rollouts_or_a_services_newest() -> None:
-    there = [rollout(2), rollout(10), rollout(3, service="other")]
+def test_a_name_is_a_rollouts_or_a_services_whose_turn_it_is() -> None:
+    there = [rollout(10), rollout(2, ANALYSED), rollout(1, done("Promoted")), rollout(3, service="other")]
 
-    assert named(there, "rewriter-2", "qinglan")["metadata"]["name"] == "rewriter-2"
-    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
-    with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-10, rewriter-2\."):
+    assert named(there, "rewriter-10", "qinglan")["metadata"]["name"] == "rewriter-10"
+    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-2", "what waits is not spoken to"
+    assert named(there[:1] + there[2:], "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10"
+    with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-1, rewriter-10, rewriter-2\."):
         named(there, "nothing", "qinglan")
+
+
+def test_where_all_have_ended_a_services_name_means_the_newest() -> None:
+    there = [rollout(number, done("Promoted")) for number in (2, 10, 9)]
+
+    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
 
 
 def test_one_that_no_controller_has_seen_says_so() -> None:
@@ -71,6 +79,33 @@ def test_the_detail_tells_the_numbers_and_what_they_lack() -> None:
     assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %): worse 1 to 1 (back at 100)" in lines
     assert "  measured for 60 s of 300" in lines
     assert as_json(shown(ANALYSED))["lacking"] == list(missing(shown(ANALYSED)))
+
+
+def test_one_that_waits_for_another_names_it() -> None:
+    there = [rollout(3, ANALYSED), rollout(4), rollout(2, done("Promoted")), rollout(1, service="other")]
+    turn, waiting, ended, other = (read(one, there) for one in there)
+
+    assert waiting.behind == "rewriter-3" and row(waiting)[3] == "not begun, waits for rewriter-3"
+    assert "waits for:\n  rewriter-3, which is older and has not ended" in "\n".join(detail(waiting))
+    assert [one.behind for one in (turn, ended, other)] == ["", "", ""]
+
+
+def test_a_first_model_says_that_nobody_is_served_until_its_pods_are_ready() -> None:
+    first = State(phase="Promote", percent=100).noted(1.79e9, "first", "nothing was compared")
+    failing = first.noted(1.79e9, "blind", "its pods fail: ImagePullBackOff")
+
+    assert "the first model of rewriter, and nobody is served until they are ready" in "\n".join(detail(shown(first)))
+    assert as_json(shown(failing))["waits_for"][1] == "so far its pods fail: ImagePullBackOff"
+    assert waits(shown(ANALYSED.model_copy(update={"phase": "Promote"}))) == (), "one with a stable model is no first"
+
+
+def test_a_blind_one_says_why_and_one_that_sees_again_does_not() -> None:
+    noted = ANALYSED.noted(1.79e9, "blind", "Prometheus has no answer").noted(1.79e9, "paused", "by a person")
+    blind, short = (noted.model_copy(update={"blind": seconds}) for seconds in (90.0, 5.0))
+
+    assert waits(shown(blind)) == ("evidence: for 90 s Prometheus has no answer",)
+    assert waits(shown(short)) == ("evidence: for 5 s nothing credible is seen of the canary",), "that was before"
+    assert waits(shown(noted)) == waits(shown(blind.model_copy(update={"phase": "Rollback"}))) == ()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +170,7 @@ def test_every_decision_is_news_once_also_where_the_beginning_is_forgotten() -> 
 
 
 def test_the_table_is_a_line_for_each() -> None:
-    head, first, second = table([shown(done("RolledBack")), shown(ANALYSED, abort=True)])
+    head, first, second = table([shown(done("RolledBack")), shown(ANALYSED, abort=True)], "qinglan")
 
     assert head.split() == ["ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON"]
     assert first.split()[2:] == [
@@ -150,3 +185,14 @@ def test_the_table_is_a_line_for_each() -> None:
         "worse",
     ]
     assert "Analyse, abort" in second
+
+
+def test_where_there_are_none_the_namespace_is_named_since_it_may_not_exist() -> None:
+    assert table([], "qinglna")[0].startswith("no rollouts in qinglna; `kubectl get namespace qinglna`")
+
+
+@pytest.mark.parametrize("namespace", ["bad/ns", "../pods", "Qinglan", "-a", "a" * 64, "a\n"])
+def test_what_cannot_be_a_namespace_is_never_asked_for(namespace: str) -> None:
+    with pytest.raises(ConfigError, match="is no namespace's name"):
+        Rollouts(namespace, Api(None, "qinglan"))
+    assert Rollouts("", Api(None, "qinglan")).namespace == "qinglan"

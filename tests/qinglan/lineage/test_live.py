@@ -41,10 +41,17 @@ def world() -> dict[str, Any]:
             name: {"metadata": {"annotations": {source: uri}}} for name, uri in (("r-1", OLD), ("r-2", NEW))
         },
         "pods": (pod("one", OLD, "r-1"), pod("two", NEW, "r-2")),
-        "rollouts": (
-            {"metadata": {"name": "rewriter-2"}, "spec": {"inferenceService": "rewriter", "release": {"uri": NEW}}},
-        ),
+        "rollouts": (rollout(1, OLD, "Done", "Promoted"), rollout(2, NEW, "Analyse", stable=OLD)),
     }  # fmt: skip
+
+
+def rollout(number: int, uri: str, phase: str = "", outcome: str = "", stable: str = "") -> dict[str, Any]:
+    one: dict[str, Any] = {
+        "metadata": {"name": f"rewriter-{number}"},
+        "spec": {"inferenceService": "rewriter", "release": {"uri": uri}},
+    }
+    status = {"phase": phase, "outcome": outcome, "stable": {"uri": stable} if stable else None}
+    return {**one, "status": status} if phase else one
 
 
 def looked(change: Change = lambda one: None) -> Any:
@@ -87,6 +94,39 @@ def test_what_matches_no_release_is_found_where_it_is(change: Change, what: str,
     findings = looked(change).findings
 
     assert any((one.what, one.state) == (what, state) and why in one.why for one in findings), findings
+
+
+FIRST = rollout(1, OLD, "Done", "Promoted")
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "unbrought"),
+    [
+        ([FIRST, rollout(2, NEW, "Done", "Promoted", OLD)], []),
+        ([rollout(2, NEW, "Done", "Promoted", OLD)], []),  # whoever brought OLD was deleted since
+        ([FIRST, rollout(2, NEW, "Analyse", stable=OLD)], []),
+        ([FIRST, rollout(2, NEW, "Rollback", stable=OLD)], []),
+        ([FIRST], [NEW]),  # an orphaned canary: its rollout was deleted under way
+        ([FIRST, rollout(3, NEW)], [NEW]),  # and another that nobody has begun
+        ([FIRST, rollout(3, NEW, "Verify")], [NEW]),
+        ([FIRST, rollout(3, NEW, "Done", "Refused")], [NEW]),
+        ([FIRST, rollout(2, NEW, "Done", "RolledBack", OLD)], [NEW]),
+        ([rollout(2, NEW, "Done", "Promoted")], [OLD]),  # not asked for any more, and it still has traffic
+    ],
+)
+def test_what_is_served_was_brought_by_a_promotion_or_is_part_of_a_rollout_under_way(
+    rollouts: list[dict[str, Any]], unbrought: list[str]
+) -> None:
+    findings = looked(lambda one: one.update(rollouts=tuple(rollouts))).findings
+
+    assert [(one.what, one.state) for one in findings] == [("rollout", "missing")] * len(unbrought)
+    assert [uri for uri in (OLD, NEW) if any(uri in one.why for one in findings)] == unbrought
+
+
+def test_who_tried_what_nobody_brought_is_named() -> None:
+    [finding] = looked(lambda one: one.update(rollouts=(FIRST, rollout(3, NEW, "Done", "Refused")))).findings
+
+    assert finding.why.endswith("to rewriter (rewriter-3: Refused)")
 
 
 def test_pods_of_a_revision_without_traffic_are_only_going(caplog: pytest.LogCaptureFixture) -> None:

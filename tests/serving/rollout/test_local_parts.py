@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.errors import Conflict, DataError, OutageError
+from qinglan.errors import ConfigError, Conflict, DataError, OutageError
 from serving.rollout.local.evidence import LocalEvidence, scraped
 from serving.rollout.local.knative import needed, reconciled
 from serving.rollout.local.ledger import FileLease
@@ -78,6 +79,60 @@ def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
         Objects(tmp_path).read("one")
     with pytest.raises(DataError, match=r"two\.json: no such file"):
         Objects(tmp_path).read("two")
+
+
+def run(program: str, *given: object) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", program, *map(str, given)], capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("program", ["serving.rollout.local", "serving.rollout.local.serve"])
+def test_a_folder_that_holds_no_service_is_told_in_words(program: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    for place in ("missing", "file", "empty"):
+        code, said = run(program, tmp_path / place)
+        assert code == 3 and f"{place}/service.json: no such file. Deploy something there first." in said
+    assert not (tmp_path / "missing").exists() and not any((tmp_path / "empty").iterdir()), "nothing was made"
+
+
+@pytest.mark.parametrize("program", ["serving.rollout.local", "serving.rollout.local.serve"])
+def test_an_object_without_its_spec_is_told_in_words(program: str, tmp_path: Path) -> None:
+    (tmp_path / "service.json").write_text('{"metadata": {"resourceVersion": "1", "generation": 1}, "status": {}}')
+
+    code, said = run(program, tmp_path)
+
+    assert code == 3 and "service.json: no object as it is written here: it has no spec.uri, spec.percent." in said
+
+
+def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
+    begin(tmp_path, OLD, "a person")
+    (tmp_path / "rollouts").mkdir()
+    (tmp_path / "rollouts/rewriter-1.json").write_text('{"metadata": {"resourceVersion": "1", "name": "rewriter-1"}}')
+
+    code, said = run("serving.rollout.local", tmp_path)
+
+    assert code == 3 and "rewriter-1.json: no object as it is written here: it has no spec.inferenceService." in said
+
+
+def test_what_is_asked_for_in_another_shape_is_told_in_words(tmp_path: Path) -> None:
+    begin(tmp_path, OLD, "a person")
+    one = Objects(tmp_path).read(NAME)
+    Objects(tmp_path).replace(NAME, {**one, "spec": {"uri": OLD, "percent": "many"}})
+
+    with pytest.raises(ConfigError, match=r"service, spec.*percent"):
+        FileTarget(tmp_path).read()
+
+
+def test_a_port_that_cannot_be_had_is_told_in_words(tmp_path: Path) -> None:
+    begin(tmp_path, OLD, "a person")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port in (99999, taken.getsockname()[1]):
+            code, said = run("serving.rollout.local.serve", tmp_path, "--port", port)
+            assert code == 2 and f"127.0.0.1:{port}: cannot listen there" in said
 
 
 def test_one_leads_and_the_next_when_it_is_gone(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_the_rollout_under_way_says_who_is_compared() -> None:
 
     assert compared(there, "rewriter") == ("2" * 12, "4" * 12)
     assert compared(there, "other") is None
+    assert compared([*there, {**rollout(4), "status": {}}], "rewriter") == ("2" * 12, "4" * 12), "one waits behind it"
 
 
 @pytest.mark.parametrize("phase", ["Verify", "Apply", "Promote", "Rollback", "Done"])
