@@ -145,13 +145,15 @@ def waits(one: Shown) -> tuple[str, ...]:
     """What must happen before anything is decided."""
     if one.behind:
         return (f"{one.behind}, which is older and has not ended",)
+    if one.state.phase == "Verify":
+        return tuple(line.why for line in one.state.history[-1:] if line.action == "unverified")
     if one.state.phase == "Promote" and one.state.stable is None:
         why = f"its pods: the first model of {one.spec.inference_service}, and nobody is served until they are ready"
         return (why, *(f"so far {cause}" for cause in _blind(one)))
     if one.state.phase in ("Done", "Rollback") or not one.state.blind:
         return ()
-    why = _blind(one) or ("nothing credible is seen of the canary",)
-    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in why)
+    causes = _blind(one) or ("nothing credible is seen of the canary",)
+    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in causes)
 
 
 def _blind(one: Shown) -> tuple[str, ...]:
