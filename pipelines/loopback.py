@@ -29,6 +29,8 @@ from qinglan.errors import ConfigError, OutageError, error_of
 from qinglan.lineage.addresses import Address
 from qinglan.lineage.deploying import break_glass
 from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.rollouts import kept_beside
+from qinglan.lineage.rollouts import line as rollout_line
 from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, service
@@ -65,6 +67,7 @@ def roll_out(config: RunConfig, root: Path) -> State:
         state = _carried_out(folder, rag)
         _say_what_users_got(traffic)
         show_live(folder)
+    _show_signed(config, folder)
     return state
 
 
@@ -172,6 +175,15 @@ def _carried_out(folder: Path, rag: str) -> State:
         raise error_of(code)(f"{folder}: the rollout's controller ended with {code}. What it wrote is above.")
     [one] = FileRollouts(folder).all()
     return state_of(one)
+
+
+def _show_signed(config: RunConfig, folder: Path) -> None:
+    """The history that the controller signed and laid beside the release, as every later audit tells it."""
+    [one] = FileRollouts(folder).all()
+    release, policy = one["spec"]["release"], load_trust(keys_folder() / TRUST)
+    kept = kept_beside(_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id)
+    for history in kept:
+        print(f"Beside the release: {rollout_line(history)}")
 
 
 def _say_what_users_got(traffic: Traffic) -> None:

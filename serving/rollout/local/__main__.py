@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qinglan.errors import QinglanError
+from serving.rollout.history import History
 from serving.rollout.local.evidence import LocalEvidence
 from serving.rollout.local.ledger import FileLease, FileLedger, FileRollouts
 from serving.rollout.local.releases import FileReleases
@@ -64,6 +65,7 @@ def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str])
         said = len(lines) - 1
         time.sleep(wait)
     print(f"{name}: {state.outcome}", flush=True)
+    History().keep(folder.name, name, ledger.read())
     return state
 
 
