@@ -150,8 +150,8 @@ def waits(one: Shown) -> tuple[str, ...]:
         return (why, *(f"so far {cause}" for cause in _blind(one)))
     if one.state.phase in ("Done", "Rollback") or not one.state.blind:
         return ()
-    why = _blind(one) or ("nothing credible is seen of the canary",)
-    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in why)
+    causes = _blind(one) or ("nothing credible is seen of the canary",)
+    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in causes)
 
 
 def _blind(one: Shown) -> tuple[str, ...]:
