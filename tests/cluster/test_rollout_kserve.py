@@ -1,8 +1,10 @@
 """What KServe and Knative really do with a share, which the rollout's rules stand on; and how it is read."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tests.cluster.rollout_world import NS, PREDICTOR, SERVICE, House, Model, Wo
 from tests.cluster.servers import Minio
 
 ROLLOUT = f"{NS}/qinglan-rollout"
+README = Path(__file__).parents[2] / "serving/rollout/README.md"
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +121,27 @@ def test_a_cleared_share_gives_everybody_the_newest_ready_one_which_is_the_bad_o
     until(lambda: world.traffic() == {world.canary.uri: 100}, "the canary has everybody")
     seen = read(world)
     assert seen.newest and seen.newest.uri == world.stable.uri and not seen.newest.ready
+
+
+def test_an_orphaned_canary_is_left_by_the_readmes_writes(world: World) -> None:
+    section = README.read_text().partition("### An orphaned canary")[2].partition("\n## ")[0]
+    back, clear = re.findall(r"^k patch isvc rewriter --type merge -p '(.*)'$", section, re.MULTILINE)
+    create(world, world.stable)
+    until(lambda: rolled(world, world.stable), "the first model serves")
+    world.ask(world.canary.uri, 20)
+    until(lambda: world.traffic() == {world.stable.uri: 80, world.canary.uri: 20}, "the canary has its share")
+
+    patched(world, back.replace("STABLE_URI", world.stable.uri))
+    until(lambda: (one := read(world).newest) and one.uri == world.stable.uri and one.ready, "the pods are ready")
+    assert world.traffic() == {world.stable.uri: 100}, "also before the share is cleared"
+    patched(world, clear)
+
+    until(lambda: rolled(world, world.stable), "the stable model has everybody for good")
+    assert read(world).asked.percent is None, "so that the next rollout is not refused"
+
+
+def patched(world: World, patch: str) -> None:
+    world.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type", "merge", "-p", patch, account=ROLLOUT)
 
 
 def test_a_crashing_canary_is_read_with_its_reason_and_the_old_model_answers_for_it(world: World) -> None:
