@@ -45,8 +45,17 @@ def run(folder: Path, metrics: Sequence[str] = ()) -> None:
     try:
         while name := FileRollouts(folder).next():
             carry_out(folder, name, lease, metrics)
+        _keep(folder)
     finally:
         lease.close()
+
+
+def _keep(folder: Path) -> None:
+    """The signed history of each, also where a controller was killed at the end; again changes nothing."""
+    history = History()
+    for one in FileRollouts(folder).all():
+        name = one["metadata"]["name"]
+        history.keep(folder.name, name, FileLedger(folder, name).read())
 
 
 def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
@@ -65,7 +74,6 @@ def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str])
         said = len(lines) - 1
         time.sleep(wait)
     print(f"{name}: {state.outcome}", flush=True)
-    History().keep(folder.name, name, ledger.read())
     return state
 
 
