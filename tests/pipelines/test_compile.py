@@ -431,7 +431,7 @@ def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) 
     made = parsed(path.read_text(encoding="utf-8"))
 
     branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
-    assert set(branch) == {"register", "distil", "deploy"}
+    assert set(branch) == {"register-style", "distil", "deploy"}
     given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
     assert (given["name"], given["service"], given["runtime"]) == ("house/style", "style", "qinglan-style")
     assert [one["name"] for one in given["rollout"]["checks"]] == ["errors", "slow"]

@@ -49,7 +49,7 @@ def qinglan(*words: str | Path) -> Ran:
 def test_every_profile_is_read(path: Path) -> None:
     config = load_style_config(path.stem, labelled=Path("x.json"))
 
-    assert tuple(config.stages()) == STYLE.stages
+    assert tuple(config.stages()) == tuple(one for one in STYLE.stages if one != "deploy"), "where nobody asks for it"
 
 
 def test_the_large_profile_is_the_plans() -> None:
