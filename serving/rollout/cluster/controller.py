@@ -118,9 +118,12 @@ class Controller:
         self._good.pop(name, None)
 
     def _soon(self, service: str | None) -> None:
-        found = [one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service]
-        if turn := whose_turn(found):
+        if turn := self._turn(service):
             self.schedule.soon(turn["metadata"]["name"])
+
+    def _turn(self, service: str | None) -> Object | None:
+        """Which of an InferenceService's is looked at now."""
+        return whose_turn(one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service)
 
     def _looked(self, name: str) -> None:
         """One look, whatever comes of it: the others go on."""
@@ -179,9 +182,7 @@ class Controller:
         )
 
     def _its_turn(self, rollout: Object) -> bool:
-        service = rollout["spec"]["inferenceService"]
-        found = [one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service]
-        turn = whose_turn(found)
+        turn = self._turn(rollout["spec"]["inferenceService"])
         return turn is None or turn["metadata"]["name"] == rollout["metadata"]["name"]
 
     def _ended(self, name: str) -> str:
