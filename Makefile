@@ -38,7 +38,8 @@ demo-audit: $(READY) ## one byte of what the demo's model came from is changed, 
 	@$(BIN)/qinglan demo-audit
 
 # A file's tests stay together, since they share what was trained for them; the long files come first.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+  --durations 15 --durations-min 30
 
 demo-rollout: $(READY) ## the demo's model is rolled out once more, on loopback: two minutes
 	@$(BIN)/qinglan demo-rollout

@@ -155,6 +155,27 @@ def test_what_the_rollout_decides_by_is_not_written_by_others(guarded: Kubectl, 
     assert patched(guarded, "modelrollout", "rewriter-1", done, ROLLOUT, "--subresource=status") == ""
 
 
+@pytest.mark.parametrize("phase, refused", [
+    ("Verify", False), ("Apply", True), ("WaitReady", True), ("Analyse", True), ("Promote", True), ("Rollback", True),
+    ("Done", False),
+])  # fmt: skip
+def test_a_rollout_under_way_is_ended_before_it_is_taken_away(guarded: Kubectl, phase: str, refused: bool) -> None:
+    guarded.must("patch", "modelrollout", "rewriter-1", "-n", NS, "--type=merge", "--subresource=status",
+                 f"-p={json.dumps({'status': {'phase': phase}})}", account=ROLLOUT)  # fmt: skip
+    said = guarded("delete", "modelrollout", "rewriter-1", "-n", NS, "--dry-run=server", account=STRANGER)
+    administrator = guarded("delete", "modelrollout", "rewriter-1", "-n", NS, "--dry-run=server")
+
+    assert (said.code != 0) == refused, said.text
+    assert not refused or (f"({phase})" in said.text and "qinglan rollout abort rewriter-1" in said.text)
+    assert administrator.code == 0, "who may change the policies may take away what no controller can end"
+
+
+def test_a_rollout_that_was_never_looked_at_may_go(guarded: Kubectl) -> None:
+    guarded.must("create", "-f", "-", given=[rollout(NS, "rewriter-2")], account=STRANGER)
+
+    assert guarded("delete", "modelrollout", "rewriter-2", "-n", NS, account=STRANGER).code == 0
+
+
 def test_a_spec_does_not_come_in_by_the_way_of_the_status(guarded: Kubectl) -> None:
     """Not the controllers' either."""
     before = guarded.one("isvc", "rewriter", "-n", NS)["spec"]

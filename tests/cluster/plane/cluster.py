@@ -15,7 +15,7 @@ from tests.cluster.plane.processes import Folder
 VARIABLE = "QINGLAN_TEST_CLUSTER"
 LABEL = "qinglan.dev/test"
 SESSION = secrets.token_hex(4)
-GONE_SECONDS = 120.0
+USABLE_SECONDS, GONE_SECONDS = 60.0, 120.0
 
 
 class Cluster(NamedTuple):
@@ -101,9 +101,19 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
     name = f"qinglan-test-{secrets.token_hex(4)}"
     api.create_namespace({"metadata": {"name": name, "labels": {LABEL: SESSION}}})
     try:
+        until_usable(api, name)
         yield name
     finally:
         api.delete_namespace(name)
+
+
+def until_usable(api: Any, namespace: str) -> None:
+    """Kubernetes makes the account that pods run as a moment later."""
+    deadline = time.monotonic() + USABLE_SECONDS
+    while not any(one.metadata.name == "default" for one in api.list_namespaced_service_account(namespace).items):
+        if time.monotonic() > deadline:
+            raise OutageError(f"{namespace} has no account `default` after {USABLE_SECONDS:.0f} s.")
+        time.sleep(0.05)
 
 
 def ours(cluster: Cluster) -> list[str]:

@@ -8,6 +8,7 @@ refuse  answers 400, as to a question that is wrong
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class Faulty:
         if fault == "die":
             os._exit(1)
         if fault == "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # or it would wait for its own answer, and outlive the test
             await asyncio.sleep(3600)
         if fault in ("500", "refuse"):
             status = 500 if fault == "500" else 400

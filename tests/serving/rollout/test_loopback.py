@@ -74,18 +74,7 @@ def test_a_canary_that_starts_failing_at_20_percent_is_taken_back_and_no_user_se
     assert {one.version for one in answers} >= {place.stable.registered.model[:12]}
 
 
-def test_a_good_canary_is_promoted_and_not_one_request_is_dropped(place: Place) -> None:
-    with place.serving() as url, place.controlled():
-        answers = asyncio.run(asking(url, lambda: done(place)))
-        served = place.served
-
-    assert not failures(answers)
-    assert place.state.outcome == "Promoted", place.state.reasons
-    assert served.traffic == {place.address(place.canary): 100}
-    assert {one.version for one in answers} == {made.registered.model[:12] for made in (place.stable, place.canary)}
-
-
-def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(place: Place) -> None:
+def test_a_good_canary_is_promoted_and_no_request_is_dropped_though_its_controller_is_killed(place: Place) -> None:
     with place.serving() as url:
         with place.controlled() as first:
             kill = when_it_has(place, 50, lambda: first.send_signal(signal.SIGKILL))
@@ -93,10 +82,13 @@ def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(place: P
         at_50 = place.state
         with place.controlled():
             answers += asyncio.run(asking(url, lambda: done(place)))
+        served = place.served
 
     assert first.returncode == -signal.SIGKILL and at_50.phase == "Analyse"
     assert not failures(answers)
     assert place.state.outcome == "Promoted", place.state.reasons
+    assert served.traffic == {place.address(place.canary): 100}
+    assert {one.version for one in answers} == {made.registered.model[:12] for made in (place.stable, place.canary)}
     assert place.state.history[: len(at_50.history)] == at_50.history
     shares = [one.why for one in place.state.history if one.action == "step"]
     assert shares == ["the canary is given 20 %", "the canary is given 50 %"]
