@@ -109,9 +109,12 @@ def counted(world: World, after: float | None) -> Window:
     until = max((world.now - SCRAPE_SECONDS) // TICK * TICK, 0.0)
     begin = until if after is None else min(after, until)
     row = world.counters[int(until / TICK)] - world.counters[int(begin / TICK)]
-    canary = {check: Count(float(row[0]), float(row[2 + at])) for at, check in enumerate(TRAFFIC_CHECKS)}
-    stable = {check: Count(float(row[1]), float(row[6 + at])) for at, check in enumerate(TRAFFIC_CHECKS)}
-    return Window(until, canary | {CHECKS[-1]: Count(float(row[10]), float(row[11]))}, stable)
+    failed = row[2:-2].reshape(2, -1)
+    canary, stable = (
+        {check: Count(float(row[side]), float(failed[side, at])) for at, check in enumerate(TRAFFIC_CHECKS)}
+        for side in (0, 1)
+    )
+    return Window(until, canary | {CHECKS[-1]: Count(float(row[-2]), float(row[-1]))}, stable)
 
 
 def lied(window: Window, kind: str) -> Window:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.rollout.faults import Edit, Schedule
-from benchmarks.rollout.models import CHECKS, TIES, WAVE
+from benchmarks.rollout.models import CHECKS, COSTLY, TIES, WAVE
 from qinglan.errors import Conflict
 from serving.rollout.ports import Revision, Served
 from serving.rollout.state import Asked
@@ -23,6 +23,8 @@ STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store
 TRAFFIC_CHECKS = CHECKS[:-1]
 WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2
 """Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost."""
+BY_DICE = np.array([check == COSTLY for check in TRAFFIC_CHECKS] * 2 + [False])
+"""Which of these failures are drawn apart, as in `with_cost`."""
 
 
 class Pods(NamedTuple):
@@ -45,6 +47,7 @@ class World:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.random = np.random.default_rng([schedule.seed, 1])
+        self.dice = np.random.default_rng([schedule.seed, 3])
         self.now = 0.0
         self.asked, self.rest, self.editor = Asked(uri=STABLE_URI), "rest", "ours"
         self.generation, self.version, self.observed = 1, 1, 1
@@ -188,10 +191,16 @@ class World:
         stable = round((requests - canary) * shares.get(STABLE_URI, 0) / max(100 - 100 * share, 1))
         shadowed = self.pods[-1].uri == CANARY_URI and self._ready(self.pods[-1])
         pairs = int(self.random.poisson(traffic.pairs * TICK * (1 - TIES))) if shadowed else 0
-        of = np.array([canary] * 4 + [stable] * 4 + [pairs])
-        failed = self.random.binomial(of, self._rates(shares.get(CANARY_URI, 0)))
-        row = np.concatenate(([canary, stable], failed[:8], [pairs, failed[8]]))
+        of = np.array([canary] * len(TRAFFIC_CHECKS) + [stable] * len(TRAFFIC_CHECKS) + [pairs])
+        failed = self._failures(of, self._rates(shares.get(CANARY_URI, 0)))
+        row = np.concatenate(([canary, stable], failed[:-1], [pairs, failed[-1]]))
         self.counters.append(self.counters[-1] + row)
+
+    def _failures(self, of: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        failed = np.zeros_like(of)
+        failed[~BY_DICE] = self.random.binomial(of[~BY_DICE], rates[~BY_DICE])
+        failed[BY_DICE] = self.dice.binomial(of[BY_DICE], rates[BY_DICE])
+        return failed
 
     def _rates(self, percent: int) -> np.ndarray:
         storm = self.schedule.traffic.storm
