@@ -20,11 +20,10 @@ from serving.rollout.state import Asked
 
 TICK = 10.0
 STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store://foreign"
-TRAFFIC_CHECKS = CHECKS[:-1]
-WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2
-"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost."""
-BY_DICE = np.array([check == COSTLY for check in TRAFFIC_CHECKS] * 2 + [False])
-"""Which of these failures are drawn apart, as in `with_cost`."""
+TRAFFIC_CHECKS = CHECKS[:-2]
+WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2 + 2
+"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost, and of
+both models the questions that cost too much."""
 
 
 class Pods(NamedTuple):
@@ -191,16 +190,12 @@ class World:
         stable = round((requests - canary) * shares.get(STABLE_URI, 0) / max(100 - 100 * share, 1))
         shadowed = self.pods[-1].uri == CANARY_URI and self._ready(self.pods[-1])
         pairs = int(self.random.poisson(traffic.pairs * TICK * (1 - TIES))) if shadowed else 0
-        of = np.array([canary] * len(TRAFFIC_CHECKS) + [stable] * len(TRAFFIC_CHECKS) + [pairs])
-        failed = self._failures(of, self._rates(shares.get(CANARY_URI, 0)))
-        row = np.concatenate(([canary, stable], failed[:-1], [pairs, failed[-1]]))
+        of = np.array([canary] * 4 + [stable] * 4 + [pairs])
+        rates = self._rates(shares.get(CANARY_URI, 0))
+        failed = self.random.binomial(of, rates[:-2])
+        costly = self.dice.binomial((canary, stable), rates[-2:])
+        row = np.concatenate(([canary, stable], failed[:8], [pairs, failed[8]], costly))
         self.counters.append(self.counters[-1] + row)
-
-    def _failures(self, of: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        failed = np.zeros_like(of)
-        failed[~BY_DICE] = self.random.binomial(of[~BY_DICE], rates[~BY_DICE])
-        failed[BY_DICE] = self.dice.binomial(of[BY_DICE], rates[BY_DICE])
-        return failed
 
     def _rates(self, percent: int) -> np.ndarray:
         storm = self.schedule.traffic.storm
@@ -216,7 +211,7 @@ class World:
         if stormy:
             raised = np.array([self.schedule.traffic.storm_rates.get(check, 0.0) for check in TRAFFIC_CHECKS] * 2)
             rates = rates + raised * (1 - rates)
-        return np.append(rates, canary["quality"])
+        return np.append(rates, (canary["quality"], canary[COSTLY], stable[COSTLY]))
 
     def _harmful(self, percent: int) -> bool:
         """Whether a bad model is bad by now; the first time that users met it is kept."""
