@@ -192,9 +192,9 @@ class World:
         pairs = int(self.random.poisson(traffic.pairs * TICK * (1 - TIES))) if shadowed else 0
         of = np.array([canary] * 4 + [stable] * 4 + [pairs])
         rates = self._rates(shares.get(CANARY_URI, 0))
-        failed = self.random.binomial(of, rates[:-2])
-        costly = self.dice.binomial((canary, stable), rates[-2:])
-        row = np.concatenate(([canary, stable], failed[:8], [pairs, failed[8]], costly))
+        failed = self.random.binomial(of, rates[:-2]).tolist()
+        costly = (self.dice.binomial(count, rate) for count, rate in zip((canary, stable), rates[-2:], strict=True))
+        row = np.array([canary, stable, *failed[:-1], pairs, failed[-1], *costly])
         self.counters.append(self.counters[-1] + row)
 
     def _rates(self, percent: int) -> np.ndarray:
