@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.rollout.models import Model, Traffic, draw_model, draw_traffic
+from benchmarks.rollout.models import Model, Traffic, draw_model, draw_traffic, with_cost
 
 HORIZON = 1800.0
 """Events fall within so many seconds: the time that a rollout without faults takes, and half again."""
@@ -103,7 +103,8 @@ def draw(seed: int) -> Schedule:
     """The same seed, the same schedule."""
     random = np.random.default_rng(seed)
     kind = str(random.choice(KINDS, p=list(WEIGHTS.values())))
-    return Schedule(seed, draw_model(random), draw_traffic(random, HORIZON), draw_faults(kind, random))
+    model = with_cost(draw_model(random), np.random.default_rng([seed, 4]))
+    return Schedule(seed, model, draw_traffic(random, HORIZON), draw_faults(kind, random))
 
 
 def draw_faults(kind: str, random: np.random.Generator) -> Faults:

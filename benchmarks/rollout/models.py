@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-CHECKS = ("errors", "slow", "fallbacks", "zero_hits", "quality")
+CHECKS = ("errors", "slow", "fallbacks", "zero_hits", "costly", "quality")
 STABLE = {"errors": (0.001, 0.01), "slow": (0.02, 0.06), "fallbacks": (0.01, 0.03), "zero_hits": (0.05, 0.12)}
 """Between which rates the stable model lies."""
 
+STABLE_COSTLY = (0.02, 0.08)
+"""And of its questions, how many cost more tokens than the policy says."""
+
 GOOD_SHARE = 0.4
 GOOD = ("equal", "better")
-BETTER = {"errors": 0.5, "slow": 0.8, "fallbacks": 0.7, "zero_hits": 0.7, "quality": 0.8}
+BETTER = {"errors": 0.5, "slow": 0.8, "fallbacks": 0.7, "zero_hits": 0.7, "costly": 0.8, "quality": 0.8}
 """What a better model's rates are multiplied by."""
 
 WORSE = {
@@ -31,7 +34,11 @@ WORSE = {
 CRASHING = "crashing"
 """Never ready: its pods start, and die."""
 
-BAD = (*WORSE, CRASHING)
+COSTLY, MORE_COSTLY = "costly", (0.12, 0.30)
+"""Writes long, and is as good as the stable one in all else: how many more of its questions cost too much."""
+
+FIRST = (*WORSE, CRASHING)
+BAD = (*FIRST, COSTLY)
 LATE_SHARES = (20, 50)
 LATE_SECONDS = 180.0
 """A late model is like the stable one until its share is one of these, and at most so long after."""
@@ -88,7 +95,7 @@ class Model(NamedTuple):
 
 def draw_model(random: np.random.Generator) -> Model:
     stable = {check: float(random.uniform(*span)) for check, span in STABLE.items()} | {"quality": 0.5}
-    kind = str(random.choice(GOOD if random.random() < GOOD_SHARE else BAD))
+    kind = str(random.choice(GOOD if random.random() < GOOD_SHARE else FIRST))
     onset = Onset(int(random.choice(LATE_SHARES)), float(random.uniform(0, LATE_SECONDS))) if kind == "late" else None
     return Model(kind, Rates(stable, _canary(kind, stable, random)), onset)
 
@@ -100,6 +107,19 @@ def _canary(kind: str, stable: dict[str, float], random: np.random.Generator) ->
         return stable
     check, least, most = WORSE[kind]
     return stable | {check: stable[check] + float(random.uniform(least, most))}
+
+
+def with_cost(model: Model, dice: np.random.Generator) -> Model:
+    """With what its questions cost; a bad model in so many is bad in this instead.
+
+    Cost was added after the controller was written, and by dice of its own: what else a seed plays has stayed.
+    """
+    rate = float(dice.uniform(*STABLE_COSTLY))
+    stable = model.rates.stable | {COSTLY: rate}
+    if not model.good and dice.random() < 1 / len(BAD):
+        return Model(COSTLY, Rates(stable, stable | {COSTLY: rate + float(dice.uniform(*MORE_COSTLY))}), None)
+    same = rate * (BETTER[COSTLY] if model.kind == "better" else 1.0)
+    return model._replace(rates=Rates(stable, model.rates.canary | {COSTLY: same}))
 
 
 def draw_traffic(random: np.random.Generator, horizon: float) -> Traffic:

@@ -7,7 +7,7 @@ import numpy as np
 from serving.rollout.power import Outcome, World, median, outcomes, share_of
 from serving.rollout.sequential import ALPHA, BETA
 
-CHECKS = 5
+CHECKS = 6
 PER_LOOK = 600
 """Requests of both models in a look of 30 s: 20 a second."""
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from benchmarks.rollout.faults import Schedule, Span
-from benchmarks.rollout.models import CHECKS
+from benchmarks.rollout.models import COSTLY
 from benchmarks.rollout.world import CANARY_URI, TICK, TRAFFIC_CHECKS, World
 from qinglan.errors import Conflict, OutageError
 from serving.rollout.ports import Entry, Ports, Proof, Served, Window
@@ -111,7 +111,8 @@ def counted(world: World, after: float | None) -> Window:
     row = world.counters[int(until / TICK)] - world.counters[int(begin / TICK)]
     canary = {check: Count(float(row[0]), float(row[2 + at])) for at, check in enumerate(TRAFFIC_CHECKS)}
     stable = {check: Count(float(row[1]), float(row[6 + at])) for at, check in enumerate(TRAFFIC_CHECKS)}
-    return Window(until, canary | {CHECKS[-1]: Count(float(row[10]), float(row[11]))}, stable)
+    canary |= {COSTLY: Count(float(row[0]), float(row[12])), "quality": Count(float(row[10]), float(row[11]))}
+    return Window(until, canary, stable | {COSTLY: Count(float(row[1]), float(row[13]))})
 
 
 def lied(window: Window, kind: str) -> Window:

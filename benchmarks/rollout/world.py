@@ -13,16 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.rollout.faults import Edit, Schedule
-from benchmarks.rollout.models import CHECKS, TIES, WAVE
+from benchmarks.rollout.models import CHECKS, COSTLY, TIES, WAVE
 from qinglan.errors import Conflict
 from serving.rollout.ports import Revision, Served
 from serving.rollout.state import Asked
 
 TICK = 10.0
 STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store://foreign"
-TRAFFIC_CHECKS = CHECKS[:-1]
-WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2
-"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost."""
+TRAFFIC_CHECKS = CHECKS[:-2]
+WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2 + 2
+"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost, and of
+both models the questions that cost too much."""
 
 
 class Pods(NamedTuple):
@@ -45,6 +46,7 @@ class World:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.random = np.random.default_rng([schedule.seed, 1])
+        self.dice = np.random.default_rng([schedule.seed, 3])
         self.now = 0.0
         self.asked, self.rest, self.editor = Asked(uri=STABLE_URI), "rest", "ours"
         self.generation, self.version, self.observed = 1, 1, 1
@@ -189,8 +191,10 @@ class World:
         shadowed = self.pods[-1].uri == CANARY_URI and self._ready(self.pods[-1])
         pairs = int(self.random.poisson(traffic.pairs * TICK * (1 - TIES))) if shadowed else 0
         of = np.array([canary] * 4 + [stable] * 4 + [pairs])
-        failed = self.random.binomial(of, self._rates(shares.get(CANARY_URI, 0)))
-        row = np.concatenate(([canary, stable], failed[:8], [pairs, failed[8]]))
+        rates = self._rates(shares.get(CANARY_URI, 0))
+        failed = self.random.binomial(of, rates[:-2]).tolist()
+        costly = (self.dice.binomial(count, rate) for count, rate in zip((canary, stable), rates[-2:], strict=True))
+        row = np.array([canary, stable, *failed[:-1], pairs, failed[-1], *costly])
         self.counters.append(self.counters[-1] + row)
 
     def _rates(self, percent: int) -> np.ndarray:
@@ -207,7 +211,7 @@ class World:
         if stormy:
             raised = np.array([self.schedule.traffic.storm_rates.get(check, 0.0) for check in TRAFFIC_CHECKS] * 2)
             rates = rates + raised * (1 - rates)
-        return np.append(rates, canary["quality"])
+        return np.append(rates, (canary["quality"], canary[COSTLY], stable[COSTLY]))
 
     def _harmful(self, percent: int) -> bool:
         """Whether a bad model is bad by now; the first time that users met it is kept."""

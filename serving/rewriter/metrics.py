@@ -13,6 +13,9 @@ from qinglan.guard import GUARDS
 from serving.rewriter.config import Protocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
+WRITTEN = (8, 16, 32, 64, 128, 256, 512)
+"""Tokens of one rewrite: a line for a search is a dozen or two."""
+
 ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
 HUNG_UP = "hung_up"
 OF_STATUS = {200: ANSWERED, 408: HUNG_UP, 413: "too_large", 429: "busy", 499: HUNG_UP, 504: "late"}
@@ -46,6 +49,10 @@ class Metrics:
             "qinglan_rewriter_seconds", "Time to answer a request.", ["version", "protocol"], buckets=SECONDS,
             registry=registry,
         )  # fmt: skip
+        self._written = Histogram(
+            "qinglan_rewriter_written_tokens", "Tokens written for one question.", ["version"], buckets=WRITTEN,
+            registry=registry,
+        ).labels(version)  # fmt: skip
         self.under_way = Gauge(
             "qinglan_rewriter_under_way", "Requests not answered yet.", ["version"], registry=registry
         ).labels(version)
@@ -85,6 +92,7 @@ class Metrics:
             self._fallbacks.labels(self._version, guards[0]).inc()
         self._tokens.labels(self._version, "prompt").inc(prompt_tokens)
         self._tokens.labels(self._version, "written").inc(written_tokens)
+        self._written.observe(written_tokens)
 
     def payload(self, how: str, count: int = 1) -> None:
         self._payloads.labels(self._version, how).inc(count)

@@ -12,7 +12,10 @@ from serving.rollout.spec import Check, CheckName
 SERVERS = ("qinglan_rewriter", "qinglan_style")
 """Whose requests and seconds are read alike: a version is of one of them."""
 
-SERVED = ("requests_total", "seconds_bucket", "seconds_count", "questions_total", "fallbacks_total")
+SERVED = (
+    "requests_total", "seconds_bucket", "seconds_count", "questions_total", "fallbacks_total",
+    "written_tokens_bucket", "written_tokens_count",
+)  # fmt: skip
 NAMES = (
     *(f"{server}_{counter}" for server in SERVERS for counter in SERVED), "qinglan_rag_requests_total",
     "qinglan_rag_zero_hits_total", "qinglan_shadow_pairs_total",
@@ -63,15 +66,8 @@ def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
 
 
 def _slow(growth: Counters, version: str, _: str, check: Check) -> Count:
-    """More than so many seconds; between two bounds of the histogram the lower one counts, to be strict."""
-    within: dict[float, float] = {}
-    for one, value in growth.items():
-        if one.name in _named("seconds_bucket") and one.label("version") == version:
-            bound = float(one.label("le"))
-            within[bound] = within.get(bound, 0.0) + value
-    lower = max((bound for bound in within if bound <= (check.seconds or 1.0)), default=0.0)
-    every = sum(_sum(growth, name, version=version) for name in _named("seconds_count"))
-    return Count(every, every - within.get(lower, 0.0))
+    """More than so many seconds for a request."""
+    return _above(growth, version, "seconds", check.seconds or 1.0)
 
 
 def _fallbacks(growth: Counters, version: str, _: str, __: Check) -> Count:
@@ -88,6 +84,11 @@ def _zero_hits(growth: Counters, version: str, _: str, __: Check) -> Count:
     )
 
 
+def _costly(growth: Counters, version: str, _: str, check: Check) -> Count:
+    """More than so many tokens written for one question, given back or not: they were paid for."""
+    return _above(growth, version, "written_tokens", check.tokens or 32)
+
+
 def _quality(growth: Counters, version: str, other: str, _: Check) -> Count:
     """Untied shadow pairs, and those that the canary lost; the stable side has none of its own."""
     won, lost = (
@@ -102,8 +103,21 @@ COUNTERS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]] = {
     "slow": _slow,
     "fallbacks": _fallbacks,
     "zero_hits": _zero_hits,
+    "costly": _costly,
     "quality": _quality,
 }
+
+
+def _above(growth: Counters, version: str, histogram: str, most: float) -> Count:
+    """How many were more than that; between two bounds of the histogram the lower one counts, to be strict."""
+    within: dict[float, float] = {}
+    for one, value in growth.items():
+        if one.name in _named(f"{histogram}_bucket") and one.label("version") == version:
+            bound = float(one.label("le"))
+            within[bound] = within.get(bound, 0.0) + value
+    lower = max((bound for bound in within if bound <= most), default=0.0)
+    every = sum(_sum(growth, name, version=version) for name in _named(f"{histogram}_count"))
+    return Count(every, every - within.get(lower, 0.0))
 
 
 def _named(counter: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from qinglan.config import Config, Positive
 
-CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "quality"]
+CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quality"]
 
 
 class Wire(Config):
@@ -24,6 +24,8 @@ class Check(Wire):
     """How much more of all users' requests may fail it, once the canary serves the next share of them."""
     seconds: float | None = Field(default=None, gt=0.0)
     """An answer that takes longer counts as slow; for `slow` alone."""
+    tokens: Positive | None = None
+    """A question that more are written for counts as costly; for `costly` alone."""
 
 
 CHECKS = (
@@ -31,6 +33,7 @@ CHECKS = (
     Check(name="slow", margin=0.05, seconds=1.0),
     Check(name="fallbacks", margin=0.03),
     Check(name="zero_hits", margin=0.03),
+    Check(name="costly", margin=0.05, tokens=32),
     Check(name="quality", margin=0.10),
 )
 

@@ -71,11 +71,11 @@ class Pod:
         self._server.server_close()
         self._thread.join()
 
-    def serve(self, answered: int, failed: int = 0, slow: int = 0) -> None:
+    def serve(self, answered: int, failed: int = 0, slow: int = 0, costly: int = 0) -> None:
         """So many requests more."""
         for number in range(answered):
             self.metrics.ended("v1", "answered", 2.0 if number < slow else 0.02)
-            self.metrics.answered("demo", (), 10, 10)
+            self.metrics.answered("demo", (), 10, 100 if number < costly else 10)
             self.rag.labels("demo", self.version, "200").inc()
         for _ in range(failed):
             self.metrics.ended("v1", "failed", 0.02)

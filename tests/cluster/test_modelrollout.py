@@ -39,7 +39,10 @@ def rollout(namespace: str, name: str = "rewriter-1") -> Object:
             "predictor": {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 1},
             "steps": [5, 20, 50, 100], "mode": "Auto", "stepSeconds": 300, "minimumSample": 200,
             "deadlineSeconds": 7200, "foreignEdits": "Stop", "run": "a-run", "verdict": "4" * 64,
-            "checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 1.0}],
+            "checks": [
+                {"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 1.0},
+                {"name": "costly", "margin": 0.05, "tokens": 32},
+            ],
         },
     }  # fmt: skip
 
@@ -76,6 +79,8 @@ WRONG: dict[str, Callable[[Object], None]] = {
     "contradict each other": lambda spec: spec.update(abort=True, promote=True),
     "cannot skip its evidence": lambda spec: spec.update(promote=True),
     "only the check `slow` has seconds": lambda spec: spec["checks"][0].update(seconds=1.0),
+    "only the check `costly` has tokens": lambda spec: spec["checks"][1].update(tokens=32),
+    "checks[2].tokens": lambda spec: spec["checks"][2].update(tokens=0),
     "Duplicate value": lambda spec: spec["checks"].append({"name": "errors", "margin": 0.02}),
     'Unsupported value: "looks"': lambda spec: spec["checks"].append({"name": "looks", "margin": 0.02}),
     "should be less than or equal to 0.5": lambda spec: spec["checks"][0].update(margin=0.6),

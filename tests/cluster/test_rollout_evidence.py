@@ -60,9 +60,9 @@ def world(server: Server) -> Iterator[World]:
 
 def test_every_request_is_counted_once_however_often_one_looks(world: World) -> None:
     cursor = world.since(None).until
-    canary = stable = failed = slow = 0.0
+    canary = stable = failed = slow = costly = 0.0
     for _ in range(3):
-        world.new.serve(90, failed=10, slow=5)
+        world.new.serve(90, failed=10, slow=5, costly=4)
         world.old.serve(200)
         world.scraped()
         window = world.since(cursor)
@@ -72,11 +72,13 @@ def test_every_request_is_counted_once_however_often_one_looks(world: World) -> 
             stable + window.stable["errors"].of,
         )
         failed, slow = failed + window.canary["errors"].failed, slow + window.canary["slow"].failed
+        costly += window.canary["costly"].failed
     world.scraped()
     last = world.since(cursor)
 
     assert (canary + last.canary["errors"].of, stable + last.stable["errors"].of) == (300, 600)
     assert (failed + last.canary["errors"].failed, slow + last.canary["slow"].failed) == (30, 15)
+    assert costly + last.canary["costly"].failed == 12
     assert last.stable["errors"].failed == 0
 
 

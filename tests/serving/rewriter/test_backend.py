@@ -47,6 +47,17 @@ def test_vllm_gets_the_rendered_prompt_of_training_and_is_asked_greedily(before:
     assert prediction["rewritten_query"] == "虾青素软胶囊 每日服用频次"
 
 
+def test_what_vllm_wrote_for_each_question_is_counted_by_how_much_it_was(before: Served) -> None:
+    def most(tokens: str) -> float:
+        return before.counted("qinglan_rewriter_written_tokens_bucket", le=tokens)
+
+    few, some = most("8.0"), most("16.0")
+
+    before.http.post(V1, json={"instances": [ASKED, ASKED]}).raise_for_status()
+
+    assert (most("8.0") - few, most("16.0") - some) == (0, 2), "the stand-in says nine"
+
+
 @pytest.mark.parametrize(
     ("guard", "faults"),
     [

@@ -201,6 +201,8 @@ def test_metrics_name_the_version_and_are_there_before_anybody_asked(serve: Serv
         assert counted("seconds_count", protocol="v1") == 1
         assert counted("questions_total", tenant="fivedoctors") == 2
         assert counted("tokens_total", kind="prompt") > counted("tokens_total", kind="written") > 2
+        assert counted("written_tokens_sum") == counted("tokens_total", kind="written")
+        assert counted("written_tokens_bucket", le="+Inf") == 2
         assert (counted("under_way"), counted("waiting")) == (0, 0)
 
 

@@ -27,7 +27,10 @@ from tests.serving.rewriter.conftest import ASKED, V1, running
 USERS = 50
 POLICY: dict[str, Any] = {
     "steps": [20, 50, 100], "stepSeconds": 2, "minimumSample": 20, "deadlineSeconds": 300,
-    "checks": [{"name": "errors", "margin": 0.1}, {"name": "fallbacks", "margin": 0.2}],
+    "checks": [
+        {"name": "errors", "margin": 0.1}, {"name": "fallbacks", "margin": 0.2},
+        {"name": "costly", "margin": 0.2, "tokens": 64},
+    ],
 }  # fmt: skip
 """Of these tests: a canary is found good or bad within seconds."""
 

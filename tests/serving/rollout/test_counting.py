@@ -27,8 +27,8 @@ def test_each_check_reads_what_the_servers_count() -> None:
         canary.ended("v1", "answered", seconds)
     for how in ("failed", "late", "busy", "refused", "hung_up", "too_large"):
         canary.ended("openai", how, 9.0)
-    canary.answered("fivedoctors", ["cut", "too_long"], 1, 1)
-    canary.answered("fivedoctors", [], 1, 1)
+    canary.answered("fivedoctors", ["cut", "too_long"], 1, 33)
+    canary.answered("fivedoctors", [], 99, 32)
     stable.ended("v1", "answered", 0.1)
     rag = RagMetrics()
     for hits in (0, 3, 4):
@@ -45,6 +45,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
         "slow": Count(4, 1),
         "fallbacks": Count(2, 1),
         "zero_hits": Count(3, 1),
+        "costly": Count(2, 1),
         "quality": Count(7, 2),
     }
     assert counted(counters, "5" * 12, "c" * 12, [])["errors"] == Count(1, 0)
@@ -54,12 +55,26 @@ def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
     registry = CollectorRegistry()
     canary = server(registry, "c" * 12)
     canary.ended("v1", "answered", 0.7)
+    canary.answered("fivedoctors", [], 1, 50)
     counters = read(generate_latest(registry).decode())
 
-    def slow(seconds: float) -> Count:
-        return counted(counters, "c" * 12, "", [Check(name="slow", margin=0.1, seconds=seconds)])["slow"]
+    def failed(check: Check) -> Count:
+        return counted(counters, "c" * 12, "", [check])[check.name]
 
-    assert (slow(0.74), slow(0.75)) == (Count(1, 1), Count(1, 0))
+    slow = [failed(Check(name="slow", margin=0.1, seconds=seconds)) for seconds in (0.74, 0.75)]
+    costly = [failed(Check(name="costly", margin=0.1, tokens=tokens)) for tokens in (7, 63, 64)]
+    assert slow == [Count(1, 1), Count(1, 0)]
+    assert costly == [Count(1, 1), Count(1, 1), Count(1, 0)]
+
+
+def test_a_server_that_counts_no_tokens_a_question_is_no_data_and_not_cheap() -> None:
+    registry = CollectorRegistry()
+    server(registry, "c" * 12).answered("fivedoctors", [], 1, 50)
+    counters = read(generate_latest(registry).decode())
+    older = {one: value for one, value in counters.items() if "written_tokens" not in one.name}
+
+    assert len(older) < len(counters)
+    assert counted(older, "c" * 12, "", [Check(name="costly", margin=0.1, tokens=32)])["costly"] == Count(0, 0)
 
 
 def test_a_process_that_begins_anew_counts_from_nothing() -> None:

@@ -19,7 +19,7 @@ NOW = 1_790_000_000.0
 STABLE = Revision("rev-1", OLD, True)
 CANARY = Revision("rev-2", NEW, True)
 PROOFS = Proof("d2", "m2", ()), Proof("d1", "m1", ())
-CHECKS = ("errors", "slow", "fallbacks", "zero_hits")
+CHECKS = ("errors", "slow", "fallbacks", "zero_hits", "costly")
 
 
 def spec(**changes: Any) -> RolloutSpec:
@@ -333,8 +333,12 @@ def test_a_dark_step_judges_shadow_pairs_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": [100]}, {"steps": [20, 5, 100]}, {"steps": [5, 50]}, {"checks": []}, {"stepsSeconds": 3}]
-)
+    "wrong",
+    [
+        {"steps": [100]}, {"steps": [20, 5, 100]}, {"steps": [5, 50]}, {"checks": []}, {"stepsSeconds": 3},
+        {"checks": [{"name": "costly", "margin": 0.05, "tokens": 0}]},
+    ],
+)  # fmt: skip
 def test_a_policy_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         spec(**wrong)

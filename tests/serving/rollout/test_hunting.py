@@ -15,7 +15,7 @@ from benchmarks.rollout.world import CANARY_URI, FOREIGN_URI, STABLE_URI, World
 from serving.rollout.state import Asked
 
 QUIET = Chances(0, 0, 0, 0, 0, 0, 0)
-RATES = {"errors": 0.005, "slow": 0.03, "fallbacks": 0.02, "zero_hits": 0.08, "quality": 0.5}
+RATES = {"errors": 0.005, "slow": 0.03, "fallbacks": 0.02, "zero_hits": 0.08, "costly": 0.05, "quality": 0.5}
 KINDS = ("equal", "failing", "late", "crashing")
 
 

@@ -1,12 +1,13 @@
 """The shipped machine in seeded schedules of faults; `make bench-rollout` plays ten thousand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from benchmarks.rollout.__main__ import failed
 from benchmarks.rollout.faults import draw
-from benchmarks.rollout.simulate import Run, guarded, shipped, simulate, simulate_naive
+from benchmarks.rollout.models import COSTLY
+from benchmarks.rollout.simulate import Run, guarded, play, shipped, simulate, simulate_naive
 from benchmarks.rollout.wires import Wires, spec_of
 from benchmarks.rollout.world import World
 from qinglan.errors import Conflict, OutageError
@@ -49,6 +50,31 @@ def test_a_naive_controller_fails_in_the_same_schedules() -> None:
 
 def test_the_same_seed_plays_the_same_rollout() -> None:
     assert simulate(7) == simulate(7)
+
+
+def costly(fault: str) -> Iterator[int]:
+    """Seeds whose model is bad by its cost alone."""
+    kinds = ((seed, one.model.kind, one.faults.kind) for seed in range(20_000, 21_000) for one in (draw(seed),))
+    return (seed for seed, *kind in kinds if kind == [COSTLY, fault])
+
+
+@pytest.mark.parametrize("fault", ["none", "restarts", "metric_gaps"])
+def test_a_model_that_is_bad_by_its_cost_alone_is_taken_back_for_it(fault: str) -> None:
+    run = simulate(next(costly(fault)))
+
+    assert run.outcome == "RolledBack" and not failed(run)
+    assert run.reasons[0].startswith("costly")
+
+
+def test_without_the_check_on_cost_everybody_would_get_that_model() -> None:
+    def unaware(wires: Wires) -> Callable[[], str]:
+        checks = tuple(check for check in wires.spec.checks if check.name != "costly")
+        wires.spec = wires.spec.model_copy(update={"checks": checks})
+        return shipped(wires)
+
+    run = play(draw(next(costly("none"))), unaware)
+
+    assert run.outcome == "Promoted" and run.at_full
 
 
 def schedules() -> Iterator[Run]:

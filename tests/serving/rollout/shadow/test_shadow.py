@@ -98,7 +98,8 @@ def test_a_canary_that_writes_the_same_ties(world: World) -> None:
 
 
 def test_what_the_canary_is_asked_is_no_evidence_of_users_and_no_payload(world: World) -> None:
-    names = ("qinglan_rewriter_questions_total", "qinglan_rewriter_seconds_count", "qinglan_rewriter_tokens_total")
+    counts = ("questions_total", "seconds_count", "tokens_total", "written_tokens_count")
+    names = [f"qinglan_rewriter_{count}" for count in counts]
     before, kept = [world.bad.counted(name) for name in names], world.bad.kept
     seen(world, world.good, world.bad)
 
