@@ -9,7 +9,6 @@ from tests.manifests.reading import MANIFESTS, objects
 from tests.manifests.ways import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
 
 
-
 def written(file: str) -> list[Policy]:
     found = objects(MANIFESTS / file)
     return [{**one, "metadata": {**one["metadata"], "namespace": "qinglan"}} for one in found]
