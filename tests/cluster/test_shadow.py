@@ -24,7 +24,7 @@ from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
 from tests.cluster.rollout_world import login
 from tests.cluster.servers import Minio
-from tests.cluster.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, shares, state
+from tests.cluster.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, served, shares, state
 from tests.cluster.test_manifests_tenants import FORBIDDEN, FOUND, status
 from tests.cluster.test_modelrollout import rollout as modelrollout
 from tests.manifests.reading import Object, pods
@@ -184,6 +184,16 @@ def users_ask(door: Ingress, host: str, query: str) -> None:
 def counted(url: str, name: str, labels: str = "") -> float:
     lines = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{") and labels in line)
+
+
+def test_what_kserve_and_knative_make_of_the_runtime_keeps_payloads(house: House, canary: str) -> None:
+    (stable, newest) = sorted(served(house.kubectl), key=lambda one: one["metadata"]["creationTimestamp"])
+    for pod in (stable, newest):
+        (model,) = [one for one in pod["spec"]["containers"] if one["name"] == "kserve-container"]
+        assert model["args"][-2:] == ["--payload-log=$(QINGLAN_PAYLOADS)", "--payload-text"], model["args"]
+        assert model["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
+        (fetches,) = pod["spec"]["initContainers"]
+        assert "qinglan-payloads" not in str(fetches), "releases are fetched by another key"
 
 
 def test_the_key_opens_the_payload_log_and_no_other_bucket(house: House) -> None:
