@@ -75,18 +75,22 @@ class House(NamedTuple):
     @property
     def kubeconfig(self) -> Path:
         """Of the controller's own account: it can do what manifests/base/accounts.yaml lets it do, and no more."""
-        path = self.folder / "kubeconfig"
-        settings = self.cluster.account(NS, ACCOUNT).configuration
-        token = settings.api_key["authorization"].removeprefix("Bearer ")
-        cluster = {"server": settings.host, "certificate-authority": settings.ssl_ca_cert}
-        login = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "one",
-            "clusters": [{"name": "one", "cluster": cluster}],
-            "users": [{"name": "one", "user": {"token": token}}],
-            "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one", "namespace": NS}}],
-        }  # fmt: skip
-        path.write_text(yaml.safe_dump(login))
-        return path
+        return login(self.cluster, ACCOUNT, self.folder / "kubeconfig")
+
+
+def login(cluster: Any, account: str, path: Path) -> Path:
+    """A kubeconfig of an account in our namespace, by a token that the API server makes for it."""
+    settings = cluster.account(NS, account).configuration
+    token = settings.api_key["authorization"].removeprefix("Bearer ")
+    where = {"server": settings.host, "certificate-authority": settings.ssl_ca_cert}
+    told = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "one",
+        "clusters": [{"name": "one", "cluster": where}],
+        "users": [{"name": "one", "user": {"token": token}}],
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one", "namespace": NS}}],
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(told))
+    return path
 
 
 class World:

@@ -22,6 +22,9 @@ from tests.manifests.hardening import faults
 from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
 from tests.manifests.ways import reaching_out, wrong_ways
 
+SHADOWED = ("single-tenant", "a100", "release")
+"""They take in the shadow."""
+
 NAMESPACES = {"multi-tenant": {"qinglan-chengla", "qinglan-fivedoctors"}}
 TENANTS = (
     "laptop-cluster/fivedoctors",
@@ -102,7 +105,7 @@ def test_its_gateway_alone_reaches_the_internet(overlay: tuple[str, list[Object]
     policies = of_kind(given, "NetworkPolicy")
 
     for namespace in NAMESPACES.get(name, {"qinglan"}):
-        assert wrong_ways(policies, namespace) == []
+        assert wrong_ways(policies, namespace, shadow=name in SHADOWED) == []
         assert reaching_out(policies, namespace) == (set() if name == "laptop-cluster" else {"gateway"})
 
 
@@ -118,6 +121,30 @@ def test_the_key_of_the_paid_api_is_in_the_gateways_pod_alone(overlay: tuple[str
     holders = {pod.owner for one in overlay[1] for pod in pods(one) if "qinglan-paid-api" in str(pod.spec)}
 
     assert holders == {"Deployment/qinglan-gateway"}
+
+
+def test_the_key_of_what_users_asked_is_with_who_writes_it_and_who_reads_it_alone(
+    overlay: tuple[str, list[Object]],
+) -> None:
+    name, given = overlay
+    holders = {
+        (pod.owner, container["name"])
+        for one in given
+        for pod in pods(one)
+        for container in [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]
+        if "qinglan-payloads" in str(container)
+    }
+    shadow, cpu = ("Deployment/qinglan-shadow", "shadow"), ("ServingRuntime/qinglan-rewriter-cpu", "kserve-container")
+    vllm = ("ServingRuntime/qinglan-rewriter-vllm", "transformer-container")
+
+    assert holders == ({shadow, cpu} if name in SHADOWED else set()) | ({vllm} if name in FIRST else set())
+    for owner, container in holders:
+        (found,) = [
+            one for whole in given for pod in pods(whole) if pod.owner == owner
+            for one in pod.spec["containers"] if one["name"] == container
+        ]  # fmt: skip
+        assert found["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
+        assert "$(QINGLAN_PAYLOADS)" in "".join(found["args"]), "where it is comes with the key"
 
 
 def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]]) -> None:
@@ -175,7 +202,7 @@ def test_settings_that_nobody_filled_in_are_refused_and_say_what_to_do(
 
     assert {one["metadata"]["name"] for one in blank} == {"qinglan-store"} | (
         set() if overlay[0] == "laptop-cluster" else {"qinglan-paid-api"}
-    )
+    ) | ({"qinglan-payloads"} if overlay[0] in SHADOWED else set())  # fmt: skip
 
 
 FIRST = {"a100": "standard/stable", "release": "standard/stable"}

@@ -15,12 +15,19 @@ STARTED = [
     for one in pod.spec.get("containers", ())
     if one.get("args") and (one.get("command") or one["name"] == "rag")
 ]
+GIVEN = {"$(TENANT)": "demo", "$(QINGLAN_PAYLOADS)": "s3://payloads/demo", "{{.Name}}": "rewriter"}
 SERVERS = [(file, one) for file, one in STARTED if (one.get("command") or ["python"])[0] == "python"]
 
 
 def expanded(container: Object) -> list[str]:
     """The arguments as the kubelet and KServe would fill them in."""
-    return [arg.replace("$(TENANT)", "demo").replace("{{.Name}}", "rewriter") for arg in container["args"]]
+    return [filled(arg) for arg in container["args"]]
+
+
+def filled(argument: str) -> str:
+    for name, value in GIVEN.items():
+        argument = argument.replace(name, value)
+    return argument
 
 
 @pytest.mark.parametrize("file, container", SERVERS, ids=lambda value: value if isinstance(value, str) else "")
@@ -58,7 +65,8 @@ def test_all_of_our_servers_but_the_console_are_started() -> None:
     names = {one["command"][2] for _, one in SERVERS if "command" in one}
 
     assert names == {
-        "serving.gateway", "serving.rag", "serving.rewriter", "serving.rollout", "serving.style", "serving.teacher",
+        "serving.gateway", "serving.rag", "serving.rewriter", "serving.rollout", "serving.rollout.shadow",
+        "serving.style", "serving.teacher",
     }  # fmt: skip
 
 
@@ -96,7 +104,7 @@ def test_probes_ask_for_paths_that_the_servers_have() -> None:
     known = {
         "serving.gateway": {"/healthz", "/readyz"}, "serving.rag": {"/healthz", "/readyz"},
         "serving.teacher": {"/healthz", "/readyz"}, "serving.rewriter": kserves, "serving.style": kserves,
-        "serving.rollout": {"/healthz"}, "vllm": {"/health"},
+        "serving.rollout": {"/healthz"}, "serving.rollout.shadow": {"/healthz"}, "vllm": {"/health"},
     }  # fmt: skip
 
     assert all(path in known[name] for name, path in asked)

@@ -64,7 +64,7 @@ def test_only_who_asks_the_api_server_is_given_a_token() -> None:
     given = {pod.owner for _, pod in WHOLE if pod.spec.get("automountServiceAccountToken")}
 
     assert all(one["automountServiceAccountToken"] is False for one in accounts)
-    assert given == {"CronJob/qinglan-janitor", "Deployment/qinglan-rollout"}
+    assert given == {"CronJob/qinglan-janitor", "Deployment/qinglan-rollout", "Deployment/qinglan-shadow"}
 
 
 def test_no_secret_is_in_the_repository() -> None:

@@ -4,22 +4,38 @@ import copy
 
 import pytest
 
-from tests.manifests.network import Place, may_speak, selects
+from tests.manifests.network import Place, Policy, may_speak, selects
 from tests.manifests.reading import MANIFESTS, objects
 from tests.manifests.ways import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
 
-BASE = [
-    {**one, "metadata": {**one["metadata"], "namespace": "qinglan"}}
-    for one in objects(MANIFESTS / "base/network.yaml")
-]
+
+def written(file: str) -> list[Policy]:
+    found = objects(MANIFESTS / file)
+    return [{**one, "metadata": {**one["metadata"], "namespace": "qinglan"}} for one in found]
+
+
+BASE, SHADOW = written("base/network.yaml"), written("shadow/network.yaml")
 
 
 def test_every_way_is_as_promised() -> None:
     assert wrong_ways(BASE, "qinglan") == []
 
 
-def test_the_gateway_alone_reaches_the_internet() -> None:
-    assert reaching_out(BASE, "qinglan") == {"gateway"}
+def test_every_way_is_as_promised_where_a_shadow_runs() -> None:
+    assert wrong_ways([*BASE, *SHADOW], "qinglan", shadow=True) == []
+    assert len(wrong_ways(BASE, "qinglan", shadow=True)) == 6, "all of them are of its own policies"
+
+
+@pytest.mark.parametrize("missing", [one["metadata"]["name"] for one in SHADOW])
+def test_each_policy_of_the_shadow_is_needed(missing: str) -> None:
+    rest = [one for one in SHADOW if one["metadata"]["name"] != missing]
+
+    assert wrong_ways([*BASE, *rest], "qinglan", shadow=True) != []
+
+
+@pytest.mark.parametrize("policies", [BASE, [*BASE, *SHADOW]], ids=["without a shadow", "with one"])
+def test_the_gateway_alone_reaches_the_internet(policies: list[Policy]) -> None:
+    assert reaching_out(policies, "qinglan") == {"gateway"}
 
 
 @pytest.mark.parametrize("name", PODS)

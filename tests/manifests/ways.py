@@ -13,11 +13,12 @@ PODS: Mapping[str, Mapping[str, str]] = {
     "janitor": {"app.kubernetes.io/name": "qinglan-janitor"},
     "rollout": {"app.kubernetes.io/name": "qinglan-rollout"},
     "model": {"serving.kserve.io/inferenceservice": "rewriter"},
+    "shadow": {"app.kubernetes.io/name": "qinglan-shadow"},
     "step": {"workflows.argoproj.io/workflow": "run-1"},
     "job": {"training.kubeflow.org/job-name": "sft-1"},
     "stranger": {"app": "stranger"},
 }
-MODEL, GATEWAY, RAG, ROLLOUT = 8080, 8300, 8200, 8500
+MODEL, GATEWAY, RAG, ROLLOUT, SHADOW = 8080, 8300, 8200, 8500, 8090
 
 
 def pod(name: str, namespace: str) -> Place:
@@ -75,11 +76,35 @@ def ways(namespace: str) -> dict[str, tuple[Place, Place, int, bool]]:
     }
 
 
-def wrong_ways(policies: Sequence[Policy], namespace: str) -> list[str]:
+def ways_of_the_shadow(namespace: str, there: bool) -> dict[str, tuple[Place, Place, int, bool]]:
+    """Where it is not taken in, nobody who calls himself so has a way."""
+    here = {name: pod(name, namespace) for name in PODS}
+    store, ingress = (outside(label, **{f"qinglan.dev/{label}": "true"}) for label in ("store", "ingress"))
+    client = outside("app", **{"qinglan.dev/clients": "true"})
+    return {
+        "the shadow reads the payload log": (here["shadow"], store, 9000, there),
+        "the shadow searches": (here["shadow"], here["rag"], RAG, there),
+        "the shadow asks a canary by the ingress gateway": (here["shadow"], ingress, 8080, there),
+        "the shadow asks a canary by a name of the cluster": (here["shadow"], ingress, 8081, there),
+        "the shadow asks the API server": (here["shadow"], PRIVATE, 443, there),
+        "Prometheus reads the shadow's numbers": (outside("monitoring"), here["shadow"], SHADOW, there),
+        "the shadow asks a model's pod itself": (here["shadow"], here["model"], MODEL, False),
+        "the shadow asks the gateway": (here["shadow"], here["gateway"], GATEWAY, False),
+        "the shadow asks an application": (here["shadow"], client, 8080, False),
+        "the shadow asks Prometheus": (here["shadow"], outside("monitoring"), 9090, False),
+        "the shadow asks a cloud's metadata service": (here["shadow"], CLOUD, 80, False),
+        "the shadow asks another tenant": (here["shadow"], pod("rag", "qinglan-other"), RAG, False),
+        "an application asks the shadow": (client, here["shadow"], SHADOW, False),
+        "a step asks the shadow": (here["step"], here["shadow"], SHADOW, False),
+    }
+
+
+def wrong_ways(policies: Sequence[Policy], namespace: str, shadow: bool = False) -> list[str]:
     """The promises that these policies break."""
+    promises = ways(namespace) | ways_of_the_shadow(namespace, shadow)
     return [
         f"{said}: {'open' if not promised else 'closed'}"
-        for said, (one, other, port, promised) in ways(namespace).items()
+        for said, (one, other, port, promised) in promises.items()
         if may_speak(policies, one, other, port) is not promised
     ]
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from qinglan.lineage import audit_page, layout
 from qinglan.lineage.audit import Audit, as_json, audit, next_step
+from qinglan.lineage.findings import State
 from qinglan.lineage.override import Override
+from qinglan.lineage.rollouts import Kept, Told
 from qinglan.lineage.tree import lines, print_audit
 from qinglan.lineage.walk import walk
 from tests.lineage_release import write_release
@@ -36,10 +39,29 @@ def found(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     return audit(str(write_release(tmp_path / "release", keys, change)), keys.policy, now=NOW)
 
 
+def kept(found: Audit, state: State = "attested", why: str = "", **changes: Any) -> Kept:
+    """One history of a rollout beside the release."""
+    told = Told(
+        found.digest, found.name, "qinglan/rewriter-2", "rewriter", "RolledBack",
+        ("errors: 6.1 % beside 1.0 %", "back to the stable model"), f"{DAWN}", "2026-11-20T07:08:09+00:00",
+        {}, {}, (),
+    )  # fmt: skip
+    return Kept(told._replace(**changes), state, why, "" if why else "5" * 64)
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of the table of rollouts, as a reader sees them."""
+    table = page.partition("How its rollouts ended")[2].partition("</table>")[0]
+    cells = [re.findall(r"<td.*?>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table)]
+    return [[unescape(re.sub(r"<br>", "; ", cell)) for cell in row] for row in cells if row]
+
+
 def test_nothing_on_the_page_is_markup_but_ours(found: Audit) -> None:
     glass = Override(found.digest, found.name, EVIL, EVIL, f"{DAWN}", (EVIL,))
+    words = dict.fromkeys(("rollout", "service", "outcome", "ended", "began"), EVIL)
+    wrote = kept(found, "untrusted", EVIL, reasons=(EVIL, EVIL), **words)
 
-    page = audit_page.page(found._replace(overrides=(glass,), name=EVIL, target=EVIL))
+    page = audit_page.page(found._replace(overrides=(glass,), rollouts=(wrote,), name=EVIL, target=EVIL))
 
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -72,6 +94,27 @@ def test_an_override_is_shown_in_red(found: Audit) -> None:
 
     assert 'class="glass"' in page
     assert "BREAK-GLASS" in shown.getvalue()
+
+
+def test_how_its_rollouts_ended_is_shown_with_who_signed_it_or_why_it_must_not_be_believed(found: Audit) -> None:
+    good = kept(found)
+    forged = kept(found, "altered", "the signature is not of these bytes", outcome="Promoted", reasons=())
+    page = audit_page.page(found._replace(rollouts=(good, forged)))
+
+    first, second = rows(page)
+    green, red = audit_page.COLOURS["attested"], audit_page.COLOURS["altered"]
+    assert green in first[0] and "◇ attested" in first[0] and red in second[0] and "✗ altered" in second[0]
+    assert "2026-11-20T07:08:09" in first[1]
+    assert first[2:] == [
+        "qinglan/rewriter-2", "rewriter", "RolledBack", "errors: 6.1 % beside 1.0 %; back to the stable model",
+        "key 55555555",
+    ]  # fmt: skip
+    assert second[4:6] == ["Promoted", ""]
+    assert "the signature is not of these bytes" in second[6] and "key" not in second[6]
+
+
+def test_a_release_that_was_never_rolled_out_has_no_table_of_it(found: Audit) -> None:
+    assert "How its rollouts ended" not in audit_page.page(found)
 
 
 def test_cards_stand_right_of_what_they_use_and_do_not_overlap(found: Audit) -> None:

@@ -14,6 +14,7 @@ from pipelines.rollout.shown import Shown
 from pipelines.rollout.verifying import verified
 from qinglan.errors import Altered, ConfigError, Incomplete, OutageError
 from qinglan.lineage.audit import Audit, as_json, audit
+from qinglan.lineage.audit_page import page
 from qinglan.lineage.keychain import new_key, revoke_key
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.rollouts import NOTE, read_kept, sealed
@@ -97,6 +98,7 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     said = capsys.readouterr().out
     assert "rollout qinglan/rewriter-3 to rewriter, RolledBack" in said and f"signed by key {signer[:8]}" in said
     assert as_json(found)["rollouts"][0]["told"]["reasons"] == ("errors: worse",)
+    assert "errors: worse" in (shown := page(found)) and f"key {signer[:8]}" in shown
 
 
 def test_it_is_kept_once_however_often_it_is_asked_for_and_only_when_it_has_ended(

@@ -22,8 +22,9 @@ from serving.rollout.shadow.questions import PayloadReader
 from serving.rollout.shadow.work import Shadow
 from serving.rollout.spec import Check
 from tests.echo import completion, gateway, gateway_config, running
-from tests.serving.rewriter.conftest import until
+from tests.serving.rewriter.conftest import V1, until
 from tests.serving.rollout.shadow.conftest import Server, World
+from tests.serving.rollout.shadow.ingress import ingress
 from tests.tiny import TAUGHT
 
 pytestmark = pytest.mark.slow
@@ -73,9 +74,9 @@ class Eyes:
         return counters(self.metrics.text().decode()).items()
 
 
-def seen(world: World, stable: Server, canary: Server, **more: Any) -> Eyes:
+def seen(world: World, stable: Server, canary: Server, pair: Pair | None = None, **more: Any) -> Eyes:
     """After users have asked the stable model four questions."""
-    eyes = Eyes(world, stable, world.pair(stable, canary), **more)
+    eyes = Eyes(world, stable, pair or world.pair(stable, canary), **more)
     eyes.look()
     stable.ask(*QUERIES)
     eyes.look()
@@ -138,6 +139,20 @@ def test_a_canary_that_is_gone_or_is_not_the_one_counts_no_pair(world: World) ->
     assert both[0].failures == {"canary_unreachable": 4}
     assert both[1].failures == {"other_version": 4}, "the stable model has answered for the canary"
     assert sum(sum(one.pairs.values()) for one in both) == 0
+
+
+def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolves_nowhere(world: World) -> None:
+    tag, users = "latest-rewriter-predictor.qinglan.example.com", "rewriter-predictor.qinglan.example.com"
+    with ingress() as door:
+        door.routes.update({tag: world.bad.url, users: world.good.url})
+        named = world.pair(world.good, world.bad, url=f"http://{tag}")
+        found = seen(world, world.good, world.bad, pair=named, ingress=f"{door.url}/")
+        del door.routes[tag]
+        closed = seen(world, world.good, world.bad, pair=named, ingress=door.url)
+
+    assert found.pairs == {"won": 0, "lost": 4, "tied": 0} and found.failures == {}
+    assert {(one.host, one.path, one.headers["x-qinglan-shadow"]) for one in door.seen} == {(tag, V1, "1")}
+    assert closed.failures == {"canary_refused": 4}, "a gateway that knows no such host is no canary"
 
 
 def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(world: World) -> None:
