@@ -4,9 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.kubectl import Kubectl, until
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
 from tests.cluster.prometheus import Server, prometheus
+from tests.cluster.rollout_world import House, World, house_of
 from tests.cluster.servers import Minio, minio
+from tests.manifests.reading import MANIFESTS, objects
+
+CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +45,35 @@ def simulated(cluster: Cluster) -> Cluster:
 def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> Iterator[Kubectl]:
+    """An API server that knows ModelRollouts; on somebody's cluster they stay known if they were."""
+    kubectl = Kubectl(cluster.kubeconfig)
+    there = kubectl("get", "crd", "modelrollouts.qinglan.dev").code == 0
+    assert kubectl.apply(CRD).code == 0
+    until(lambda: "modelrollouts" in kubectl("api-resources", "--api-group=qinglan.dev").text, "the CRD is served")
+    yield kubectl
+    if not there:
+        kubectl.must("delete", "crd", "modelrollouts.qinglan.dev")
+
+
+@pytest.fixture(scope="module")
+def rollouts(
+    cluster: Cluster, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    """Where the rollout's controller is at home."""
+    if not cluster.simulated:
+        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(rollouts: House) -> Iterator[World]:
+    made = World(rollouts)
+    try:
+        yield made
+    finally:
+        made.close()

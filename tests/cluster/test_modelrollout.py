@@ -7,23 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, until
-from tests.manifests.reading import MANIFESTS, Object, objects
+from tests.cluster.kubectl import Kubectl
+from tests.manifests.reading import Object
 
 NEW, MODEL = "2" * 64, "3" * 64
-CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
-
-
-@pytest.fixture(scope="module")
-def api(cluster: Any) -> Iterator[Kubectl]:
-    """On somebody's cluster it stays if it was there."""
-    kubectl = Kubectl(cluster.kubeconfig)
-    there = kubectl("get", "crd", "modelrollouts.qinglan.dev").code == 0
-    assert kubectl.apply(CRD).code == 0
-    until(lambda: "modelrollouts" in kubectl("api-resources", "--api-group=qinglan.dev").text, "the CRD is served")
-    yield kubectl
-    if not there:
-        kubectl.must("delete", "crd", "modelrollouts.qinglan.dev")
 
 
 def rollout(namespace: str, name: str = "rewriter-1") -> Object:

@@ -6,7 +6,6 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +17,9 @@ from qinglan.lineage.trust import TRUST
 from qinglan.store import open_store
 from serving.rollout.sequential import Count, Score
 from serving.rollout.state import State
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.servers import Minio
-from tests.cluster.test_modelrollout import CRD, rollout
+from tests.cluster.test_modelrollout import rollout
 from tests.release_world import NAME, use_keys
 from tests.whole_release import make_whole_release
 
@@ -58,17 +57,6 @@ class Person(NamedTuple):
 
     def spec(self, name: str) -> Any:
         return self.kubectl.one("modelrollout", name, "-n", self.namespace)["spec"]
-
-
-@pytest.fixture(scope="module")
-def api(cluster: Any) -> Iterator[Kubectl]:
-    kubectl = Kubectl(cluster.kubeconfig)
-    there = kubectl("get", "crd", "modelrollouts.qinglan.dev").code == 0
-    assert kubectl.apply(CRD).code == 0
-    until(lambda: "modelrollouts" in kubectl("api-resources", "--api-group=qinglan.dev").text, "the CRD is served")
-    yield kubectl
-    if not there:
-        kubectl.must("delete", "crd", "modelrollouts.qinglan.dev")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,28 +12,9 @@ from qinglan.jobs.mirror import Mirror
 from qinglan.lineage.rollouts import Kept, Told, kept_beside
 from qinglan.store import open_store
 from tests.cluster.kubectl import until
-from tests.cluster.prometheus import Server
-from tests.cluster.rollout_world import NS, SERVICE, House, Model, World, house_of, kill
-from tests.cluster.servers import Minio
+from tests.cluster.rollout_world import NS, SERVICE, Model, World, kill
 
 TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
-
-
-@pytest.fixture(scope="module")
-def house(cluster: Any, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
-    with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
-        yield made
-
-
-@pytest.fixture
-def world(house: House) -> Iterator[World]:
-    made = World(house)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def test_a_first_model_and_then_a_better_one_are_brought_to_everybody(world: World) -> None:

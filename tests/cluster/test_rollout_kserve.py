@@ -3,40 +3,17 @@
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from qinglan.rollouts import first_service, rollout_object
 from serving.rollout.cluster.reading import Objects
 from serving.rollout.cluster.serving import served
 from serving.rollout.ports import Served
 from tests.cluster.kubectl import until
-from tests.cluster.prometheus import Server
-from tests.cluster.rollout_world import NS, PREDICTOR, SERVICE, House, Model, World, house_of
-from tests.cluster.servers import Minio
+from tests.cluster.rollout_world import NS, PREDICTOR, SERVICE, Model, World
 
 ROLLOUT = f"{NS}/qinglan-rollout"
 README = Path(__file__).parents[2] / "serving/rollout/README.md"
-
-
-@pytest.fixture(scope="module")
-def house(cluster: Any, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
-    with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
-        yield made
-
-
-@pytest.fixture
-def world(house: House) -> Iterator[World]:
-    made = World(house)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def create(world: World, model: Model, mode: str = "Serverless") -> None:
