@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import Altered, ConfigError
 from qinglan.lineage.asks import read_evaluation
-from qinglan.lineage.audit import audit_subject
+from qinglan.lineage.audit import audit_subject, read_overrides
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.graph import RELEASER, Graph, Step, in_time
 from qinglan.lineage.looking import Combined, Evidence
 from qinglan.lineage.override import Override, make_override
 from qinglan.lineage.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE
+from qinglan.lineage.rollouts import findings as of_rollouts
 from qinglan.lineage.statement import Part
 from qinglan.lineage.subjects import Subject, release_subject, subject
 from qinglan.lineage.trust import TrustPolicy
@@ -75,14 +76,22 @@ def may_deploy(
     return decide(one._replace(evidence=Combined([one.evidence, *evidence])), policy, name, override, now)
 
 
+def may_serve(one: Subject, policy: TrustPolicy, name: str) -> Decision:
+    """As `decide`, by the override that lies beside it in its store, if there is one."""
+    return decide(one, policy, name, next(iter(read_overrides(one, policy, datetime.now(UTC))), None))
+
+
 def decide(
     one: Subject, policy: TrustPolicy, name: str, override: Override | None = None, now: datetime | None = None
 ) -> Decision:
     if one.release is None:
         raise ConfigError(f"{one.label}: no release, and only a release can be deployed.")
     found = audit_subject(one, policy, name, now=now)
-    grave = [said(finding) for finding in found.findings if is_grave(finding)]
-    lacking = [said(finding) for finding in found.findings if not is_grave(finding)]
+    # How its rollouts ended closes no door: whoever can lay a note beside a release could keep it from its users.
+    history = set(of_rollouts(found.rollouts))
+    findings = [finding for finding in found.findings if finding not in history]
+    grave = [said(finding) for finding in findings if is_grave(finding)]
+    lacking = [said(finding) for finding in findings if not is_grave(finding)]
     lacking += faults(found.graph, read_evaluation(one.release), name, policy)
     covered = override is not None and (override.digest, override.name) == (one.digest, name)
     if override is not None and not covered:

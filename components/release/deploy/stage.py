@@ -5,7 +5,6 @@ verifies every byte, and the server checks what it loads: production is safe by 
 this.
 """
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,8 +12,7 @@ from components.release.deploy.config import DeployConfig
 from components.release.deploy.deciding import Decided, decide
 from qinglan.errors import Altered, Conflict, DataError, Incomplete
 from qinglan.lineage.addresses import Address
-from qinglan.lineage.audit import read_overrides
-from qinglan.lineage.deploying import may_deploy
+from qinglan.lineage.deploying import may_serve
 from qinglan.lineage.release_folder import MODEL, Release, read_release
 from qinglan.lineage.subjects import notes_of, release_subject
 from qinglan.lineage.trust import TrustPolicy
@@ -63,8 +61,7 @@ def walked(folder: Path, release: Release, config: DeployConfig, policy: TrustPo
             "stage this store, and run it again."
         )
     one = release_subject(folder, (), config.name, notes=tuple(notes_of(store, release.digest)))
-    override = next(iter(read_overrides(one, policy, datetime.now(UTC))), None)
-    decision = may_deploy(folder, policy, config.name, override=override)
+    decision = may_serve(one, policy, config.name)
     if not decision.allowed:
         kind = Altered if decision.grave else Incomplete
         listed = "".join(f"\n  {reason}" for reason in decision.reasons)

@@ -6,14 +6,12 @@ serves; whatever else there is of the release is fetched and judged here, anew a
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from qinglan.errors import Altered, ConfigError, DataError, OutageError, QinglanError
 from qinglan.lineage.addresses import Address, read_address
-from qinglan.lineage.audit import read_overrides
-from qinglan.lineage.deploying import decide
+from qinglan.lineage.deploying import may_serve
 from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.loading import release_files
 from qinglan.lineage.release_folder import MODEL, Claim, read_claim
@@ -47,19 +45,18 @@ class StoreReleases:
 
 def proven(store: Store, address: Address, folder: Path, name: str, policy: TrustPolicy) -> Proof:
     """Everything that stands against it at once; a DataError where it is no release."""
-    store.pull(address.digest, folder, wanted=lambda one: not may_stay(one))
+    store.pull(address.digest, folder, wanted=lambda one: not stays_in_store(one))
     claim = read_claim(folder)
     files = release_files(folder, claim)
-    absent = frozenset(one for one in files if may_stay(one))
+    absent = frozenset(one for one in files if stays_in_store(one))
     notes = tuple(notes_of(store, address.digest))
     digest = tree_digest({one: files[one] for one in sorted(files, key=str.encode)})
     one = release_subject(folder, (), name or claim.name, digest, notes, absent)
-    override = next(iter(read_overrides(one, policy, datetime.now(UTC))), None)
-    decision = decide(one, policy, name or claim.name, override)
+    decision = may_serve(one, policy, name or claim.name)
     return Proof(digest, model_of(claim), () if decision.allowed else tuple(decision.reasons))
 
 
-def may_stay(name: str) -> bool:
+def stays_in_store(name: str) -> bool:
     return name.startswith(f"{MODEL}/") and name.endswith(WEIGHTS)
 
 

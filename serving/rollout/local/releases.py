@@ -1,7 +1,6 @@
 """Releases on disk: fetched from their store as a pod's initialiser does it, and proven as deploying proves them."""
 
 import fcntl
-from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import ConfigError, DataError
@@ -37,8 +36,7 @@ class FileReleases:
             return Proof("", "", (str(error),))
 
     def _proven(self, uri: str) -> Proof:
-        from qinglan.lineage.audit import read_overrides
-        from qinglan.lineage.deploying import may_deploy
+        from qinglan.lineage.deploying import may_serve
         from qinglan.lineage.release_folder import MODEL, read_release
         from qinglan.lineage.subjects import notes_of, release_subject
         from qinglan.store import open_store
@@ -48,7 +46,6 @@ class FileReleases:
         release = read_release(place)
         notes = tuple(notes_of(open_store(address.store), address.digest))
         one = release_subject(place, (), release.name, notes=notes)
-        override = next(iter(read_overrides(one, policy, datetime.now(UTC))), None)
-        decision = may_deploy(place, policy, release.name, override=override)
+        decision = may_serve(one, policy, release.name)
         model = next((part.digest for part in release.statement.made if part.name == MODEL), "")
         return Proof(release.digest, model, () if decision.allowed else tuple(decision.reasons))

@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import OutageError
+from qinglan.lineage.audit import audit
 from qinglan.lineage.digests import digest
+from qinglan.lineage.keychain import new_key
+from qinglan.lineage.keys import load_signer
+from qinglan.lineage.rollouts import NOTE, Told, sealed
 from qinglan.lineage.trust import Revoked, TrustPolicy
 from qinglan.store import open_store
 from serving.rollout.cluster.releases import StoreReleases
@@ -46,6 +50,21 @@ def test_a_whole_release_is_proven_by_its_digests(tmp_path: Path, made: Made, ad
 def test_it_is_proven_without_a_byte_of_its_weights(tmp_path: Path, made: Made) -> None:
     stored(tmp_path, made, "model/model.safetensors").unlink()
 
+    assert proof(tmp_path, made).missing == ()
+
+
+def test_what_somebody_tells_of_its_rollouts_does_not_keep_it_from_its_users(tmp_path: Path, made: Made) -> None:
+    """As where the controller's key is not in the policy: it would refuse the stable model of its own rollouts."""
+    new_key(tmp_path / "stranger", "rollout")
+    ended = datetime.now(UTC).isoformat()
+    told = Told(
+        made.registered.release, NAME, "qinglan/rewriter-1", "rewriter", "Promoted", (), ended, ended, {}, {}, ()
+    )
+    open_store(str(tmp_path / "store")).attach(
+        made.registered.release, NOTE, sealed(told, load_signer("rollout", tmp_path / "stranger"))
+    )
+
+    assert audit(made.registered.release, made.policy, store=str(tmp_path / "store")).verdict == "altered"
     assert proof(tmp_path, made).missing == ()
 
 
