@@ -7,6 +7,7 @@ from typing import Any
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
+from pipelines.style_config import DEPLOYED
 from qinglan.config import load_yaml
 from qinglan.jobs.api import Api, connect
 from qinglan.lineage.release_folder import read_release
@@ -26,12 +27,12 @@ def start(
     with TemporaryDirectory(prefix="qinglan-rollout-") as place:
         folder = shelf.pull(digest, Path(place) / digest[:12])
         name = target if "/" in target else read_release(folder).name
-        config = _config(given, name, store, here.namespace, settings)
+        config = config_of(given, name, store, here.namespace, settings)
         return deploy(folder, config, policy, ClusterRollouts(config.namespace, here))
 
 
-def _config(given: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None) -> DeployConfig:
+def config_of(given: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None) -> DeployConfig:
     """The command line says what is deployed, from where and to where; the file, how."""
-    return DeployConfig.parse(
-        {**given, "name": name, "store": store, "namespace": namespace}, str(settings or "start")
-    )
+    usual = DEPLOYED if name.rpartition("/")[2] == "style" else {}
+    asked = {**usual, **given, "name": name, "store": store, "namespace": namespace}
+    return DeployConfig.parse(asked, str(settings or "start"))

@@ -19,7 +19,7 @@ def verified(one: Shown, store: str, policy: TrustPolicy) -> Kept:
     shelf = open_store(store or read_address(one.spec.release.uri).store)
     tenant = told.name.partition("/")[0]
     beside = kept_beside(notes_of(shelf, told.digest), policy, told.digest, tenant)
-    own = [kept for kept in beside if kept.told.rollout == told.rollout]
+    own = [kept for kept in beside if (kept.told.rollout, kept.told.began) == (told.rollout, told.began)]
     if not own:
         raise Incomplete(
             f"{told.rollout}: no signed history lies beside {told.name} {told.digest[:12]} in {shelf.address}. Its "

@@ -5,6 +5,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 MOST_VERSIONS = 20
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 UNKNOWN = "unknown"
+NO_VERSION = ("request", "fallback")
+"""What a search is counted under that no model rewrote."""
 
 
 class Metrics:
@@ -12,7 +14,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._versions: set[str] = set()
+        self._versions: dict[str, None] = {}  # the one that was counted last comes last
         labels = ["tenant", "rewriter"]
         self._requests = Counter(
             "qinglan_rag_requests", "Requests answered.", [*labels, "status"], registry=self.registry
@@ -34,8 +36,8 @@ class Metrics:
         )  # fmt: skip
 
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
-        """`rewriter` is the deployed version, or `request` or `fallback`; past some versions it is `other`."""
-        label = self._bounded(rewriter)
+        """`rewriter` is the deployed version, or `request` or `fallback`."""
+        label = self._known(rewriter)
         self._requests.labels(tenant, label, "200").inc()
         self._seconds.labels(tenant, label).observe(seconds)
         if not hits:
@@ -56,8 +58,15 @@ class Metrics:
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
-    def _bounded(self, version: str) -> str:
-        if version not in self._versions and len(self._versions) >= MOST_VERSIONS:
-            return "other"
-        self._versions.add(version)
+    def _known(self, version: str) -> str:
+        """The same; where there are too many, whichever was not counted for longest is forgotten."""
+        if version in NO_VERSION:
+            return version
+        self._versions.pop(version, None)
+        self._versions[version] = None
+        if len(self._versions) > MOST_VERSIONS:
+            oldest = next(iter(self._versions))
+            del self._versions[oldest]
+            for counted in (self._requests, self._seconds, self._empty):
+                counted.remove_by_labels({"rewriter": oldest})
         return version

@@ -22,8 +22,10 @@ NAMES = (
 )  # fmt: skip
 """All series that are read."""
 
-FAULTS = frozenset({"failed", "late", "busy"})
-"""Outcomes that are the server's doing; a wrong question, or a caller who went away, says nothing of the model."""
+FAULTS = frozenset({"failed", "late", "busy", "refused"})
+"""What counts against a model. A refused question may be the caller's fault, but then both models refuse it alike; a
+canary that refuses what the stable one answers is worse. Too large is the door's word; who went away has none.
+"""
 
 Labels = frozenset[tuple[str, str]]
 
@@ -47,7 +49,7 @@ def series(name: str, labels: Mapping[str, str]) -> Series:
 
 def grown(before: Counters, after: Counters) -> Counters:
     """How much each has counted: one that is new, or begins anew since its process did, from nothing."""
-    return {one: value - (was if (was := before.get(one, 0.0)) <= value else 0.0) for one, value in after.items()}
+    return {one: value - (0.0 if (was := before.get(one, 0.0)) > value else was) for one, value in after.items()}
 
 
 def counted(growth: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:

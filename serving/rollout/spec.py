@@ -22,10 +22,21 @@ class Check(Wire):
     name: CheckName
     margin: float = Field(gt=0.0, le=0.5)
     """How much more of all users' requests may fail it, once the canary serves the next share of them."""
-    seconds: float | None = Field(default=None, gt=0.0)
+    seconds: float | None = Field(default=None, ge=0.005)
     """An answer that takes longer counts as slow; for `slow` alone."""
-    tokens: Positive | None = None
-    """A question that more are written for counts as costly; for `costly` alone."""
+    tokens: int | None = Field(default=None, ge=8)
+    """A question that more are written for counts as costly; for `costly` alone.
+
+    Both at least where the histograms begin: below, everything would be above.
+    """
+
+    @model_validator(mode="after")
+    def _its_own_limit(self) -> Self:
+        if self.seconds is not None and self.name != "slow":
+            raise ValueError("only the check `slow` has seconds")
+        if self.tokens is not None and self.name != "costly":
+            raise ValueError("only the check `costly` has tokens")
+        return self
 
 
 CHECKS = (
@@ -55,8 +66,8 @@ class Release(Wire):
 class Predictor(Wire):
     """What the first InferenceService is made with (qinglan/rollouts.py); later ones keep what is there."""
 
-    runtime: str
-    format: str
+    runtime: str = Field(min_length=1)
+    format: str = Field(min_length=1)
     min_replicas: int | None = None
     max_replicas: int | None = None
 
@@ -86,7 +97,7 @@ class RolloutSpec(Wire):
     verdict: str = ""
 
     @model_validator(mode="after")
-    def _steps_rise_to_the_whole(self) -> Self:
+    def _can_be_followed(self) -> Self:
         rising = list(self.steps) == sorted(set(self.steps))
         if not rising or len(self.steps) < 2 or self.steps[-1] != 100 or self.steps[0] < 0:
             raise ValueError(
@@ -96,4 +107,8 @@ class RolloutSpec(Wire):
             raise ValueError("name each check once, and at least one")
         if self.steps[0] == 0 and "quality" not in {check.name for check in self.checks}:
             raise ValueError("a step of 0 % needs the check `quality`: no other can see a model without users")
+        if self.deadline_seconds < self.step_seconds * (len(self.steps) - 1):
+            raise ValueError("deadlineSeconds is shorter than the steps last: it could only be taken back")
+        if self.abort and self.promote:
+            raise ValueError("abort and promote contradict each other")
         return self

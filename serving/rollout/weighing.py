@@ -17,6 +17,7 @@ TELLING = 30.0
 STALE_SECONDS = 240.0
 """A check without news for so long is no longer passed."""
 NOTHING = Count(0, 0)
+NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the same"
 
 
 def incredible(window: Window | None, percent: int, cursor: float | None) -> str:
@@ -30,7 +31,7 @@ def incredible(window: Window | None, percent: int, cursor: float | None) -> str
     if not all(_sound(count) for count in (*window.canary.values(), *window.stable.values())):
         return "the measurements contradict themselves: more failures than requests, or no numbers at all"
     if percent == 0:
-        return "" if window.canary.get("quality", NOTHING).of else "no shadow pairs were judged"
+        return "" if window.canary.get("quality", NOTHING).of else NO_PAIRS
     canary, stable = (side.get("errors", NOTHING).of for side in (window.canary, window.stable))
     if not canary or not stable:
         return f"no requests are counted under the {'stable' if canary else 'canary'} model's version"

@@ -67,7 +67,8 @@ WRONG: dict[str, Callable[[Object], None]] = {
     "cannot skip its evidence": lambda spec: spec.update(promote=True),
     "only the check `slow` has seconds": lambda spec: spec["checks"][0].update(seconds=1.0),
     "only the check `costly` has tokens": lambda spec: spec["checks"][1].update(tokens=32),
-    "checks[2].tokens": lambda spec: spec["checks"][2].update(tokens=0),
+    "checks[2].tokens": lambda spec: spec["checks"][2].update(tokens=7),
+    "checks[1].seconds": lambda spec: spec["checks"][1].update(seconds=0.004),
     "Duplicate value": lambda spec: spec["checks"].append({"name": "errors", "margin": 0.02}),
     'Unsupported value: "looks"': lambda spec: spec["checks"].append({"name": "looks", "margin": 0.02}),
     "should be less than or equal to 0.5": lambda spec: spec["checks"][0].update(margin=0.6),
@@ -81,6 +82,19 @@ def test_a_wrong_one_is_refused_in_words(api: Kubectl, namespace: str, said: str
     WRONG[said](one["spec"])
 
     assert said in refused(api, one)
+
+
+@pytest.mark.parametrize("spec", [{"deadlineSeconds": 899}, {"stepSeconds": 3600}])
+def test_a_deadline_is_held_against_the_steps_by_the_usual_values_where_one_is_not_said(
+    api: Kubectl, namespace: str, spec: Object
+) -> None:
+    one = rollout(namespace)
+    for name in ("stepSeconds", "deadlineSeconds", "steps"):
+        del one["spec"][name]
+    assert refused(api, one) == ""
+
+    one["spec"] |= spec
+    assert "could only be taken back" in refused(api, one)
 
 
 CHANGES: dict[str, Object] = {

@@ -6,6 +6,7 @@ request is in two of them. What nobody scraped is not there, and nothing is made
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from math import isfinite
 from typing import NamedTuple
 
 from serving.rollout.cluster.prometheus import Prometheus, Sample, Scraped
@@ -68,7 +69,8 @@ def read(found: Iterable[Scraped]) -> Scrapes:
     counters: dict[Key, tuple[Sample, ...]] = {}
     seen: dict[str, float] = {}
     started: dict[str, float] = {}
-    for one in found:
+    for whole in found:
+        one = whole._replace(samples=tuple(sample for sample in whole.samples if isfinite(sample.value)))
         if not one.samples:
             continue
         place = one.labels.get("pod") or one.labels.get("instance", "")

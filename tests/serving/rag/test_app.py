@@ -208,15 +208,19 @@ def test_names_that_callers_type_never_become_labels(engines: Engines, running: 
         assert counted(url, "qinglan_rag_requests_total", tenant="unknown", rewriter="unknown", status="404") == 9
 
 
-def test_however_many_versions_a_rewriter_claims_the_labels_stay_few() -> None:
+def test_however_many_versions_a_rewriter_claims_the_labels_stay_few_and_the_newest_is_counted() -> None:
     metrics = Metrics()
 
     for number in range(500):
-        metrics.answered("fivedoctors", f"v{number}", 0.001, 1)
+        metrics.answered("fivedoctors", f"v{number}", 0.001, 0)
+        metrics.answered("fivedoctors", "stable", 0.001, 1)
+        metrics.answered("fivedoctors", "fallback", 0.001, 1)
 
-    seen = set(re.findall(r'requests_total\{rewriter="([^"]*)"', metrics.text().decode()))
-    assert len(seen) == MOST_VERSIONS + 1
-    assert "other" in seen
+    text = metrics.text().decode()
+    for counter in ("requests_total", "zero_hits_total", "seconds_count"):
+        seen = set(re.findall(counter + r'\{rewriter="([^"]*)"', text))
+        newest = {f"v{number}" for number in range(501 - MOST_VERSIONS, 500)}
+        assert seen == newest | (set() if counter == "zero_hits_total" else {"stable", "fallback"})
 
 
 def test_the_documented_schema_is_the_contract(url: str) -> None:

@@ -1,5 +1,7 @@
 """From raw counters to counts, with the very names that the servers count by."""
 
+from math import isnan, nan
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -41,7 +43,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
         counters |= read(text)
 
     assert counted(counters, "c" * 12, "5" * 12, CHECKS) == {
-        "errors": Count(7, 3),
+        "errors": Count(8, 4),
         "slow": Count(4, 1),
         "fallbacks": Count(2, 1),
         "zero_hits": Count(3, 1),
@@ -49,6 +51,12 @@ def test_each_check_reads_what_the_servers_count() -> None:
         "quality": Count(7, 2),
     }
     assert counted(counters, "5" * 12, "c" * 12, [])["errors"] == Count(1, 0)
+
+
+def test_a_counter_that_was_no_number_has_grown_by_none() -> None:
+    one = series("qinglan_rewriter_requests_total", {"version": "c"})
+
+    assert isnan(grown({one: nan}, {one: 5018.0})[one])
 
 
 def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
@@ -62,7 +70,7 @@ def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
         return counted(counters, "c" * 12, "", [check])[check.name]
 
     slow = [failed(Check(name="slow", margin=0.1, seconds=seconds)) for seconds in (0.74, 0.75)]
-    costly = [failed(Check(name="costly", margin=0.1, tokens=tokens)) for tokens in (7, 63, 64)]
+    costly = [failed(Check(name="costly", margin=0.1, tokens=tokens)) for tokens in (8, 63, 64)]
     assert slow == [Count(1, 1), Count(1, 0)]
     assert costly == [Count(1, 1), Count(1, 1), Count(1, 0)]
 
@@ -92,4 +100,4 @@ def test_a_style_model_is_read_by_what_its_server_counts() -> None:
 
     counts = counted(read(generate_latest(registry).decode()), "c" * 12, "5" * 12, checks)
 
-    assert counts == {"errors": Count(4, 2), "slow": Count(2, 1)}
+    assert counts == {"errors": Count(5, 3), "slow": Count(2, 1)}

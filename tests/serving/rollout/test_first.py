@@ -20,7 +20,7 @@ SERVING = MADE._replace(newest=PODS, rolled_out=PODS, traffic={NEW: 100})
 def spec(**changes: Any) -> RolloutSpec:
     release = {"name": "demo/rewriter", "digest": "d2", "uri": NEW, "model": "m2"}
     predictor = {"runtime": "one", "format": "one"}
-    asked = {"inferenceService": "rewriter", "release": release, "predictor": predictor, "deadlineSeconds": 600}
+    asked = {"inferenceService": "rewriter", "release": release, "predictor": predictor, "deadlineSeconds": 900}
     return RolloutSpec.parse(asked | changes, "a test")
 
 
@@ -67,7 +67,7 @@ def test_an_unproven_release_or_an_unknown_way_to_serve_makes_no_service() -> No
 def test_pods_that_never_come_end_it_by_the_deadline_with_their_reason() -> None:
     dying = MADE._replace(newest=Revision("rev-1", NEW, False, "CrashLoopBackOff"))
     state = decided(asked(), dying).state
-    for look in range(1, 7):
+    for look in range(1, 10):
         assert state.phase == "Promote"
         state = decided(state, dying, later=100.0 * look).state
 

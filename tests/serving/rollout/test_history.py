@@ -226,3 +226,16 @@ def test_what_the_api_server_tells_is_held_against_what_was_signed(made: Made, s
         verified(shown(one._replace(state=other)), "", policy)
     with pytest.raises(ConfigError, match="when the rollout has ended"):
         verified(shown(one._replace(state=State(phase="Analyse"))), "", policy)
+
+
+def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
+    made: Made, store: Store, keys: Path
+) -> None:
+    one = entry(made, store)
+    History(keys).keep(*WHERE, one)
+    first, *more = one.state.history
+    later = first.model_copy(update={"at": "2026-11-23T00:00:00+00:00"})
+    anew = one._replace(state=one.state.model_copy(update={"history": (later, *more)}))
+
+    with pytest.raises(Incomplete, match="no signed history lies beside"):
+        verified(shown(anew), "", load_trust(keys / TRUST))

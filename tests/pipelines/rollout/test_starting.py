@@ -1,0 +1,20 @@
+"""What a rollout that is begun by hand goes by, where nothing is said."""
+
+import pytest
+
+from pipelines.rollout.starting import config_of
+
+
+@pytest.mark.parametrize("name, service, runtime", [
+    ("fivedoctors/rewriter", "rewriter", "qinglan-rewriter-cpu"), ("house/style", "style", "qinglan-style"),
+])  # fmt: skip
+def test_each_kind_of_model_goes_to_its_own_service(name: str, service: str, runtime: str) -> None:
+    config = config_of({}, name, "s3://qinglan/house", "qinglan", None)
+
+    assert (config.service, config.runtime, config.format) == (service, runtime, runtime.removesuffix("-cpu"))
+
+
+def test_what_the_settings_say_goes_before() -> None:
+    config = config_of({"service": "style-two", "rollout": {}}, "house/style", "s3://qinglan/house", "qinglan", None)
+
+    assert (config.service, config.runtime, config.rollout) == ("style-two", "qinglan-style", {})
