@@ -18,7 +18,8 @@ STARTED = [
     if one.get("args") and (one.get("command") or one["name"] == "rag")
 ]
 GIVEN = {
-    "$(TENANT)": "demo", "$(NAMESPACE)": "qinglan-demo", "$(QINGLAN_PAYLOADS)": "s3://payloads/demo", "{{.Name}}": "rewriter",
+    "$(TENANT)": "demo", "$(NAMESPACE)": "qinglan-demo", "{{.Name}}": "rewriter",
+    "$(QINGLAN_PAYLOADS)": "s3://payloads/demo",
 }  # fmt: skip
 SERVERS = [(file, one) for file, one in STARTED if (one.get("command") or ["python"])[0] == "python"]
 

@@ -1,7 +1,8 @@
 """Live questions, from the stable server's payload log: each is read once, and never by a process that began later.
 
 What lies there at the first look at a canary is past. Whoever was here before can have read nothing else, so that no
-question is counted twice, as long as one shadow runs at a time; what is written between two of them is counted by neither.
+question is counted twice, as long as one shadow runs at a time; what is written between two of them is counted by
+neither.
 """
 
 import hashlib

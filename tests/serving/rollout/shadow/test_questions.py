@@ -1,4 +1,4 @@
-"""What a shadow reads of a payload log: each object once, this hour's and the last one's, and only while it is needed."""
+"""What a shadow reads of a payload log: each object once, of this hour and the last one, while there is a canary."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ def log_in(folder: Path) -> Store:
 def written(store: Store, *when: datetime) -> list[str]:
     """Named as the rewriter names them."""
     keys = [f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl" for at in when]
-    assert all([store.shelf.create(key, b"{}\n") for key in keys])
+    assert all(store.shelf.create(key, b"{}\n") for key in keys)
     return keys
 
 
@@ -84,7 +84,9 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
 
         asyncio.run(look())
         samples = [one for family in metrics.registry.collect() for one in family.samples]
-        return {one.labels["reason"]: one.value for one in samples if one.name.endswith("failures_total") and one.value}
+        return {
+            one.labels["reason"]: one.value for one in samples if one.name.endswith("failures_total") and one.value
+        }
 
     assert failures_after_a_look() == {}
     turns.pair = PAIR
