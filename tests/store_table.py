@@ -336,6 +336,17 @@ def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(kept: Kept, pushed
     assert kept.store.notes(MISSING) == []
 
 
+def test_children_are_the_names_directly_there_with_the_beginning_that_is_asked_for(kept: Kept) -> None:
+    shelf = kept.store.shelf
+    for name in ("a/10-x", "a/10-y", "a/1", "a/11/z", "a/20-x", "ab/10-x"):
+        shelf.create(name, b"")
+
+    assert shelf.children("a/") == ["1", "10-x", "10-y", "11", "20-x"]
+    assert shelf.children("a/", "10") == ["10-x", "10-y"]
+    assert shelf.children("a/", "1") == ["1", "10-x", "10-y", "11"]
+    assert shelf.children("a/", "3") == shelf.children("b/", "1") == []
+
+
 def test_a_note_needs_a_release_and_a_plain_word(kept: Kept, pushed: str) -> None:
     with pytest.raises(DataError, match="Push it first"):
         kept.store.attach(MISSING, "break-glass", b"one")

@@ -84,9 +84,10 @@ class FolderShelf:
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.replace(target)
 
-    def children(self, prefix: str) -> list[str]:
+    def children(self, prefix: str, beginning: str = "") -> list[str]:
         folder = self.at(prefix)
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+        return sorted(name for name in names if name.startswith(beginning))
 
     def found(self, prefix: str) -> dict[str, Content]:
         folder = self.at(prefix)

@@ -101,9 +101,9 @@ class S3Shelf:
                 send(self._s3, self.key(key), {}, {SHA256: source.sha256}, data, source.sha256, source)
                 tally.moved(source.size)
 
-    def children(self, prefix: str) -> list[str]:
-        start = self.key(prefix)
-        return sorted((item.object_name or "").removeprefix(start).rstrip("/") for item in self._listed(start, False))
+    def children(self, prefix: str, beginning: str = "") -> list[str]:
+        start, listed = self.key(prefix), self._listed(self.key(prefix + beginning), False)
+        return sorted((item.object_name or "").removeprefix(start).rstrip("/") for item in listed)
 
     def found(self, prefix: str) -> dict[str, Content]:
         """Sizes as listed, and the digest that each was uploaded with, confirmed then by its bytes."""

@@ -51,8 +51,8 @@ class Shelf(Protocol):
     def put(self, key: str, source: Source, tally: Transfer) -> None:
         """Write a file; a DataError if its bytes, as they are written, are not those that the digests are of."""
 
-    def children(self, prefix: str) -> list[str]:
-        """The names directly under a prefix that ends with a slash."""
+    def children(self, prefix: str, beginning: str = "") -> list[str]:
+        """The names directly under a prefix that ends with a slash; those with this beginning, where it is given."""
 
     def found(self, prefix: str) -> dict[str, Content]:
         """Every file under a prefix that ends with a slash, by the rest of its key."""

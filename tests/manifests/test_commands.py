@@ -1,9 +1,11 @@
 """What the manifests start really exists and takes the options that it is given."""
 
 import importlib
+import re
 import sys
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
@@ -15,7 +17,10 @@ STARTED = [
     for one in pod.spec.get("containers", ())
     if one.get("args") and (one.get("command") or one["name"] == "rag")
 ]
-GIVEN = {"$(TENANT)": "demo", "$(QINGLAN_PAYLOADS)": "s3://payloads/demo", "{{.Name}}": "rewriter"}
+GIVEN = {
+    "$(TENANT)": "demo", "$(NAMESPACE)": "qinglan-demo", "{{.Name}}": "rewriter",
+    "$(QINGLAN_PAYLOADS)": "s3://payloads/demo",
+}  # fmt: skip
 SERVERS = [(file, one) for file, one in STARTED if (one.get("command") or ["python"])[0] == "python"]
 
 
@@ -74,11 +79,31 @@ def test_the_rag_service_opens_what_the_line_says() -> None:
     """KServe's protocol, whatever writes behind it."""
     from serving.rag.config import RewriterConfig
 
-    container = next(one for pod in pods(objects(MANIFESTS / "base/rag.yaml")[0]) for one in pod.spec["containers"])
-    (told,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--rewriter=")]
-    rewriter = RewriterConfig.read(told)
+    rewriter = RewriterConfig.read(told_to_rag("--rewriter"))
 
-    assert (rewriter.kind, rewriter.url) == ("kserve", "http://rewriter-predictor")
+    assert (rewriter.kind, rewriter.url) == ("kserve", "http://rewriter-predictor.qinglan-demo")
+
+
+@pytest.mark.parametrize("option", ["--rewriter", "--style"])
+def test_models_are_asked_by_a_name_that_knatives_gateway_knows(option: str) -> None:
+    """A single label it answers with 404; name and namespace are the shortest."""
+    host = httpx.URL(told_to_rag(option)).host
+
+    assert host.split(".") == [f"{option.removeprefix('--')}-predictor", "qinglan-demo"]
+
+
+@pytest.mark.parametrize("file, container", STARTED, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_a_command_line_leaves_open_stands_in_the_environment(file: str, container: Object) -> None:
+    """The kubelet passes on as it is what it cannot fill in."""
+    open_names = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
+
+    assert open_names <= {one["name"] for one in container.get("env", ())} or "envFrom" in container
+
+
+def told_to_rag(option: str) -> str:
+    container = next(one for pod in pods(objects(MANIFESTS / "base/rag.yaml")[0]) for one in pod.spec["containers"])
+    (told,) = [arg.partition("=")[2] for arg in expanded(container) if arg.startswith(f"{option}=")]
+    return str(told)
 
 
 def test_the_transformer_asks_the_vllm_beside_it_by_the_adapters_name() -> None:

@@ -77,7 +77,7 @@ def shadow() -> str:
 
 
 def rollout() -> str:
-    standing = Standing({"Analyse": 1}, True, 0.0, {"GET pods": 1})
+    standing = Standing({"Analyse": 1}, 1, True, 0.0, {"GET pods": 1})
     return generate_latest(RolloutMetrics(lambda: standing).registry).decode()
 
 

@@ -19,6 +19,8 @@ PODS: Mapping[str, Mapping[str, str]] = {
     "stranger": {"app": "stranger"},
 }
 MODEL, GATEWAY, RAG, ROLLOUT, SHADOW = 8080, 8300, 8200, 8500, 8090
+KNATIVE, OF_KNATIVE = 8012, 9090
+"""Its sidecar beside a model: questions, and how many there are."""
 
 
 def pod(name: str, namespace: str) -> Place:
@@ -34,12 +36,19 @@ def ways(namespace: str) -> dict[str, tuple[Place, Place, int, bool]]:
     """Each way that must be open, or must not be."""
     here = {name: pod(name, namespace) for name in PODS}
     client = outside("app", **{"qinglan.dev/clients": "true"})
-    store = outside("minio", **{"qinglan.dev/store": "true"})
+    store, ingress = (outside(label, **{f"qinglan.dev/{label}": "true"}) for label in ("store", "ingress"))
     return {
         "a step asks the gateway": (here["step"], here["gateway"], GATEWAY, True),
         "a job asks the gateway": (here["job"], here["gateway"], GATEWAY, True),
         "the gateway asks the RAG service": (here["gateway"], here["rag"], RAG, True),
         "the RAG service asks a model": (here["rag"], here["model"], MODEL, True),
+        "the RAG service asks a Serverless model, by a name of the cluster": (here["rag"], ingress, 8081, True),
+        "the RAG service asks at the ingress gateway's public door": (here["rag"], ingress, 8080, False),
+        "the ingress gateway asks a Standard model": (ingress, here["model"], MODEL, True),
+        "the ingress gateway asks a Serverless model": (ingress, here["model"], KNATIVE, True),
+        "the ingress gateway reads a model's numbers": (ingress, here["model"], OF_KNATIVE, False),
+        "the ingress gateway asks the RAG service": (ingress, here["rag"], RAG, False),
+        "the ingress gateway asks the gateway": (ingress, here["gateway"], GATEWAY, False),
         "an application asks the RAG service": (client, here["rag"], RAG, True),
         "an application asks a model": (client, here["model"], MODEL, True),
         "a model is fetched from the store": (here["model"], store, 9000, True),
@@ -66,6 +75,7 @@ def ways(namespace: str) -> dict[str, tuple[Place, Place, int, bool]]:
         "a stranger asks a model": (here["stranger"], here["model"], MODEL, False),
         "a stranger asks a stranger": (here["stranger"], here["stranger"], 80, False),
         "a job asks the API server": (here["job"], PRIVATE, 443, False),
+        "a model asks at the ingress gateway": (here["model"], ingress, 8081, False),
         "a model asks the API server": (here["model"], PRIVATE, 443, False),
         "the gateway asks a cloud's metadata service": (here["gateway"], CLOUD, 80, False),
         "the gateway asks a private address": (here["gateway"], PRIVATE, 443, False),

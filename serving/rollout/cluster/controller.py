@@ -17,7 +17,7 @@ from serving.rollout import machine
 from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence
 from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, Unreadable, entry_of, state_of
-from serving.rollout.cluster.metrics import Metrics, Standing
+from serving.rollout.cluster.metrics import Metrics, Standing, judges_quality
 from serving.rollout.cluster.outages import SpokenEvidence, SpokenReleases
 from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.cluster.reading import Object
@@ -222,7 +222,8 @@ class Controller:
     def _standing(self) -> Standing:
         rollouts = [one for one in self.shelf.all(ROLLOUTS) if under_way(one)]
         phases = Counter((one.get("status") or {}).get("phase", "Verify") for one in rollouts)
-        return Standing(phases, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))
+        judging = sum(map(judges_quality, rollouts))
+        return Standing(phases, judging, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))
 
     def _unlooked(self, rollouts: list[Object]) -> float:
         if not self.lease.held():

@@ -6,16 +6,26 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from serving.rollout.cluster.reading import Object
+from serving.rollout.spec import CHECKS
+
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 RESULTS = ("done", "waited", "acted", "again", "unreachable", "follower", "failed")
 PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
 """Of rollouts that are under way."""
 
 
+def judges_quality(rollout: Object) -> bool:
+    """Whether it needs shadow pairs now. Without checks of its own it has the default ones."""
+    asked = {one.get("name") for one in rollout["spec"].get("checks") or ()} or {one.name for one in CHECKS}
+    return (rollout.get("status") or {}).get("phase") == "Analyse" and "quality" in asked
+
+
 class Standing(NamedTuple):
     """How things are at the moment of a scrape."""
 
     phases: Mapping[str, int]
+    judging_quality: int
     leads: bool
     unlooked: float
     calls: Mapping[str, int]
@@ -47,6 +57,10 @@ class Metrics:
         for phase in PHASES:
             rollouts.add_metric([phase], standing.phases.get(phase, 0))
         yield rollouts
+        yield GaugeMetricFamily(
+            "qinglan_rollout_judging_quality", "Of those in Analyse, with the check `quality`.",
+            value=standing.judging_quality,
+        )  # fmt: skip
         yield GaugeMetricFamily("qinglan_rollout_leader", "Whether this one leads.", value=float(standing.leads))
         yield GaugeMetricFamily(
             "qinglan_rollout_unlooked_seconds", "Since the last good look of the rollout that waits longest.",

@@ -1,7 +1,8 @@
 """Live questions, from the stable server's payload log: each is read once, and never by a process that began later.
 
-What lies there at the first look is past. Whoever was here before can have read nothing else, so that no question is
-counted twice, as long as one shadow runs at a time; what is written between two of them is counted by neither.
+What lies there at the first look at a canary is past. Whoever was here before can have read nothing else, so that no
+question is counted twice, as long as one shadow runs at a time; what is written between two of them is counted by
+neither.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qinglan.store import Store
 
 LOG = "payloads"
-DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
 
 
 class Asked(BaseModel):
@@ -36,21 +37,26 @@ class Asked(BaseModel):
 
 
 class PayloadReader:
-    """Remembers what it has seen of today and yesterday."""
+    """Remembers what it has seen of this hour and the one before: names begin with the time of day."""
 
     def __init__(self, store: Store) -> None:
         self._shelf = store.shelf
-        self._seen: dict[str, set[str]] | None = None
+        self._seen: set[str] | None = None
 
     def fresh(self, now: datetime | None = None) -> list[str]:
         """The keys of what was written since the last look, oldest first; nothing at the first one."""
         at = now or datetime.now(UTC)
-        days = [f"{day:%Y-%m-%d}" for day in (at - DAY, at)]
-        there = {day: set(self._shelf.children(f"{LOG}/{day}/")) for day in days}
-        before, self._seen = self._seen, there
-        if before is None:
-            return []
-        return [f"{LOG}/{day}/{name}" for day in days for name in sorted(there[day] - before.get(day, set()))]
+        there = [key for hour in (at - HOUR, at) for key in self._of_hour(hour)]
+        before, self._seen = self._seen, set(there)
+        return [] if before is None else [key for key in there if key not in before]
+
+    def _of_hour(self, hour: datetime) -> list[str]:
+        day = f"{LOG}/{hour:%Y-%m-%d}/"
+        return [day + name for name in self._shelf.children(day, f"{hour:%H}")]
+
+    def forget(self) -> None:
+        """The next look is a first one."""
+        self._seen = None
 
     def lines(self, key: str) -> list[Asked | None]:
         """Each question; None for a line that is none, whoever wrote it."""

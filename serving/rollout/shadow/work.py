@@ -50,12 +50,13 @@ class Shadow:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """All that is new, to its end. The log is looked at first: what came without a canary is past."""
-        keys = await _of_the_log(self._reader.fresh)
+        """All that is new, to its end. Without a canary nobody asks the store; what comes meanwhile is past."""
         pair = await asyncio.to_thread(self._pairing.now)
         if pair is None:
+            self._reader.forget()
             return
         self._metrics.begin(pair.canary, pair.stable)
+        keys = await _of_the_log(self._reader.fresh)
         left = MOST_A_LOOK
         for key in keys:
             with self.counting():

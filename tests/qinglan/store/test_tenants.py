@@ -58,7 +58,8 @@ def asks(store: Store, folder: Path, word: str) -> list[Callable[[], object]]:
         lambda: store.push(folder / "artifact", own, word), lambda: store.name(word), lambda: store.history(word),
         lambda: store.point(word, own, None, "x"), lambda: store.attach(own, word, b"!"), lambda: store.notes(word),
         lambda: store.shelf.read(word), lambda: store.shelf.part(word, 0, 99), lambda: store.shelf.create(word, b"!"),
-        lambda: store.shelf.children(f"{word}/"), lambda: store.shelf.found(f"{word}/"),
+        lambda: store.shelf.children(f"{word}/"), lambda: store.shelf.children("releases/", word),
+        lambda: store.shelf.found(f"{word}/"),
     ]  # fmt: skip
 
 

@@ -182,7 +182,7 @@ def test_a_log_of_digests_and_lines_that_are_none_are_counted_as_such(world: Wor
     eyes.look()
     line = {"request_id": "r", "version": pair.stable, "tenant": "fivedoctors", "outcome": "answered"}
     lines = [orjson.dumps(line), b"{", orjson.dumps({**line, "tenant": {}}), orjson.dumps({**line, "version": "x"})]
-    key = f"payloads/{datetime.now(UTC):%Y-%m-%d}/000000-x-000001.jsonl"
+    key = f"payloads/{datetime.now(UTC):%Y-%m-%d/%H%M%S}-x-000001.jsonl"
     open_store(str(tmp_path)).shelf.create(key, b"\n".join(lines))
     eyes.look()
 

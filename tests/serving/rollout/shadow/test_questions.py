@@ -1,0 +1,104 @@
+"""What a shadow reads of a payload log: each object once, of this hour and the last one, while there is a canary."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from qinglan.store import Store, open_store
+from serving.rollout.shadow.comparing import comparer
+from serving.rollout.shadow.config import Pair, ShadowConfig
+from serving.rollout.shadow.metrics import Metrics
+from serving.rollout.shadow.questions import PayloadReader
+from serving.rollout.shadow.work import Shadow
+
+PAIR = Pair(canary="a" * 12, stable="b" * 12, url="http://127.0.0.1:9")
+SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
+NOON, MIDNIGHT = datetime(2026, 11, 22, 12, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def log_in(folder: Path) -> Store:
+    return open_store(str(folder)).prepare()
+
+
+def written(store: Store, *when: datetime) -> list[str]:
+    """Named as the rewriter names them."""
+    keys = [f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl" for at in when]
+    assert all(store.shelf.create(key, b"{}\n") for key in keys)
+    return keys
+
+
+def test_over_the_turn_of_the_hour_and_of_the_year_nothing_is_lost_or_read_twice(tmp_path: Path) -> None:
+    for number, turn in enumerate((NOON, MIDNIGHT)):
+        store = log_in(tmp_path / str(number))
+        reader = PayloadReader(store)
+        written(store, turn - 60 * SECOND)
+        assert reader.fresh(turn - 30 * SECOND) == [], "what lies there at the first look is past"
+
+        seen = written(store, turn - 20 * SECOND)
+        assert reader.fresh(turn - 10 * SECOND) == seen
+        seen = written(store, turn - SECOND, turn + SECOND)
+        assert reader.fresh(turn + 2 * SECOND) == seen, "what was written before the turn comes first"
+        assert reader.fresh(turn + 12 * SECOND) == []
+
+
+def test_one_that_came_late_is_read_in_the_hour_after_its_own(tmp_path: Path) -> None:
+    store = log_in(tmp_path)
+    reader = PayloadReader(store)
+    reader.fresh(MIDNIGHT + SECOND)
+    late = written(store, MIDNIGHT - 3 * SECOND)
+
+    assert reader.fresh(MIDNIGHT + 59 * 60 * SECOND) == late
+    assert reader.fresh(MIDNIGHT + HOUR) == []
+
+
+def test_no_other_hours_are_listed(tmp_path: Path) -> None:
+    """Not of this day, and not the same ones of the day before."""
+    store = log_in(tmp_path)
+    reader = PayloadReader(store)
+    reader.fresh(NOON)
+    written(store, NOON - 2 * HOUR, NOON + HOUR, NOON - 24 * HOUR, NOON - 25 * HOUR)
+
+    assert reader.fresh(NOON + SECOND) == []
+
+
+def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_next_one(tmp_path: Path) -> None:
+    """A store that is not there fails whoever asks it."""
+
+    class Turns:
+        pair: Pair | None = None
+
+        def now(self) -> Pair | None:
+            return self.pair
+
+    turns, metrics, folder = Turns(), Metrics(), tmp_path / "log"
+    values = {"payloads": str(folder), "rag": "http://127.0.0.1:9", "pair": PAIR}
+    config = ShadowConfig.model_validate(values)
+    reader = PayloadReader(open_store(config.payloads))
+
+    def failures_after_a_look() -> dict[str, float]:
+        async def look() -> None:
+            shadow = Shadow(config, reader, turns, comparer(config), metrics)
+            with shadow.counting():
+                await shadow.look()
+            await shadow.aclose()
+
+        asyncio.run(look())
+        samples = [one for family in metrics.registry.collect() for one in family.samples]
+        return {
+            one.labels["reason"]: one.value for one in samples if one.name.endswith("failures_total") and one.value
+        }
+
+    assert failures_after_a_look() == {}
+    turns.pair = PAIR
+    assert failures_after_a_look() == {"payload_log": 1}
+
+    store = log_in(folder)
+    assert failures_after_a_look() == {"payload_log": 1}
+    turns.pair = None
+    failures_after_a_look()
+    now = datetime.now(UTC)
+    written(store, now)
+    turns.pair = PAIR
+    assert failures_after_a_look() == {"payload_log": 1}, "written without a canary"
+    store.shelf.create(f"payloads/{now:%Y-%m-%d/%H%M%S}-later-000002.jsonl", b"{\n")
+    assert failures_after_a_look() == {"payload_log": 1, "unreadable": 1}

@@ -1,0 +1,35 @@
+"""Which rollouts need shadow pairs, as the controller counts them."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+
+from serving.rollout.cluster.metrics import Metrics, Standing, judges_quality
+
+
+def rollout(phase: str, *checks: str) -> dict[str, Any]:
+    named = {"checks": [{"name": name, "margin": 0.1} for name in checks]} if checks else {}
+    return {"spec": {"inferenceService": "rewriter"} | named, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    "one, needs",
+    [
+        (rollout("Analyse"), True),
+        (rollout("Analyse", "errors", "quality"), True),
+        (rollout("Analyse", "errors", "slow"), False),
+        (rollout("WaitReady"), False),
+        (rollout("Done", "quality"), False),
+        ({"spec": {"inferenceService": "rewriter"}}, False),
+    ],
+)
+def test_a_rollout_needs_pairs_while_it_is_judged_by_quality(one: dict[str, Any], needs: bool) -> None:
+    assert judges_quality(one) is needs
+
+
+def test_they_are_counted_apart_from_all_that_are_judged() -> None:
+    text = generate_latest(Metrics(lambda: Standing({"Analyse": 3}, 2, True, 0.0, {})).registry).decode()
+
+    assert 'qinglan_rollout_rollouts{phase="Analyse"} 3.0' in text
+    assert "qinglan_rollout_judging_quality 2.0" in text
