@@ -40,8 +40,15 @@ def house(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ku
         until(lambda: "Forbidden" in attempt(kubectl, isvc("probe"), STRANGER), "the model policy in effect")
         until(lambda: "by digest" in attempt(kubectl, pod("probe", image="one:tag")), "the image policy in effect")
         until(lambda: "gateway" in attempt(kubectl, pod("probe", account="qinglan-gateway")), "the gateway's policy")
+        until(lambda: quota_counts(kubectl), "the quota counts all that it limits", 240.0)
         kubectl.must("create", "-f", "-", given=[isvc("rewriter")], account=ROLLOUT)
         yield kubectl
+
+
+def quota_counts(kubectl: Kubectl) -> bool:
+    """Until its controller has found a kind, nothing of that kind is admitted. It looks for new ones every 30 s."""
+    quota = kubectl.one("resourcequota", "qinglan", "-n", NS)
+    return quota["spec"]["hard"].keys() <= quota.get("status", {}).get("used", {}).keys()
 
 
 def stranger() -> list[Object]:
