@@ -16,6 +16,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL")
     parser.add_argument("--reranker", action="append", default=[], metavar="TENANT=PATH")
+    parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
     parser.add_argument("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")
     # ContentConfig is the home of their defaults: what is not given is not passed on.
     check = parser.add_argument_group("content check", argument_default=argparse.SUPPRESS)

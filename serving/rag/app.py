@@ -17,6 +17,7 @@ from serving.rag.engine import Engine
 from serving.rag.metrics import Metrics
 from serving.rag.retrieve import retrieve
 from serving.rag.rewriter import Rewriter
+from serving.rag.service_reranked import ServiceReranked
 from serving.refusals import BodyLimit, describe
 
 LARGEST_BODY = 512 * 1024
@@ -45,8 +46,8 @@ def create_app(engines: Engines, rewriter: Rewriter | None = None, checker: Chec
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for asked in (rewriter, checker):
-            if asked:
+        for asked in (rewriter, checker, *engines.values()):
+            if isinstance(asked, Rewriter | Checker | ServiceReranked):
                 await asked.aclose()
 
     app = FastAPI(title="Qinglan RAG", lifespan=lifespan)
@@ -57,18 +58,21 @@ def create_app(engines: Engines, rewriter: Rewriter | None = None, checker: Chec
         started = time.perf_counter()
         engine = find_engine(engines, request)
         searched = await choose_query(request, rewriter)
-        recall = await retrieve(engine, searched.query, request.top_k, request.score_threshold, request.need)
+        found = await retrieve(engine, searched.query, request.top_k, request.score_threshold, request.need)
         answer = RagAnswer(
             data=RagData(
-                rewritten_query=searched.query, recall=recall, scored_against="need" if request.need else "query",
+                rewritten_query=searched.query, recall=found.recall,
+                scored_against="need" if request.need else "query",
                 rewriter=searched.rewriter, rewriter_version=searched.version,
                 fallback_reason=searched.fallback_reason, snapshot=engine.knowledge_base.snapshot,
+                reranker=found.reranker, reranker_fallback_reason=found.fallback_reason,
             )
         )  # fmt: skip
         if searched.fallback_reason:
             metrics.fell_back(request.tenant_id, searched.fallback_reason)
+        metrics.reranked(request.tenant_id, found.reranker, found.fallback_reason, found.seconds)
         seconds = time.perf_counter() - started
-        metrics.answered(request.tenant_id, searched.version or searched.rewriter, seconds, len(recall))
+        metrics.answered(request.tenant_id, searched.version or searched.rewriter, seconds, len(found.recall))
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.get(KNOWLEDGE_BASES_PATH)

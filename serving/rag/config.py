@@ -78,6 +78,46 @@ class ContentConfig(Config):
         return parse_as(cls, {"url": url, **chosen}, f"--style {url}") if url else None
 
 
+class ScoredBy(Config):
+    """What of a reranker over HTTP changes its scores: calibrations and caches go by it."""
+
+    kind: Literal["vllm", "tei"]
+    """`vllm`: /v1/rerank, as Jina and Cohere have it too. `tei`: /rerank of Text Embeddings Inference."""
+
+    model: str = Field(min_length=1, max_length=200)
+    """As vLLM serves it, or as TEI's /info names it; another one is not believed."""
+
+    template: Literal["server", "qwen3"] = "server"
+    """Who writes the model's prompt: the server, or this client for a Qwen3-Reranker served without a template."""
+
+
+class RerankServiceConfig(ScoredBy):
+    """Scores passages over HTTP; where it fails, the local score stands in and the answer says so."""
+
+    url: str = Field(pattern=r"^https?://")
+    """Without a path."""
+
+    deadline_seconds: float = Field(default=1.0, gt=0)
+    """For all passages of one text."""
+
+    batch: Positive = 32
+    """Passages in a request; of TEI never more than its /info allows."""
+
+    concurrency: Positive = 8
+    """Requests under way at once, of all callers together."""
+
+    @property
+    def scored_by(self) -> ScoredBy:
+        return ScoredBy(kind=self.kind, model=self.model, template=self.template)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """`vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
+        (kind, _, url), *settings = (part.partition("=") for part in text.split(","))
+        values = {"kind": kind, "url": url, **{name: value for name, _, value in settings}}
+        return parse_as(cls, values, f"--reranker-service {text}")
+
+
 class RagConfig(Config):
     """One RAG service."""
 
@@ -93,6 +133,8 @@ class RagConfig(Config):
     content: ContentConfig | None = None
     rerankers: dict[Name, Path] = {}
     """A tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
+
+    reranker_service: RerankServiceConfig | None = None
 
 
 def read_reranker_option(text: str) -> tuple[str, str]:

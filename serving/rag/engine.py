@@ -4,7 +4,7 @@ A distributed engine (OpenSearch or Qdrant with a reranking model) joins by keep
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
@@ -17,6 +17,17 @@ class Candidate(NamedTuple):
 
     number: int
     passage: Passage
+
+
+class Scores(NamedTuple):
+    """A score in [0, 1] for each candidate, in their order, all by one scorer."""
+
+    values: list[float]
+    by: Literal["local", "service"] = "local"
+    """`service`: a reranker over HTTP."""
+
+    fallback_reason: str = ""
+    """Why the service that is configured did not score them."""
 
 
 class Engine(Protocol):
@@ -32,8 +43,8 @@ class Engine(Protocol):
     async def search(self, query: str, k: int) -> list[Candidate]:
         """The k best passages in the order of production; the same query always gives the same ones."""
 
-    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
-        """A score in [0, 1] for each candidate, in their order, of how well it answers `text`."""
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
+        """How well each candidate answers `text`."""
 
 
 class TantivyEngine:
@@ -53,5 +64,5 @@ class TantivyEngine:
     async def search(self, query: str, k: int) -> list[Candidate]:
         return [Candidate(hit.number, self._index.passage(hit.number)) for hit in self._index.search(query, k)]
 
-    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
-        return self._scorer.scores(text, [candidate.number for candidate in candidates])
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
+        return Scores(self._scorer.scores(text, [candidate.number for candidate in candidates]))

@@ -35,6 +35,15 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
 
+        self._reranker_fallbacks = Counter(
+            "qinglan_rag_reranker_fallbacks", "Answers with the local score in place of the service's.",
+            ["tenant", "reason"], registry=self.registry,
+        )  # fmt: skip
+        self._rerank_seconds = Histogram(
+            "qinglan_rag_reranker_seconds", "Time to score an answer's passages.", ["tenant", "reranker"],
+            buckets=SECONDS, registry=self.registry,
+        )  # fmt: skip
+
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
         """`rewriter` is the deployed version, or `request` or `fallback`."""
         label = self._known(rewriter)
@@ -45,6 +54,12 @@ class Metrics:
 
     def fell_back(self, tenant: str, reason: str) -> None:
         self._fallbacks.labels(tenant, reason).inc()
+
+    def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
+        """`by` is local or service; `reason` why it is local though a service is configured, else empty."""
+        self._rerank_seconds.labels(tenant, by).observe(seconds)
+        if reason:
+            self._reranker_fallbacks.labels(tenant, reason).inc()
 
     def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
         """`outcome` is passed, flagged, or the reason why nobody could say."""

@@ -14,11 +14,22 @@ from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
 from serving.rag.app import Engines, create_app
-from serving.rag.config import ContentConfig, RagConfig, RewriterConfig, Source, read_reranker_option
+from serving.rag.calibration import Calibration, read_fitted
+from serving.rag.config import (
+    ContentConfig,
+    RagConfig,
+    RerankServiceConfig,
+    RewriterConfig,
+    ScoredBy,
+    Source,
+    read_reranker_option,
+)
 from serving.rag.content import Checker
-from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT, read_reranker
+from serving.rag.engine import Engine, TantivyEngine
+from serving.rag.reranker import DEFAULT, Reranker
+from serving.rag.reranking import RerankService
 from serving.rag.rewriter import Rewriter
+from serving.rag.service_reranked import ServiceReranked
 
 DRAIN_SECONDS = 10
 
@@ -26,8 +37,8 @@ log = logging.getLogger("serving.rag")
 
 
 def serve_knowledge_bases(
-    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str], style: str,
-    **content: Any,
+    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str],
+    reranker_service: str, style: str, **content: Any,
 ) -> None:  # fmt: skip
     """Serve what a command line names: TENANT[/KB]=PATH, URLs or nothing, TENANT=PATH of rerankers, ContentConfig."""
     values = {
@@ -38,6 +49,7 @@ def serve_knowledge_bases(
         "rewriter": RewriterConfig.read(rewriter) if rewriter else None,
         "content": ContentConfig.read(style, content),
         "rerankers": dict(read_reranker_option(text) for text in reranker),
+        "reranker_service": RerankServiceConfig.read(reranker_service) if reranker_service else None,
     }
     serve(RagConfig.parse(values, "RAG service"))
 
@@ -61,12 +73,13 @@ def open_engines(config: RagConfig) -> Engines:
     strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
     if strangers:
         raise ConfigError(f"reranker: tenant {min(strangers)!r} has no knowledge base here. Add it, or leave it out.")
-    engines: dict[tuple[str, str], TantivyEngine] = {}
+    service = RerankService(config.reranker_service) if config.reranker_service else None
+    engines: dict[tuple[str, str], Engine] = {}
     for source in config.knowledge_bases:
         key = (source.tenant_id, source.kb_name)
         if key in engines:
             raise ConfigError(f"--kb {source.tenant_id}/{source.kb_name}: given twice. Name each once.")
-        engines[key] = _open(source, config.index_root, config.rerankers.get(source.tenant_id))
+        engines[key] = _open(source, config.index_root, config.rerankers.get(source.tenant_id), service)
     return engines
 
 
@@ -80,14 +93,35 @@ def open_rewriter(config: RagConfig) -> Rewriter | None:
     return Rewriter(config.rewriter)
 
 
-def _open(source: Source, root: Path, reranker: Path | None) -> TantivyEngine:
+def _open(source: Source, root: Path, reranker: Path | None, service: RerankService | None) -> Engine:
     index = Index.open(build_index(source.path, root, source.tenant_id, source.kb_name))
-    engine = TantivyEngine(index, read_reranker(reranker) if reranker else DEFAULT)
+    local, calibration = read_scoring(reranker, service.config.scored_by if service else None)
+    engine: Engine = TantivyEngine(index, local)
+    if service:
+        engine = ServiceReranked(engine, service, calibration)
     name = f"{source.tenant_id}/{source.kb_name}"
     log.info("%s: %d passages, snapshot %s", name, len(index), index.snapshot[:12])
     if not engine.calibrated:
         log.warning("%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name)
     return engine
+
+
+def read_scoring(path: Path | None, service: ScoredBy | None) -> tuple[Reranker, Calibration | None]:
+    """The local reranker of a tenant's file, and the calibration of the service's scores where it holds one."""
+    fitted = read_fitted(path) if path else DEFAULT
+    if isinstance(fitted, Reranker):
+        return fitted, None
+    if service is None:
+        raise ConfigError(f"{path}: calibrates the scores of a service. Give --reranker-service, or leave it out.")
+    if fitted.service != service:
+        raise ConfigError(
+            f"{path}: calibrates {_told(fitted.service)}, but --reranker-service is {_told(service)}. Fit it again."
+        )
+    return fitted.local, fitted.calibration
+
+
+def _told(service: ScoredBy) -> str:
+    return f"{service.kind} {service.model} (template {service.template})"
 
 
 def _listen(host: str, port: int) -> socket.socket:
