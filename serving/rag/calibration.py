@@ -12,7 +12,7 @@ from typing import Literal
 import orjson
 from pydantic import Field, ValidationError
 
-from qinglan.config import Config, Fraction, explain
+from qinglan.config import Config, explain
 from qinglan.errors import ConfigError
 from serving.rag.config import ScoredBy
 from serving.rag.reranker import Report, Reranker, read_reranker
@@ -43,10 +43,10 @@ class ServiceReranker(Config):
 
     service: ScoredBy
     calibration: Calibration
-    raw_calibration_error: Fraction | None
-    """What the held-out calibration error is of the service's own scores; None where they are no probabilities."""
-
     report: Report
+    raw: Report | None
+    """The same of the service's own scores, on the same conversations; None where they are no probabilities."""
+
     local: Reranker
 
 

@@ -59,6 +59,16 @@ class Weights(Config):
     bm25_behind: float
 
 
+class Bin(Config):
+    """What was said, and what was so, of the pairs in one tenth of the scores."""
+
+    score: Fraction
+    """Their mean."""
+
+    frequency: Fraction
+    pairs: int
+
+
 class Report(Config):
     """How the fit did on training conversations that were held out of it."""
 
@@ -80,6 +90,8 @@ class Report(Config):
 
     top1_calibration_error: Fraction | None
     """The same over first passages alone: those that thresholds and rewards look at."""
+
+    reliability: tuple[Bin, ...] = ()
 
 
 class Reranker(Config):
