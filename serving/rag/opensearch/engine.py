@@ -1,11 +1,11 @@
 """Retrieval on OpenSearch: one snapshot of a knowledge base. live.py follows the alias from one to the next.
 
-A search is two reads: how common the query's words are (`_termvectors`), then the search for the rarest of them.
-The score needs the same of its own text, and of the passages what the loader weighed. What was read is kept a
-while: a snapshot never changes.
+The search is over the words of the cjk analyzer. The score is over our own pairs of characters, which the loader
+put into a second field: with another cut, weights that were fitted on pairs would be no probabilities. One read
+says how common the words and pairs of a text are (`_termvectors`), another finds its best passages. What was read
+is kept a while: a snapshot never changes.
 """
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +19,7 @@ from qinglan.rag.index import (
     inverse_frequency,
     searched_text,
 )  # fmt: skip
+from qinglan.text import bigrams
 from serving.rag.engine import Candidate, SnapshotGone
 from serving.rag.opensearch.asking import Cluster
 from serving.rag.opensearch.kept import Kept
@@ -31,15 +32,22 @@ WHOLE = {"allow_partial_search_results": "false", "cancel_after_time_interval": 
 """All of it or an error; and nothing goes on that nobody waits for any more."""
 
 
-class Words(NamedTuple):
-    """A text as the cjk analyzer cuts it: how many passages hold each word, and how many words none holds."""
+class Terms(NamedTuple):
+    """A text as one field is cut: how many passages hold each term, and how many terms none holds."""
 
     known: dict[str, int]
     unknown: int
 
 
+class Cut(NamedTuple):
+    """A text's words, by the analyzer of the index itself, and its pairs."""
+
+    words: Terms
+    pairs: Terms
+
+
 class Stored(NamedTuple):
-    """A passage with what the loader weighed of it: its words, and those of its title."""
+    """A passage with what the loader weighed of it: its pairs, and those of its title."""
 
     passage: Passage
     compared: Compared
@@ -64,60 +72,62 @@ class OpenSearchEngine:
         self.calibrated = reranker.calibrated
         self.index = index
         self._cluster, self._reranker = cluster, reranker
-        self._words = Kept[str, Words](CACHED_TEXTS)
-        self._found = Kept[str, Found](CACHED_TEXTS)
+        self._cuts = Kept[str, Cut](CACHED_TEXTS)
+        self._found = Kept[tuple[str, str], Found](CACHED_TEXTS)
         self._stored = Kept[int, Stored](CACHED_PASSAGES)
 
     async def current(self, gone: bool = False) -> Self:
         return self
 
     async def search(self, query: str, k: int) -> list[Candidate]:
-        hits = await self._best(query, k)
+        hits = await self._best("body", query, k)
         stored = await self._passages([hit.number for hit in hits])
         return [Candidate(hit.number, stored[hit.number].passage) for hit in hits]
 
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
-        asked = self._weighed(await self._cut(text))
-        bm25 = dict(await self._best(text, RIVALS))
+        pairs = (await self._cut(text)).pairs
+        bm25 = dict(await self._best("pairs", text, RIVALS))
         numbers = [candidate.number for candidate in candidates]
         stored = await self._passages([*numbers, *bm25])
         compared = {number: one.compared for number, one in stored.items()}
-        return [self._reranker.score(signs) for signs in all_signs(asked, bm25, compared, numbers)]
+        signs = all_signs(weighed(pairs, self.knowledge_base.passages), bm25, compared, numbers)
+        return [self._reranker.score(each) for each in signs]
 
-    async def _cut(self, text: str) -> Words:
-        """Its words, by the analyzer of the index itself."""
-        if (kept := self._words.get(text)) is not None:
+    async def _cut(self, text: str) -> Cut:
+        if (kept := self._cuts.get(text)) is not None:
             return kept
-        wanted = {"fields": ["body"], "term_statistics": True, "field_statistics": False}
-        body = {"doc": {"body": text}, "positions": False, "offsets": False, "payloads": False, **wanted}
-        answer = await self._cluster.read("POST", f"/{self.index}/_termvectors", body)
-        return self._words.put(text, read_words(answer))
+        pairs = bigrams(text)
+        wanted = {"fields": ["body", "pairs"], "term_statistics": True, "field_statistics": False}
+        spared = {"positions": False, "offsets": False, "payloads": False}
+        body = {"doc": {"body": text, "pairs": " ".join(pairs)}, **wanted, **spared}
+        fields = (await self._cluster.read("POST", f"/{self.index}/_termvectors", body)).get("term_vectors", {})
+        words = {word: int(term.get("doc_freq", 0)) for word, term in terms_of(fields, "body").items()}
+        found = terms_of(fields, "pairs")
+        counts = {pair: int(found.get(pair, {}).get("doc_freq", 0)) for pair in dict.fromkeys(pairs)}
+        return self._cuts.put(text, Cut(split(words), split(counts)))
 
-    def _weighed(self, words: Words) -> Asked:
-        passages = self.knowledge_base.passages
-        known = {word: inverse_frequency(words.known[word], passages) for word in rarest(words)}
-        return Asked(known, sum(known.values()) + words.unknown * inverse_frequency(0, passages))
-
-    async def _best(self, text: str, k: int) -> list[Hit]:
+    async def _best(self, field: str, text: str, k: int) -> list[Hit]:
         """The k best by BM25, best first; equals stand in the order of the file."""
-        kept = self._found.get(text)
+        kept = self._found.get((field, text))
         if kept is None or kept.k < k:
-            kept = self._found.put(text, Found(k, await self._search(rarest(await self._cut(text)), k)))
+            cut = await self._cut(text)
+            terms = rarest(cut.words if field == "body" else cut.pairs)
+            kept = self._found.put((field, text), Found(k, await self._search(field, terms, k)))
         return kept.hits[:k]
 
-    async def _search(self, words: Sequence[str], k: int) -> list[Hit]:
-        if not words:
+    async def _search(self, field: str, terms: Sequence[str], k: int) -> list[Hit]:
+        if not terms:
             return []
         limit = k + 16
-        hits = await self._top(words, limit, with_passages=True)
+        hits = await self._top(field, terms, limit, with_passages=True)
         while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MOST_TIED:
             limit = min(limit * 4, MOST_TIED)  # the tie goes on below the cut: see all of it before ordering it
-            hits = await self._top(words, limit, with_passages=False)
+            hits = await self._top(field, terms, limit, with_passages=False)
         return hits[:k]
 
-    async def _top(self, words: Sequence[str], limit: int, with_passages: bool) -> list[Hit]:
-        # The words are cut already: what a user typed is never read as a query of its own.
-        match = {"body": {"query": " ".join(words), "analyzer": "whitespace"}}
+    async def _top(self, field: str, terms: Sequence[str], limit: int, with_passages: bool) -> list[Hit]:
+        # The terms are cut already: what a user typed is never read as a query of its own.
+        match = {field: {"query": " ".join(terms), "analyzer": "whitespace"}}
         body = {"query": {"match": match}, "size": limit, "track_total_hits": False, "_source": with_passages}
         answer = await self._cluster.read("POST", f"/{self.index}/_search", body, **WHOLE)
         found = answer["hits"]["hits"]
@@ -142,23 +152,26 @@ class OpenSearchEngine:
         return self._stored.get(number) or self._stored.put(number, read_stored(document["_source"]))
 
 
-def rarest(words: Words) -> list[str]:
+def rarest(terms: Terms) -> list[str]:
     """Those that the knowledge base knows, the rarest when there are too many."""
-    known = words.known
-    return sorted(known, key=lambda word: known[word])[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else list(known)
+    known = terms.known
+    return sorted(known, key=lambda term: known[term])[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else list(known)
 
 
-def read_words(answer: Any) -> Words:
-    terms = answer.get("term_vectors", {}).get("body", {}).get("terms", {})
-    known = {word: int(term["doc_freq"]) for word, term in terms.items() if term.get("doc_freq")}
-    return Words(known, len(terms) - len(known))
+def weighed(pairs: Terms, passages: int) -> Asked:
+    known = {pair: inverse_frequency(pairs.known[pair], passages) for pair in rarest(pairs)}
+    return Asked(known, sum(known.values()) + pairs.unknown * inverse_frequency(0, passages))
+
+
+def split(counts: dict[str, int]) -> Terms:
+    known = {term: count for term, count in counts.items() if count}
+    return Terms(known, len(counts) - len(known))
+
+
+def terms_of(fields: Any, field: str) -> dict[str, dict[str, Any]]:
+    return dict(fields.get(field, {}).get("terms", {}))
 
 
 def read_stored(source: Any) -> Stored:
     passage = Passage.model_validate({name: source[name] for name in Passage.model_fields})
-    return Stored(passage, Compared(plain(searched_text(passage)), plain(passage.title), *source["weights"]))
-
-
-def plain(text: str) -> str:
-    """In the width and case that the cjk analyzer gives its words."""
-    return unicodedata.normalize("NFKC", text).lower()
+    return Stored(passage, Compared(searched_text(passage).lower(), passage.title.lower(), *source["weights"]))

@@ -69,6 +69,7 @@ def new_index(notes: Notes) -> dict[str, Any]:
         "mappings": {
             "dynamic": False,
             "_meta": noted(notes),
+            "_source": {"excludes": ["pairs"]},
             "properties": {
                 "id": {"type": "keyword", "doc_values": False},
                 "title": {"type": "text", "index": False, "copy_to": "body"},
@@ -76,6 +77,7 @@ def new_index(notes: Notes) -> dict[str, Any]:
                 "metadata": {"type": "object", "enabled": False},
                 "number": {"type": "integer"},
                 "weights": {"type": "double", "index": False, "doc_values": False},
+                "pairs": {"type": "text", "analyzer": "whitespace", "index_options": "freqs"},
                 "body": {"type": "text", "analyzer": "cjk", "index_options": "freqs"},
             },
         },

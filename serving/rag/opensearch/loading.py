@@ -156,11 +156,10 @@ def documents(counted: Counted, begin: int, under_way: dict[int, Place]) -> Iter
     idf = {gram: inverse_frequency(count, counted.passages) for gram, count in counted.df.items()}
     for number, (line, passage) in islice(enumerate(read_jsonl(counted.path, Passage)), begin, None):
         under_way[number] = Place(line, passage.id)
-        weights = [
-            math.fsum(idf.get(gram, 0.0) for gram in set(bigrams(text)))
-            for text in (searched_text(passage), passage.title)
-        ]
-        document = {**passage.model_dump(mode="json"), "number": number, "weights": weights}
+        pairs = bigrams(searched_text(passage))
+        weights = [math.fsum(idf.get(pair, 0.0) for pair in set(each)) for each in (pairs, bigrams(passage.title))]
+        searched = {"number": number, "pairs": " ".join(pairs), "weights": weights}
+        document = {**passage.model_dump(mode="json"), **searched}
         yield {"create": {"_id": str(number)}}, orjson.dumps(document).decode()
 
 
