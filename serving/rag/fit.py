@@ -55,10 +55,12 @@ def main() -> None:
 
 def run(rows: Path, source: Source, root: Path, service: RerankServiceConfig | None, out: Path) -> Reports:
     """Fit, write the file, and say how each of its scores did on held-out conversations."""
+    tenant, kb = source.tenant_id, source.kb_name
+    if source.path is None:
+        raise ConfigError(f"--kb {tenant}/{kb}: give the file that was labelled, {tenant}/{kb}=PATH.")
     if service is None:
-        local = fit_from_rows(rows, source.path, root, source.tenant_id, out, source.kb_name)
-        return reports_of(local)
-    index = Index.open(build_index(source.path, root, source.tenant_id, source.kb_name))
+        return reports_of(fit_from_rows(rows, source.path, root, tenant, out, kb))
+    index = Index.open(build_index(source.path, root, tenant, kb))
     fitted = fit_service(rows, index, service)
     write_fitted(out, fitted)
     return reports_of(fitted)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from qinglan.files import sha256_text
+from qinglan.rag.contract import KnowledgeBase
 from qinglan.rag.index import searched_text
 from serving.rag.asking import Unanswered
 from serving.rag.calibration import Calibration, in_unit
@@ -19,15 +20,19 @@ class ServiceReranked:
     def __init__(self, local: Engine, service: RerankService, calibration: Calibration | None) -> None:
         self.local = local
         self.calibrated = calibration is not None and local.calibrated
-        fitted = calibration.model_dump_json() if calibration else ""
-        scorer = sha256_text(
-            local.knowledge_base.reranker, service.config.scored_by.model_dump_json(), fitted
-        )  # not its address: the same model scores the same elsewhere
-        self.knowledge_base = local.knowledge_base.model_copy(update={"reranker": scorer})
         self._service, self._calibration = service, calibration
 
-    async def aclose(self) -> None:
-        await self._service.aclose()
+    async def current(self, gone: bool = False) -> "ServiceReranked":
+        now = await self.local.current(gone)
+        return self if now is self.local else ServiceReranked(now, self._service, self._calibration)
+
+    @property
+    def knowledge_base(self) -> KnowledgeBase:
+        found = self.local.knowledge_base
+        fitted = self._calibration.model_dump_json() if self._calibration else ""
+        scored_by = self._service.config.scored_by.model_dump_json()
+        # Not its address: the same model scores the same elsewhere.
+        return found.model_copy(update={"reranker": sha256_text(found.reranker, scored_by, fitted)})
 
     async def search(self, query: str, k: int) -> list[Candidate]:
         return await self.local.search(query, k)
