@@ -25,6 +25,7 @@ from serving.rag.service_fitting import fit_service
 
 TEMPLATE = Path(__file__).parent / "fit.html.j2"
 KINDS = (".html", ".json")
+LOCAL = "local score"
 Reports = Mapping[str, Report]
 
 
@@ -65,7 +66,7 @@ def run(rows: Path, source: Source, root: Path, service: RerankServiceConfig | N
 
 def reports_of(fitted: Reranker | ServiceReranker) -> Reports:
     if isinstance(fitted, Reranker):
-        return {"local score": fitted.report} if fitted.report else {}
+        return {LOCAL: fitted.report} if fitted.report else {}
     model = fitted.service.model
     raw = {f"{model}, as it says": fitted.raw} if fitted.raw else {}
     return {**raw, f"{model}, calibrated": fitted.report, **reports_of(fitted.local)}
@@ -81,13 +82,31 @@ def table(reports: Reports) -> str:
         f"{first.held_out_conversations} others ({first.held_out_pairs:,} passages)"
     )
     wide = max(map(len, reports))
-    names = f"{'':{wide}}  {'AUC':>6}  {'calibration error':>17}  {'of first passages':>17}"
+    names = f"{'':{wide}}  {'AUC':>6}  {'calibration error':>17}  {'of first passages':>17}  {'first answers':>13}"
     lines = (
         f"{name:{wide}}  {_number(one.auc):>6}  {_number(one.calibration_error):>17}  "
-        f"{_number(one.top1_calibration_error):>17}"
+        f"{_number(one.top1_calibration_error):>17}  {_number(one.top1_answers):>13}"
         for name, one in reports.items()
     )
-    return "\n".join([head, names, *lines])
+    return "\n".join([head, names, *lines, *advice(reports)])
+
+
+def advice(reports: Reports) -> list[str]:
+    """What speaks against the service, on these conversations: it costs a model, and the local score does not."""
+    local, service = reports.get(LOCAL), next((one for name, one in reports.items() if name != LOCAL), None)
+    if local is None or service is None:
+        return []
+    compared = {
+        "The local score tells passages apart better": (local.auc, service.auc),
+        "The search engine's own order has a passage that answers first more often": (
+            local.top1_answers, service.top1_answers,
+        ),
+    }  # fmt: skip
+    return [
+        f"{said} ({own:.3f}, the service {other:.3f}): serve without it."
+        for said, (own, other) in compared.items()
+        if own is not None and other is not None and own > other
+    ]
 
 
 def write_report(path: Path, reports: Reports) -> None:
@@ -105,7 +124,7 @@ def page(reports: Reports) -> str:
     from qinglan.page import rendered
 
     return rendered(
-        TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number,
+        TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number, advice=advice(reports),
         figures={name: Markup(_figure(name, found)) for name, found in reports.items()},
     )  # fmt: skip
 

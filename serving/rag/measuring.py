@@ -26,6 +26,7 @@ def report_of(index: Index, labels: str, fitted: int, held_out: int, judged: Seq
         fitted_conversations=fitted, held_out_conversations=held_out, held_out_pairs=len(judged),
         auc=auc(judged), calibration_error=calibration_error(judged),
         top1_calibration_error=calibration_error(firsts), reliability=reliability(judged),
+        top1_answers=round(sum(one.answers for one in firsts) / len(firsts), 4) if firsts else None,
     )  # fmt: skip
 
 

@@ -91,6 +91,9 @@ class Report(Config):
     top1_calibration_error: Fraction | None
     """The same over first passages alone: those that thresholds and rewards look at."""
 
+    top1_answers: Fraction | None = None
+    """How often the first passage answers, as production orders them under this scorer."""
+
     reliability: tuple[Bin, ...] = ()
 
 

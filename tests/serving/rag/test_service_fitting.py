@@ -17,7 +17,7 @@ from qinglan.errors import DataError, OutageError
 from qinglan.rag.index import Index, build_index
 from serving.rag.calibration import read_fitted
 from serving.rag.config import RerankServiceConfig
-from serving.rag.fit import page
+from serving.rag.fit import LOCAL, advice, page
 from serving.rag.measuring import Judged
 from serving.rag.reranker import Report
 from serving.rag.service_fitting import calibrate, fit_service
@@ -127,7 +127,7 @@ def test_the_command_fits_reports_and_leaves_what_the_service_takes(
             data = ask(rag).json()["data"]
             health = httpx.get(f"{rag}/healthz", trust_env=False).json()
 
-    assert re.search(r"^overlap, calibrated +[01]\.\d{3} +[01]\.\d{3} +[01]\.\d{3}$", told.stdout, re.MULTILINE)
+    assert re.search(r"^overlap, calibrated( +[01]\.\d{3}){4}$", told.stdout, re.MULTILINE)
     assert data["reranker"] == "service"
     assert health["uncalibrated_tenants"] == []
     drawn = report.read_text(encoding="utf-8")
@@ -160,16 +160,37 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[st
     assert "let it end in .html or .json" in told.stderr
 
 
-def test_a_models_name_is_text_on_the_page(index: Index) -> None:
-    report = Report(
-        tenant_id="fivedoctors", snapshot="s", labels="l", fitted_conversations=1, held_out_conversations=1,
-        held_out_pairs=0, auc=None, calibration_error=None, top1_calibration_error=None,
-    )  # fmt: skip
-
-    drawn = page({"<img src=x onerror=alert(1)>, calibrated": report})
+def test_a_models_name_is_text_on_the_page() -> None:
+    drawn = page({"<img src=x onerror=alert(1)>, calibrated": report()})
 
     assert "<img" not in drawn
     assert "&lt;img" in drawn
+
+
+@pytest.mark.parametrize(
+    ("auc", "top1", "said"),
+    [
+        (0.9, 0.8, []),
+        (0.7, 0.8, ["tells passages apart better (0.850, the service 0.700)"]),
+        (0.7, 0.5, ["tells passages apart better", "order has a passage that answers first more often (0.700"]),
+        (None, None, []),
+    ],
+)
+def test_a_service_that_is_worse_than_no_service_is_told_so(
+    auc: float | None, top1: float | None, said: list[str]
+) -> None:
+    found = advice({"m, calibrated": report(auc=auc, top1_answers=top1), LOCAL: report(auc=0.85, top1_answers=0.7)})
+
+    assert len(found) == len(said)
+    assert all(words in line for words, line in zip(said, found, strict=True))
+
+
+def report(**found: float | None) -> Report:
+    return Report.model_validate({
+        "tenant_id": "fivedoctors", "snapshot": "s", "labels": "l", "fitted_conversations": 1,
+        "held_out_conversations": 1, "held_out_pairs": 0, "auc": None, "calibration_error": None,
+        "top1_calibration_error": None, **found,
+    })  # fmt: skip
 
 
 def fit(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
