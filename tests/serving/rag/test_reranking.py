@@ -10,11 +10,20 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError
+from qinglan.rag.client import FELL_BACK_PAUSE
 from serving.rag import reranking
 from serving.rag.asking import Unanswered
 from serving.rag.config import RerankServiceConfig, ScoredBy
 from serving.rag.qwen3 import as_document, as_query
-from serving.rag.reranking import API_KEY, FAILURES, RerankService, read_info, read_scores, request_body
+from serving.rag.reranking import (
+    AGAIN_SECONDS,
+    API_KEY,
+    FAILURES,
+    RerankService,
+    read_info,
+    read_scores,
+    request_body,
+)
 from serving.reranker.app import StandIn, create_app
 from serving.reranker.behaviour import Behaviour, Fault
 
@@ -24,13 +33,14 @@ KINDS: tuple[Kind, ...] = ("vllm", "tei")
 
 TEXT = "鱼油软胶囊要不要放冰箱"
 DOCUMENTS = ["益生菌冻干粉的退换货政策", "鱼油软胶囊要不要放冰箱？阴凉处即可", "鱼油软胶囊一天吃几次", "zz"]
-VLLM = RerankServiceConfig(kind="vllm", url="http://127.0.0.1", model="overlap")
-TEI = RerankServiceConfig(kind="tei", url="http://127.0.0.1", model="overlap")
+PATIENT = {"model": "overlap", "deadline_seconds": 30}
+VLLM = RerankServiceConfig.parse({"kind": "vllm", "url": "http://127.0.0.1", **PATIENT}, "test")
+TEI = RerankServiceConfig.parse({"kind": "tei", "url": "http://127.0.0.1", **PATIENT}, "test")
 
 
 def scores(url: str, kind: Kind, documents: list[str] = DOCUMENTS, **settings: Any) -> list[float]:
     async def once() -> list[float]:
-        service = RerankService(RerankServiceConfig(kind=kind, url=url, **{"model": "overlap", **settings}))
+        service = RerankService(RerankServiceConfig(kind=kind, url=url, **{**PATIENT, **settings}))
         try:
             return await service.scores(TEXT, documents)
         finally:
@@ -56,8 +66,8 @@ def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running:
     documents = [f"{TEXT}{number}" for number in range(50)]
 
     with running(create_app(stand_in)) as url:
-        found = scores(url, kind, documents, batch=8, concurrency=3, deadline_seconds=30)
-        whole = scores(url, kind, documents, deadline_seconds=30, batch=32)
+        found = scores(url, kind, documents, batch=8, concurrency=3)
+        whole = scores(url, kind, documents, batch=32)
 
     assert sorted(stand_in.documents[:7]) == [2, 8, 8, 8, 8, 8, 8]
     assert stand_in.most_under_way == 3
@@ -100,7 +110,7 @@ def test_one_bad_batch_spoils_the_list(running: Running, kind: Kind) -> None:
     stand_in = StandIn(Behaviour(fault="broken", error_rate=0.3))
 
     with running(create_app(stand_in)) as url, pytest.raises(Unanswered, match="refused"):
-        scores(url, kind, documents, batch=2, deadline_seconds=30)
+        scores(url, kind, documents, batch=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,6 +174,10 @@ def test_once_it_answers_again_it_is_asked_again(running: Running, monkeypatch: 
         told = asyncio.run(reasons(url, 10, lambda: setattr(stand_in, "behaviour", Behaviour())))
 
     assert told == ["refused"] * 5 + [""] * 5
+
+
+def test_who_asks_again_does_so_when_the_service_tries_again() -> None:
+    assert FELL_BACK_PAUSE > AGAIN_SECONDS
 
 
 async def reasons(url: str, calls: int, halfway: Callable[[], None] = lambda: None) -> list[str]:

@@ -119,7 +119,7 @@ def test_the_command_fits_reports_and_leaves_what_the_service_takes(
     base = f"fivedoctors={kbs['fivedoctors']}"
 
     with running(create_app(StandIn(Behaviour()))) as url:
-        service = f"vllm={url},model=overlap"
+        service = f"vllm={url},model=overlap,deadline_seconds=30"
         told = fit("--rows", rows, "--kb", base, "--out", out, "--report", report, "--reranker-service", service)
         assert told.returncode == 0, told.stderr
         arguments = ["--kb", base, "--index-root", str(tmp_path / "indexes"), "--reranker", f"fivedoctors={out}"]
