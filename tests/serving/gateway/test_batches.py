@@ -119,7 +119,7 @@ def test_a_row_that_the_service_refuses_fails_alone_and_costs_nothing(tmp_path: 
 
 def test_a_batch_that_fails_its_check_fails_the_row_to_blame_and_the_others_go_again(tmp_path: Path) -> None:
     with running(create_app(EchoBrain(), Behaviour(batch_faults="validation"))) as teacher:
-        answers, report = run_rows(batched(teacher), tmp_path, ROWS)
+        answers, _ = run_rows(batched(teacher), tmp_path, ROWS)
         assert (stats(teacher)["batches"], stats(teacher)["billed"]) == (2, 19)
     assert isinstance(answers[0], RowError)
     assert "The line is no request" in str(answers[0])
