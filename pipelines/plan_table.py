@@ -30,8 +30,8 @@ def batches_in_words(plan: Plan) -> str:
     if not chosen:
         saved = plan.live_cost - plan.batch_cost
         return (
-            f"This profile asks live. By batch it would cost {saved:.2f} {plan.currency} less, and each step may take "
-            "a day: `batch: {}` of a model. Training is always live."
+            f"This profile asks live. By batch it would cost {saved:.2f} {plan.currency} less, and each step may "
+            "take a day: `batch: {}` of a model. Training is always live."
         )
     return (
         f"By batch in this profile (marked *): {', '.join(chosen)}: {plan.cost:.2f} {plan.currency} in all, live it "

@@ -34,7 +34,7 @@ def test_a_batch_answers_every_row_at_half_the_price_and_no_row_is_a_hit(tmp_pat
     assert report["cost"] == pytest.approx(told["cost"] / 2)
     assert (report["answered"], report["hits"], report["batches"]) == (20, 0, [])
     assert not any(answer.cached for answer in answers if isinstance(answer, Answer))
-    assert report["digest"] == told["digest"]
+    assert [a.call for a in answers if isinstance(a, Answer)] == [a.call for a in live if isinstance(a, Answer)]
     assert report["exports"] == [{"step": "generate", "artifact": "artifact", "answers": 20}]
 
 
