@@ -148,6 +148,15 @@ class BatchBook:
         sent = self._journal.read(f"SELECT count(*) FROM attempts WHERE {UNDER_WAY} AND step = ?", (step,))[0][0]
         return {"waiting": int(waiting), "sent": int(sent)}
 
+    def batch_of(self, key: str) -> str:
+        """The batch that is bringing an answer, as the service calls it, or else as we do; empty for none."""
+        found = self._journal.read(
+            "SELECT coalesce(nullif(batches.batch, ''), name) FROM attempts "
+            "JOIN batches ON batches.id = attempts.batch WHERE call = ? AND outcome = 'sent'",
+            (key,),
+        )
+        return str(found[0][0]) if found else ""
+
     def steps(self, batch: int) -> set[str]:
         """Whose asks are under way in it."""
         query = f"SELECT DISTINCT step FROM attempts WHERE {UNDER_WAY} AND batch = ?"

@@ -57,6 +57,11 @@ class RoleBatches:
         self.trouble = None
         self._wanted.set()
 
+    @property
+    def idle(self) -> bool:
+        """Whether no batch is under way."""
+        return not self._open
+
     def nudge(self) -> None:
         """Somebody still waits: what has come back into the queue may go again."""
         if not self.trouble:
@@ -150,6 +155,7 @@ class RoleBatches:
     def _follow(self, batch: Batch) -> None:
         self._open[batch.id] = batch, None
         self._steps[batch.id] = self._book.steps(batch.id)
+        self._shared.metrics.open_batches.labels(self._role).inc()
         self._spawn(self._through(batch))
 
     async def _through(self, batch: Batch) -> None:
@@ -198,6 +204,7 @@ class RoleBatches:
         await self._book.end(batch)
         del self._open[batch.id], self._steps[batch.id]
         self._shared.metrics.batch(self._role, batch.status)
+        self._shared.metrics.open_batches.labels(self._role).dec()
         self._ended.set()
 
     async def _created(self, batch: Batch) -> Batch:
@@ -205,6 +212,8 @@ class RoleBatches:
         if batch.batch:
             return batch
         resumed = bool(batch.file)
+        if self._upstream.model.batch is None:
+            return await self._found_or_given_up(batch)
         if not batch.file:
             file = await self._insist(lambda: self._upload(batch), refusable=True)
             batch = await self._book.note(batch._replace(file=file, status="uploaded"))
@@ -223,6 +232,14 @@ class RoleBatches:
         batch = await self._book.note(batch._replace(batch=told.id, status=told.status))
         self._open[batch.id] = batch, told
         return batch
+
+    async def _found_or_given_up(self, batch: Batch) -> Batch:
+        """The role is live again: a batch that the service never got is not sent now."""
+        name, since = batch.name, batch.made_at
+        told = await self._insist(lambda: self._service.find(name, since)) if batch.file else None
+        if told is None:
+            raise Refused("live", f"batches of {self._role}: its asks are live again.")
+        return await self._book.note(batch._replace(batch=told.id, status=told.status))
 
     async def _upload(self, batch: Batch) -> str:
         path = self._shared.journal.path

@@ -5,12 +5,12 @@ Everything that a batch goes through stands in the journal first, so a gateway t
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
-from qinglan.errors import QinglanError, RowError
+from qinglan.errors import OutageError, QinglanError, RowError
 from qinglan.llm.batch_book import BatchBook, Wanted
 from qinglan.llm.budget import Budget
-from qinglan.llm.config import BatchConfig, Limits
+from qinglan.llm.config import BatchConfig, BatchStep, Limits
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.upstream import Upstream
 from serving.gateway.batch_role import RoleBatches
@@ -78,6 +78,16 @@ class Batches:
             return await future
         finally:
             self._waiting[one.entry.role].pop(key, None)
+
+    def check_not_under_way(self, key: str, entry: Entry) -> None:
+        """Refuse to pay live for what a batch is bringing, now that its role is live again. Training cannot wait."""
+        if entry.step not in get_args(BatchStep) or all(line.idle for line in self._roles.values()):
+            return
+        if name := self._book.batch_of(key):
+            raise OutageError(
+                f"{entry.step}/{entry.row} is in batch {name}, which is under way at the service. Live it would be "
+                "paid twice: let it end, with batch mode on again, or cancel it there; then run again."
+            )
 
     def paid_ahead(self, key: str, entry: Entry) -> bool:
         """Whether a batch was paid for this very row, which fetches the answer now: that is no hit."""

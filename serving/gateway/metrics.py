@@ -21,6 +21,9 @@ class Metrics:
         self._batches = Counter(
             "qinglan_batches", "Batches: made, and how they ended.", ["role", "status"], registry=self._registry
         )
+        self.open_batches = Gauge(
+            "qinglan_batches_open", "Batches that have not ended.", ["role"], registry=self._registry
+        )
         self._batch_rows = Counter(
             "qinglan_batch_rows", "Rows of batches: answered, failed, or asked again.", ["role", "outcome"],
             registry=self._registry,

@@ -140,6 +140,8 @@ class PaidCalls:
         if self._stopping:
             raise Stopping(STOPPED)
         batched = self._batches.takes(flight.entry)
+        if not batched:
+            self._batches.check_not_under_way(flight.call.key, flight.entry)
         task = asyncio.create_task(self._batches.answer(self._wanted(flight)) if batched else self._pay(flight))
         key = flight.call.key
         self._flights[key] = task

@@ -15,7 +15,8 @@ Asked = Answer | BaseException
 
 
 def messages(row: str) -> list[Any]:
-    return [{"role": "user", "content": f"问题 {row}"}]
+    """What a row asks; rows that differ after a slash ask the same."""
+    return [{"role": "user", "content": f"问题 {row.split('/')[0]}"}]
 
 
 def batched(teacher: str, batch: dict[str, Any] | None = None, **changes: Any) -> GatewayConfig:
@@ -25,7 +26,7 @@ def batched(teacher: str, batch: dict[str, Any] | None = None, **changes: Any) -
 
 async def ask_rows(url: str, rows: list[str], step: str = "generate") -> list[Asked]:
     """Say what will be asked, wait for the batches, then ask row by row."""
-    async with Gateway(url, step, back_within=20.0) as client:
+    async with Gateway(url, step, back_within=120.0) as client:
         await client.ahead(Wish("teacher", row, messages(row)) for row in rows)
         asks = (client.ask("teacher", messages(row), row=row) for row in rows)
         answers = await asyncio.gather(*asks, return_exceptions=True)
@@ -53,4 +54,4 @@ def texts(answers: list[Asked]) -> list[str]:
 
 
 def echoes(rows: list[str]) -> list[str]:
-    return [f"回声 问题 {row}" for row in rows]
+    return [f"回声 {messages(row)[0]['content']}" for row in rows]

@@ -15,7 +15,7 @@ from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.records import read_report
 from serving.teacher.app import create_app
 from serving.teacher.config import Behaviour
-from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway_config, running
+from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
 
 ROWS = [str(number) for number in range(30)]
@@ -142,7 +142,7 @@ def test_a_stopped_gateway_leaves_its_batch_to_the_service_and_the_next_one_read
 
 
 @pytest.mark.slow
-def test_a_batch_is_read_to_its_end_by_a_gateway_whose_role_is_live_again(tmp_path: Path) -> None:
+def test_a_role_that_is_live_again_pays_for_nothing_that_a_batch_is_bringing(tmp_path: Path) -> None:
     async def leave(config: Any) -> None:
         first = GatewayProcess(config, tmp_path)
         url = first.url()
@@ -153,21 +153,58 @@ def test_a_batch_is_read_to_its_end_by_a_gateway_whose_role_is_live_again(tmp_pa
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
 
-    async def resume(config: Any) -> dict[str, Any]:
+    async def resume(config: Any, service: Closing) -> list[Asked]:
         second = GatewayProcess(config, tmp_path)
-        async with Gateway(second.url(), "report") as client:
-            while (report := await client.report())["batches"]:
+        url = second.url()
+        refused = await ask_rows(url, ROWS)
+        assert all(isinstance(one, OutageError) and "paid twice" in str(one) for one in refused)
+        service.closed = False
+        async with Gateway(url, "report") as client:
+            while (await client.report())["batches"]:
                 pass
+        answers = await ask_rows(url, ROWS)
         second.stop()
-        return report
+        return answers
 
-    with running(create_app(EchoBrain(), Behaviour(batch_seconds=0.5))) as teacher:
+    service = Closing(create_app(EchoBrain(), Behaviour()))
+    with running(service) as teacher:
         asyncio.run(leave(batched(teacher)))
-        report = asyncio.run(resume(gateway_config(teacher)))
-        answers, _ = run_rows(gateway_config(teacher), tmp_path, ROWS)
+        answers = asyncio.run(resume(gateway_config(teacher), service))
         assert stats(teacher)["billed"] == 30
-    assert report["answered"] == 30
-    assert all(isinstance(answer, Answer) for answer in answers)
+    assert texts(answers) == echoes(ROWS)
+
+
+class Closing:
+    """A service that does not say how a batch is until it is opened."""
+
+    def __init__(self, app: Any) -> None:
+        self._app, self.closed = app, True
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.closed and scope["method"] == "GET" and scope["path"].startswith("/v1/batches/"):
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self._app(scope, receive, send)
+
+
+@pytest.mark.slow
+def test_a_batch_that_was_never_sent_is_given_up_where_its_role_is_live_again(tmp_path: Path) -> None:
+    with pytest.raises(OutageError):
+        run_rows(batched("http://127.0.0.1:9"), tmp_path, ROWS)
+    assert len(read_report(tmp_path / "journal.sqlite")["batches"]) == 1
+
+    async def resume(config: Any) -> list[Asked]:
+        async with gateway(config, tmp_path) as url:
+            async with Gateway(url, "report") as client:
+                while (await client.report())["batches"]:
+                    pass
+            return await ask_rows(url, ROWS)
+
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers = asyncio.run(resume(gateway_config(teacher)))
+        assert (stats(teacher)["batches"], stats(teacher)["billed"]) == (0, 30)
+    assert texts(answers) == echoes(ROWS)
 
 
 def test_a_journal_of_the_first_version_keeps_what_it_paid_for(tmp_path: Path) -> None:

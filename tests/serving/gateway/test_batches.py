@@ -49,7 +49,7 @@ def test_what_was_paid_by_batch_is_a_hit_when_it_is_asked_again(tmp_path: Path) 
 
 def test_equal_prompts_share_one_row_of_the_batch(tmp_path: Path) -> None:
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
-        answers, report = run_rows(batched(teacher), tmp_path, ["一", "二", "一"])
+        answers, report = run_rows(batched(teacher), tmp_path, ["一/甲", "二", "一/乙"])
         assert stats(teacher)["billed"] == 2
     assert [answer.cached for answer in answers if isinstance(answer, Answer)] == [False, False, True]
     assert (report["attempts"], report["hits"]) == (2, 1)
