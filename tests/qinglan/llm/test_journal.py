@@ -183,7 +183,7 @@ def test_a_second_owner_is_refused_in_this_process_and_in_another(path: Path) ->
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 99", "version 99; this release writes version 1"),
+        ("PRAGMA user_version = 99", "version 99; this release writes version 2"),
         ("PRAGMA application_id = 5", "a database, but no journal"),
     ],
 )
