@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pipelines.audit_cli import audit
+from pipelines.comparing.cli import compare_teachers
 from pipelines.keys_cli import keys
 from pipelines.rollout.cli import rollout
 from pipelines.style_cli import style
@@ -40,6 +41,7 @@ app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
 app.add_typer(rollout, name="rollout")
 app.command()(audit)
+app.command("compare-teachers")(compare_teachers)
 app.command()(submit)
 app.command()(follow)
 app.command()(cancel)

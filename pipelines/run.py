@@ -27,6 +27,7 @@ from pipelines.local import Job, write_job
 from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
 from pipelines.rundir import NAMES, RunDir, write_json
 from qinglan.lineage.code import code_version
+from qinglan.llm.config import GatewayConfig
 from qinglan.services import service
 
 ROLES = ("teacher", "judge", "examiner")
@@ -84,6 +85,11 @@ def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stac
     """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
     if not REWRITER.asks_the_gateway & set(stages):
         return ""
+    return start_gateway(start_backends(config, run, stack), run, stack)
+
+
+def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayConfig:
+    """Start the stand-ins that the profile asks for; the answer is the gateway's settings, with their addresses."""
     gateway = config.gateway
     bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
     if config.stand_ins.teacher:
@@ -99,6 +105,11 @@ def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stac
                 arguments += ["--reranker", f"{tenant}={reranker}"]
         here = {"base_url": stack.enter_context(service("rag", arguments, run.logs / "rag.log"))}
         gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
+    return gateway
+
+
+def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
+    """The run's own, on its journal."""
     settings = run.root / "gateway.json"
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]

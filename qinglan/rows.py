@@ -33,6 +33,14 @@ class Question(Config):
     """Given by the sheet, else chosen by the convert stage."""
 
 
+class Needed(Question):
+    """A question whose need is known, to be asked in several ways."""
+
+    need: str = Field(min_length=1)
+    snapshot: str = ""
+    """Digest of the knowledge base that it is to be answered from; empty takes any."""
+
+
 class Rewrite(Question):
     """A question with the teacher's rewrite."""
 

@@ -194,6 +194,21 @@ def queries_needed(difference: float, discordant: float, clustering: float = 1.0
     return math.ceil(alone**2 / size**2 * max(clustering, 1.0))
 
 
+def mean_queries_needed(
+    difference: float, deviation: float, clustering: float = 1.0, power: float = 0.8
+) -> int | None:
+    """Paired queries that show such a difference of means, two-sided at 5 %; None where there is none to show.
+
+    `deviation` is the standard deviation of one query's difference.
+    """
+    size = abs(difference)
+    if not size > 0 or not math.isfinite(deviation):
+        return None
+    normal = NormalDist()
+    ends = normal.inv_cdf(0.975) + normal.inv_cdf(power)
+    return math.ceil((ends * deviation / size) ** 2 * max(clustering, 1.0))
+
+
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
     """The variance of the mean with whole conversations over that of independent questions."""
     known = ~np.isnan(differences)

@@ -1,11 +1,13 @@
 """The paid models of a run: where they are, what they accept, what they cost, what may be spent."""
 
+import re
 from datetime import date
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from qinglan.config import Config, Positive
+from qinglan.llm.dialects import what_is_wrong
 
 Role = Literal["teacher", "judge", "examiner"]
 """Who writes rewrites, who scores them for training, who scores them for the verdict."""
@@ -76,7 +78,21 @@ class PaidModel(Config):
     """An answer that is cut here is quarantined; reasoning models need room to think."""
 
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
-    """Reasoning models refuse `max_tokens`; some compatible servers know nothing else."""
+    """Reasoning models refuse `max_tokens`; some compatible servers, DeepSeek's too, know nothing else."""
+
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    """How long a reasoning model thinks; None leaves it to the service. Which words it takes, its provider says."""
+
+    extra_body: dict[str, Any] = {}
+    """More of the request, in the service's own words: `thinking: {type: disabled}` at DeepSeek,
+    `chat_template_kwargs: {enable_thinking: false}` for Qwen3 on vLLM."""
+
+    strip_thinking: bool = False
+    """Take `<think>...</think>` out of answers: a vLLM without a reasoning parser leaves it in."""
+
+    refusal_patterns: tuple[str, ...] = ()
+    """Regular expressions for the beginning of an answer that declines in words, such as 抱歉，我(不能|无法):
+    its row is refused, as where the service says so itself."""
 
     typical_seconds: float = 2.0
     """One answer's time, for the plan's estimate and the report's table, where it is marked as set."""
@@ -88,6 +104,21 @@ class PaidModel(Config):
     def batches(self, step: str) -> bool:
         """Whether that step's asks of this model wait for a batch."""
         return self.batch is not None and step in self.batch.steps
+
+    @model_validator(mode="after")
+    def _acceptable(self) -> Self:
+        """What would fail or mislead at every call is said before the first."""
+        wrong = what_is_wrong(
+            self.model, self.temperature, self.max_tokens_parameter, self.reasoning_effort, self.extra_body
+        )
+        if wrong:
+            raise ValueError(wrong)
+        for pattern in self.refusal_patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"refusal_patterns: {pattern!r} is no regular expression ({error})") from None
+        return self
 
 
 class Limits(Config):

@@ -5,7 +5,7 @@ committed together. So a process killed at any point loses nothing: an attempt w
 possibly billed, an answer is never asked for again.
 
 calls      one per thing asked: its key is the digest of the request and the sample
-attempts   one per request that left: sent -> answered | rejected | lost
+attempts   one per request that left: sent -> answered | rejected | lost; answered_at is when that was known
 entries    one per row of a step that wanted the answer, with the artifact that it went into
 queue      what waits for the next batch; batches: files that went to the service (see batch_book.py)
 """
@@ -40,7 +40,7 @@ CREATE TABLE attempts (
   id INTEGER PRIMARY KEY, call TEXT NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
   sent_at REAL NOT NULL, reserved REAL NOT NULL,
   outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
-  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL
+  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL
 );
 CREATE TABLE entries (
   step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
@@ -219,7 +219,10 @@ def given_up(key: str, reason: str, raw: str) -> Statement:
 
 
 def outcome_of(attempt: int, outcome: str, detail: str, cost: float) -> Statement:
-    return ("UPDATE attempts SET outcome = ?, detail = ?, cost = ? WHERE id = ?", (outcome, detail, cost, attempt))
+    return (
+        "UPDATE attempts SET outcome = ?, detail = ?, cost = ?, answered_at = ? WHERE id = ?",
+        (outcome, detail, cost, time.time(), attempt),
+    )
 
 
 def _lock(path: Path) -> IO[bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -45,6 +45,26 @@ PAID = """
 SELECT DISTINCT key, role, calls.model, response, (SELECT sum(cost) FROM attempts WHERE attempts.call = key) cost
 FROM entries JOIN calls ON entries.call = calls.key WHERE step = ? AND state = 'answered' ORDER BY key, role
 """
+
+ATTEMPTS_OF = """
+SELECT row, outcome, cost, answered_at - sent_at seconds FROM attempts WHERE step = ? AND role = ? ORDER BY id
+"""
+
+
+class Attempt(NamedTuple):
+    """One request that left, for whom, and what came of it."""
+
+    row: str
+    outcome: str
+    cost: float
+    seconds: float | None
+    """Until its outcome was known, the journal's own commit before it left within; None where none came."""
+
+
+def attempts_of(path: Path, step: str, role: str) -> list[Attempt]:
+    """Every request that a step sent to a role's model."""
+    with _reading(path) as database:
+        return [Attempt(*row) for row in database.execute(ATTEMPTS_OF, (step, role))]
 
 
 def read_report(path: Path) -> dict[str, Any]:

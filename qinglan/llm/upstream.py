@@ -19,6 +19,7 @@ import orjson
 
 from qinglan.errors import ConfigError
 from qinglan.llm.config import PaidModel
+from qinglan.llm.dialects import INTERRUPTED
 from qinglan.llm.hosts import check_host, is_local
 from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
@@ -138,6 +139,8 @@ def read_completion(body: str, where: str) -> Completion:
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
         raise Passing("no choices", f"{where}: the answer holds no message.", body[:RAW_SHOWN], True)
+    if (end := first.get("finish_reason")) in INTERRUPTED:
+        raise Passing("interrupted", f"{where}: the service broke off ({end}).", body[:RAW_SHOWN], True)
     return Completion(body.encode(), read_usage(completion))
 
 

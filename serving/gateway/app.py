@@ -26,6 +26,7 @@ from qinglan.llm.contract import (
     STOPPING,
     WANTED_PATH,
 )
+from qinglan.llm.dialects import plain_completion
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.records import paid_by, read_report
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
@@ -46,14 +47,18 @@ def create_app(
 ) -> FastAPI:
     """The gateway over what its run owns. Plain Starlette routes where every retrieval passes."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
+    by_name: dict[str, PaidModel] = {str(role): model for role, model in models.items()}
 
     async def completions(request: Request) -> Response:
         try:
-            served = await paid.answer(read_ask(await request.body(), request.headers))
+            ask = read_ask(await request.body(), request.headers)
+            served = await paid.answer(ask)
         except QinglanError as error:
             return error_response(error)
         headers = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
-        return Response(served.raw, media_type=JSON, headers=headers)
+        model = by_name[ask.entry.role]
+        body = plain_completion(served.raw, model.strip_thinking, model.refusal_patterns)
+        return Response(body, media_type=JSON, headers=headers)
 
     async def want(request: Request) -> Response:
         try:

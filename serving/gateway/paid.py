@@ -247,10 +247,12 @@ def build_request(
     model: PaidModel, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
 ) -> dict[str, Any]:
     """What the model is sent: only parameters that it accepts."""
-    request: dict[str, Any] = {"model": model.model, "messages": messages}
+    request: dict[str, Any] = {**model.extra_body, "model": model.model, "messages": messages}
     request[model.max_tokens_parameter] = model.max_output_tokens
     if model.temperature is not None:
         request["temperature"] = model.temperature
+    if model.reasoning_effort is not None:
+        request["reasoning_effort"] = model.reasoning_effort
     if response_format is not None:
         request["response_format"] = response_format
     return request

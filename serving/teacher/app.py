@@ -22,6 +22,7 @@ from serving.teacher.batches import Desk, add_batches
 from serving.teacher.brain import Brain, Refusal
 from serving.teacher.config import Behaviour
 from serving.teacher.faults import FAULTS, faulty
+from serving.teacher.parameters import most_tokens, unfit
 
 TOKENS_PER_MESSAGE = 4
 
@@ -76,8 +77,8 @@ class Teacher:
 
     def _completion(self, asked: dict[str, Any], prompt: str) -> dict[str, Any]:
         said = self._brain.answer(asked["model"], asked["messages"], asked.get("response_format"))
-        refused = said.text if isinstance(said, Refusal) else None
-        text, finish = (None, "stop") if isinstance(said, Refusal) else cut(said, most_tokens(asked))
+        refused = (said.text or None) if isinstance(said, Refusal) else None
+        text, finish = (None, said.finish) if isinstance(said, Refusal) else cut(said, most_tokens(asked))
         return {
             "id": f"chatcmpl-{prompt[:24]}",
             "object": "chat.completion",
@@ -117,6 +118,8 @@ def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
         if asked["model"] not in brain.models:
             known = ", ".join(brain.models)
             return refusal(404, f"No model {asked['model']!r}. There are: {known}.", "model_not_found")
+        if wrong_parameter := unfit(asked):
+            return refusal(400, *wrong_parameter)
         return await teacher.complete(asked)
 
     desk = Desk(teacher.answer_row, behaviour)
@@ -153,11 +156,6 @@ def what_is_wrong(asked: Any) -> str:
     if not all(isinstance(m.get("content"), str) for m in messages):
         return "messages: each content is a text."
     return "stream: this stand-in answers whole." if asked.get("stream") else ""
-
-
-def most_tokens(asked: dict[str, Any]) -> int:
-    most = asked.get("max_completion_tokens") or asked.get("max_tokens")
-    return most if isinstance(most, int) and most > 0 else 1_000_000
 
 
 def cut(text: str, most: int) -> tuple[str, str]:

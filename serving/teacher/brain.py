@@ -9,6 +9,8 @@ class Refusal:
     """The model declines; it reaches the caller as `message.refusal`, and was billed like an answer."""
 
     text: str
+    finish: str = "stop"
+    """`content_filter` where a filter declined, not the model: then nothing is said at all."""
 
 
 class Brain(Protocol):

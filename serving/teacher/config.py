@@ -1,6 +1,7 @@
 """How the stand-in behaves: as fast, as busy and as unreliable as it is told to be."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -34,11 +35,39 @@ class Behaviour(Config):
     seed: int = 0
 
 
+class Skill(Config):
+    """How well a further model rewrites, so that models can be compared that differ."""
+
+    skill: Fraction = 1.0
+    """Share of questions that it rewrites as the tenant's own model does; the others it gives back as they were."""
+
+    refuses: Fraction = 0.0
+    """Share of questions that it declines to rewrite."""
+
+    refusal: Literal["field", "words", "filter"] = "words"
+    """How it declines: in the message's own field, in plain words, or by a content filter."""
+
+    thinks: bool = False
+    """Its answers begin with <think>...</think>, as from a vLLM without a reasoning parser."""
+
+    seed: int = 0
+    """Another seed fails at other questions."""
+
+
+class Variant(Skill):
+    """A further model of the stand-in, on a tenant's knowledge base."""
+
+    tenant: Name
+
+
 class TeacherConfig(Config):
     """One stand-in server."""
 
     knowledge_bases: dict[Name, Path] = Field(min_length=1)
     """By tenant; the tenant's name is the model's."""
+
+    variants: dict[str, Variant] = {}
+    """Further models, by name. A name that a provider uses brings that provider's rules for parameters."""
 
     behaviour: Behaviour = Behaviour()
     host: str = "127.0.0.1"

@@ -4,18 +4,23 @@ import asyncio
 
 import uvloop
 
+from qinglan.errors import ConfigError
 from serving.listening import listen, log_to_stderr, serve_app
 from serving.teacher.app import create_app
 from serving.teacher.brain import Brains
 from serving.teacher.config import TeacherConfig
 from serving.teacher.examining import load_examiners
 from serving.teacher.extractive import load_brain
+from serving.teacher.variants import VariantBrain
 
 
 def serve(config: TeacherConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the base URL to configure."""
     log_to_stderr()
-    brains = Brains(load_brain(config.knowledge_bases), load_examiners(config.knowledge_bases))
+    brain = load_brain(config.knowledge_bases)
+    if strangers := {one.tenant for one in config.variants.values()} - config.knowledge_bases.keys():
+        raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(strangers))}. Give it one.")
+    brains = Brains(brain, load_examiners(config.knowledge_bases), VariantBrain(brain, config.variants))
     app = create_app(brains, config.behaviour)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_app("teacher", app, listen(config.host, config.port), path="/v1"))

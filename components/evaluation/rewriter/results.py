@@ -11,7 +11,7 @@ from components.evaluation.rewriter.measures import METRICS
 from components.evaluation.rewriter.students import Writing
 from components.evaluation.rewriter.systems import Asking
 from qinglan import statistics
-from qinglan.rows import Validated
+from qinglan.rows import Question
 from qinglan.statistics import Columns, Groups
 
 PAIRS = (
@@ -46,7 +46,7 @@ class Table(NamedTuple):
     slices_of: list[Sequence[str]]
 
     @classmethod
-    def of(cls, rows: Sequence[Validated], asking: Asking, slices: Mapping[str, Sequence[str]]) -> "Table":
+    def of(cls, rows: Sequence[Question], asking: Asking, slices: Mapping[str, Sequence[str]]) -> "Table":
         systems = tuple(asking.values[0])
         values = {
             (system, metric): np.array([row[system][metric] for row in asking.values])

@@ -21,7 +21,7 @@ from qinglan.progress import progress
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
-from qinglan.rows import Validated
+from qinglan.rows import Needed, Question, Validated
 
 STEP = "evaluate"
 SYSTEMS = ("plain", "history", "teacher", "sft", "rl")
@@ -30,6 +30,9 @@ LONGEST_QUERY = 4000
 Judging = Literal["examiner", "judge"]
 Texts = Mapping[str, Sequence[str]]
 """Each system's query for each row, in the order of the rows."""
+
+Judged = Validated | Needed
+"""What a query is judged by: a question, its need, and the knowledge base."""
 
 
 class Answered(NamedTuple):
@@ -74,7 +77,7 @@ def with_history(row: Validated) -> str:
     return f"{row.question} {row.history_summary[-room:]}".strip() if room > 0 else row.question
 
 
-def draw_rows(rows: Sequence[Validated], wanted: int, seed: int) -> list[int]:
+def draw_rows(rows: Sequence[Question], wanted: int, seed: int) -> list[int]:
     """About so many rows, as whole conversations in an order that the seed gives."""
     order: dict[tuple[str, str], list[int]] = {}
     for at, row in enumerate(rows):
@@ -139,7 +142,7 @@ class Asker:
         self._gateway, self._rag, self._config = gateway, rag, config
 
     async def row(
-        self, row: Validated, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
+        self, row: Judged, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
     ) -> Answered:
         distinct = list(dict.fromkeys(queries.values()))
         found = dict(zip(distinct, await together(*(self._retrieve(row, query) for query in distinct)), strict=True))
@@ -155,7 +158,7 @@ class Asker:
             next((one.snapshot for one in found.values()), ""), _prediction(row, queries, found, values, slices),
         )  # fmt: skip
 
-    async def _retrieve(self, row: Validated, query: str) -> Found:
+    async def _retrieve(self, row: Judged, query: str) -> Found:
         """What the query finds; an empty one finds nothing."""
         if not query.strip():
             return Found()
@@ -167,10 +170,10 @@ class Asker:
         refuse_other_snapshot(row, data.snapshot)
         return found_in(data)
 
-    async def _scores(self, role: Judging, row: Validated, texts: Sequence[str]) -> dict[str, float | str]:
+    async def _scores(self, role: Judging, row: Judged, texts: Sequence[str]) -> dict[str, float | str]:
         return dict(zip(texts, await together(*(self._score(role, row, text) for text in texts)), strict=True))
 
-    async def _score(self, role: Judging, row: Validated, text: str) -> float | str:
+    async def _score(self, role: Judging, row: Judged, text: str) -> float | str:
         """From 1 to 5, or why there is none: never a zero."""
         try:
             answer = await self._gateway.ask(
@@ -196,7 +199,7 @@ def found_in(data: RagData) -> Found:
     return Found(tuple(hit.id for hit in hits), tuple(hit.content for hit in hits), judged, data.snapshot)
 
 
-def refuse_other_snapshot(row: Validated, answered: str) -> None:
+def refuse_other_snapshot(row: Judged, answered: str) -> None:
     if answered and row.snapshot and answered != row.snapshot:
         raise DataError(
             f"row {row.id}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
@@ -209,7 +212,7 @@ def _number(score: float | str | None) -> float:
 
 
 def _prediction(
-    row: Validated, queries: Mapping[str, str], found: Mapping[str, Found],
+    row: Judged, queries: Mapping[str, str], found: Mapping[str, Found],
     values: Mapping[str, Mapping[str, float]], slices: Sequence[str],
 ) -> bytes:  # fmt: skip
     """Everything that a number of the report can be traced to."""

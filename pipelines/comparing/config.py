@@ -1,0 +1,87 @@
+"""Which teachers are compared, and what stands in for each on a laptop."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from pipelines.config import CONFIGS, RunConfig
+from qinglan.config import Config, Fraction, Name, load_yaml
+from qinglan.errors import ConfigError
+from qinglan.files import sha256_text
+from qinglan.llm.config import PaidModel
+from qinglan.llm.hosts import check_host
+from qinglan.llm.upstream import read_key
+from serving.teacher.config import Skill
+
+EXAMPLE = CONFIGS / "teachers.example.yaml"
+READ_ONLY = {"price", "typical_seconds", "strip_thinking", "refusal_patterns"}
+"""Settings that change how answers are counted and read, not what is asked: the journal holds for them too."""
+
+
+class StandIn(Skill):
+    """What a laptop's stand-in does in this teacher's place. With the real one it says nothing."""
+
+    seconds: float = Field(default=0.02, ge=0)
+    """How long an answer takes."""
+
+    error_rate: Fraction = 0.0
+    """Share of calls that get no answer."""
+
+
+class TeacherChoice(Config):
+    """One candidate."""
+
+    name: Name
+    """What the report calls it; also the name of its journal."""
+
+    model: PaidModel
+    """As a profile's `gateway.teacher`."""
+
+    stand_in: StandIn = StandIn()
+    """Used where the profile says `stand_ins: {teacher: true}`."""
+
+
+class TeachersConfig(Config):
+    """The candidates, and how much worse a cheaper one may be."""
+
+    teachers: tuple[TeacherChoice, ...] = Field(min_length=2)
+    """Two or more."""
+
+    margin: Fraction = 0.03
+    """By so much a cheaper teacher may at most be worse; the plan hopes for 3 points."""
+
+    @model_validator(mode="after")
+    def _one_name_each(self) -> Self:
+        if twice := [name for name, count in Counter(one.name for one in self.teachers).items() if count > 1]:
+            raise ValueError(f"the name {twice[0]!r} is given twice; each teacher needs its own")
+        if "plain" in {one.name for one in self.teachers}:
+            raise ValueError("the name 'plain' is the question's own, without a rewrite; choose another")
+        return self
+
+
+def load_teachers(path: Path) -> TeachersConfig:
+    return TeachersConfig.parse(load_yaml(path), str(path))
+
+
+def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
+    """One currency, and where money is spent a host that may be reached and a key: before anything is sent."""
+    models = {one.name: one.model for one in teachers.teachers} | dict(config.gateway.models())
+    currencies = {name: model.price.currency for name, model in models.items()}
+    if len(set(currencies.values())) > 1:
+        said = ", ".join(f"{name} in {currency}" for name, currency in currencies.items())
+        raise ConfigError(f"prices: {said}. Costs are compared in one currency: convert them.")
+    if config.pays:
+        for name, model in models.items():
+            check_host(model.base_url, f"{name}.base_url")
+            read_key(model, name)
+
+
+def identity(choice: TeacherChoice, stands_in: bool) -> str:
+    """The name of a teacher's journal: what is asked of another model, or otherwise, is another journal's."""
+    asked: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
+    if stands_in:
+        asked["stand_in"] = choice.stand_in.model_dump(mode="json")
+    return f"{choice.name}-{sha256_text(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS).decode())[:12]}"

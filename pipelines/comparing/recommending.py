@@ -1,0 +1,170 @@
+"""Which teacher to take, in words: a pure function of levels, paired differences and prices."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+P = 0.05
+MANY_FAILED = 0.02
+"""Rows without a rewrite that are worth a sentence: each is one that no student learns from."""
+
+Word = Literal["better", "as good", "not shown"]
+
+
+class Standing(NamedTuple):
+    """One teacher."""
+
+    name: str
+    value: float
+    """The deciding metric's."""
+
+    cost: float
+    """Per 1,000 rows."""
+
+    failed: float
+    """Share of rows without a rewrite."""
+
+
+class Gap(NamedTuple):
+    """One teacher minus another in the deciding metric, on the same rows."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    """Corrected for the number of pairs."""
+
+    needed: int | None
+    """Rows that would show such a difference; None where there is none to show."""
+
+    needed_for_margin: int | None
+    """Rows that would show one as large as the margin."""
+
+    def turned(self) -> "Gap":
+        return self._replace(difference=-self.difference, low=-self.high, high=-self.low)
+
+
+class Recommendation(NamedTuple):
+    word: Word
+    """better: everyone else is shown to be worse. as good: the cheapest of those within the margin. not shown: too
+    few rows to say."""
+
+    take: str
+    lines: list[str]
+
+
+def recommend(
+    standings: Sequence[Standing], gaps: Mapping[tuple[str, str], Gap], margin: float, rows: int, unit: str
+) -> Recommendation:
+    """`gaps` holds each pair once, in either order; `rows` are those on which the deciding metric is known."""
+    best = max(standings, key=lambda one: (one.value, -one.cost))
+    others = [one for one in standings if one.name != best.name]
+    above = {one.name: oriented(gaps, best.name, one.name) for one in others}
+    within = [one for one in others if above[one.name].high < margin]
+    worse = [one for one in others if shown_worse(above[one.name]) and one not in within]
+    open_ = [one for one in others if one not in within and one not in worse]
+    sure = min([best, *within], key=lambda one: one.cost)
+    cheaper = [one for one in open_ if one.cost < sure.cost]
+    lines = [told(best, one, above[one.name], margin, unit) for one in others]
+    if not cheaper:
+        word: Word = "as good" if within else "not shown" if open_ else "better"
+        return Recommendation(word, sure.name, [_taken(sure, best, word, margin, unit), *lines, *failing(standings)])
+    hopeful = [one for one in cheaper if above[one.name].difference <= margin]
+    take = min(hopeful, key=lambda one: one.cost) if hopeful else sure
+    first = _not_shown(take, best, above, cheaper, rows, unit)
+    return Recommendation("not shown", take.name, [first, *lines, *failing(standings)])
+
+
+def oriented(gaps: Mapping[tuple[str, str], Gap], one: str, other: str) -> Gap:
+    return gaps[one, other] if (one, other) in gaps else gaps[other, one].turned()
+
+
+def shown_worse(gap: Gap) -> bool:
+    """The whole interval and the corrected p say so; what is unknown says nothing."""
+    return gap.low > 0 and gap.p < P
+
+
+def told(best: Standing, other: Standing, gap: Gap, margin: float, unit: str) -> str:
+    """What is known of one teacher beside the best."""
+    interval = f"{best.name} minus {other.name}: {amount(gap.difference, unit)} [{_ends(gap, unit)}]"
+    tolerated = amount(margin, unit, sign=False)
+    if gap.high < margin and gap.low <= 0:
+        said = f"{other.name} is as good: the two are less than {tolerated} apart"
+    elif gap.high < margin:
+        said = f"{other.name} is worse, yet by less than the {tolerated} that are tolerated"
+    elif shown_worse(gap):
+        said = f"{other.name} is shown to be worse"
+    else:
+        said = f"no difference is shown{_rows_needed(gap, margin, unit)}"
+    return f"{interval}: {said}."
+
+
+def _rows_needed(gap: Gap, margin: float, unit: str) -> str:
+    parts = []
+    if gap.needed:
+        parts.append(f"about {gap.needed:,} rows would show one of this size")
+    if gap.needed_for_margin:
+        parts.append(f"{gap.needed_for_margin:,} one of {amount(margin, unit, sign=False)}")
+    return f"; {', '.join(parts)}" if parts else ""
+
+
+def _taken(sure: Standing, best: Standing, word: Word, margin: float, unit: str) -> str:
+    if word == "better":
+        return f"Take {sure.name}: every other teacher is shown to be worse."
+    if word == "not shown":
+        return f"Take {sure.name}: the best that was seen, and what is not shown to be worse costs no less."
+    if sure.name == best.name:
+        return f"Take {sure.name}: none is shown to be better, and it is the cheapest of those as good."
+    return (
+        f"Take {sure.name}: it is at most {amount(margin, unit, sign=False)} worse than {best.name}, "
+        f"and costs {times(sure.cost, best.cost)} what {best.name} does."
+    )
+
+
+def _not_shown(
+    take: Standing, best: Standing, above: Mapping[str, Gap], cheaper: Sequence[Standing], rows: int, unit: str
+) -> str:
+    """Too few rows to choose between the best seen and what costs less."""
+    if take in cheaper:
+        gap = above[take.name]
+        more = f"; {gap.needed:,} would be needed for the difference seen" if gap.needed else ""
+        return (
+            f"No difference shown with {rows:,} rows{more}. {take.name} costs {times(take.cost, best.cost)} what "
+            f"{best.name} does: take {take.name}, unless up to {amount(gap.high, unit, sign=False)} matter more than "
+            "the price; then ask that many rows first."
+        )
+    most = max((above[one.name].needed or 0 for one in cheaper), default=0)
+    names = " and ".join(one.name for one in cheaper)
+    return (
+        f"No difference shown with {rows:,} rows, but {names} looks worse by more than is tolerated. Until about "
+        f"{most:,} rows have told, take {take.name}."
+    )
+
+
+def failing(standings: Sequence[Standing]) -> list[str]:
+    return [
+        f"{one.name} gave no rewrite for {one.failed:.1%} of the rows. They count here as the question itself; in "
+        "training data they would be missing."
+        for one in standings
+        if one.failed > MANY_FAILED
+    ]
+
+
+def times(cost: float, other: float) -> str:
+    """One price as a part of another."""
+    if not (math.isfinite(cost) and math.isfinite(other) and other > 0):
+        return "an unknown part of"
+    return f"{cost / other:.2g} times"
+
+
+def amount(value: float, unit: str, sign: bool = True) -> str:
+    """A difference: points of a share, else in the metric's own unit."""
+    if not math.isfinite(value):
+        return "an unknown amount"
+    number = f"{100 * value:{'+' if sign else ''}.1f}" if unit == "points" else f"{value:{'+' if sign else ''}.2f}"
+    return f"{number} {unit}"
+
+
+def _ends(gap: Gap, unit: str) -> str:
+    scale, places = (100, 1) if unit == "points" else (1, 2)
+    return f"{scale * gap.low:+.{places}f}, {scale * gap.high:+.{places}f}"

@@ -1,0 +1,241 @@
+"""`qinglan compare-teachers`: each candidate writes for the same rows, one after the other, and the RAG tells.
+
+DIR/
+  comparison.json  comparison.html   what came of it
+  predictions.jsonl                  each row: every teacher's query, what it found, every number
+  rewrites/<teacher>.jsonl           each row: the rewrite, or why there is none
+  journals/<teacher>-<digest>.sqlite what the teacher was paid for; journal.sqlite: judge and examiner
+  teachers.yaml  config.yaml         the settings
+
+Run again: what a journal holds is not paid for again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from components.data.validate.stage import known_snapshots
+from components.evaluation.rewriter.results import Table
+from pipelines.comparing import results
+from pipelines.comparing.asking import PLAIN, STEP, Known, Written, ask_all, know_needs, write_all, write_rewrites
+from pipelines.comparing.config import TeacherChoice, TeachersConfig, check_payable, identity
+from pipelines.comparing.report import write_report
+from pipelines.comparing.sample import Sample, draw_sample
+from pipelines.config import RunConfig, dump_config
+from pipelines.executing import locked
+from pipelines.preflight import check_given, check_questions, check_served, knowledge_bases, own_files
+from pipelines.run import start_backends, start_gateway
+from pipelines.rundir import RunDir, write_json
+from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.code import code_version
+from qinglan.llm.config import GatewayConfig
+from qinglan.llm.records import attempts_of, read_report
+from qinglan.rows import Question
+from qinglan.services import service
+
+LEAST = 1e-9
+"""A budget that is spent still answers from its journal."""
+
+Confirm = Callable[[Sample], None]
+Json = dict[str, Any]
+
+
+class Compared(NamedTuple):
+    """What was asked, before it is counted."""
+
+    known: Known
+    written: dict[str, list[Written]]
+    """For the rows that have a need."""
+
+    asking: Any
+
+
+def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Confirm) -> Json:
+    """Write everything that the module's docstring names; the answer is comparison.json."""
+    run = RunDir(root)
+    config = own_files(config, run, "")
+    check_given(config)
+    tenants = check_questions(config)
+    check_payable(config, teachers)
+    sample = draw_sample(config, rows, config.evaluate.seed)
+    confirm(sample)
+    with locked(run):
+        dump_config(config, run.config)
+        dump_config(teachers, root / "teachers.yaml")
+        compared = _ask(config, teachers, run, sample, tenants)
+        comparison = put_together(config, teachers, run, sample, compared)
+        write_json(root / "comparison.json", comparison)
+        write_report(orjson.loads((root / "comparison.json").read_bytes()), root)
+    return comparison
+
+
+def _ask(config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, tenants: set[str]) -> Compared:
+    """Needs first, so that a RAG service that lacks a knowledge base is found out before teachers are paid."""
+    with ExitStack() as services:
+        backends = start_backends(config, run, services)
+        with _shared_gateway(backends, teachers, config, run) as url:
+            check_served(url, tenants, config.validate_.kb_name)
+            known = know_needs(sample.rows, _snapshots(config), url)
+        if not known.rows:
+            raise DataError(
+                f"{config.questions}: none of {len(sample.rows)} rows has a need, and the judge gave none "
+                f"({_counted(known.without)}). Write one into {config.generate.columns.need}, or try another judge."
+            )
+        written = {one.name: _write(one, teachers, config, run, sample.rows) for one in teachers.teachers}
+        kept = {row.id for row in known.rows}
+        mine = {
+            name: [one for row, one in zip(sample.rows, rewrites, strict=True) if row.id in kept]
+            for name, rewrites in written.items()
+        }
+        evaluate = config.evaluate.model_copy(update={"kb_name": config.validate_.kb_name})
+        with _shared_gateway(backends, teachers, config, run) as url:
+            asking = ask_all(known.rows, mine, run.root / "predictions.jsonl", evaluate, url)
+    return Compared(known, mine, asking)
+
+
+def _write(
+    choice: TeacherChoice, teachers: TeachersConfig, config: RunConfig, run: RunDir, rows: list[Question]
+) -> list[Written]:
+    """One teacher's rewrites, through a gateway and a journal of its own."""
+    with ExitStack() as services:
+        model = choice.model
+        if config.stand_ins.teacher:
+            model = model.model_copy(update={"base_url": _stand_in(choice, config, run, services)})
+        journal = journal_of(choice, config, run)
+        gateway = config.gateway.model_copy(
+            update={
+                "teacher": model,
+                "judge": model,
+                "examiner": None,
+                "budget": _left(config, teachers, run, journal),
+            }
+        )
+        settings = run.root / "gateways" / f"{choice.name}.json"
+        write_json(settings, gateway.model_dump(mode="json"))
+        arguments = ["--config", str(settings), "--journal", str(journal), "--port", "0"]
+        arguments += ["--retrieval-cache", str(run.root / "gateways" / f"{choice.name}.sqlite")]
+        url = services.enter_context(service("gateway", arguments, run.logs / f"gateway-{choice.name}.log"))
+        written = write_all(choice.name, rows, config.generate.system_prompt, url)
+    write_rewrites(run.root / "rewrites" / f"{choice.name}.jsonl", rows, written)
+    return written
+
+
+def _stand_in(choice: TeacherChoice, config: RunConfig, run: RunDir, services: ExitStack) -> str:
+    """A stand-in for this teacher alone, under its model's own name."""
+    it = choice.stand_in
+    skill = it.model_dump(mode="json", exclude={"seconds", "error_rate"}) | {"tenant": config.tenant_id}
+    arguments = ["--variant", f"{choice.model.model}={orjson.dumps(skill).decode()}", "--port", "0"]
+    arguments += ["--latency", str(it.seconds), "--error-rate", str(it.error_rate), "--silence", "0"]
+    for tenant, path in knowledge_bases(config).items():
+        arguments += ["--kb", f"{tenant}={path}"]
+    return services.enter_context(service("teacher", arguments, run.logs / f"teacher-{choice.name}.log"))
+
+
+@contextmanager
+def _shared_gateway(
+    backends: GatewayConfig, teachers: TeachersConfig, config: RunConfig, run: RunDir
+) -> Iterator[str]:
+    """Judge, examiner and RAG; no teacher is asked here, so none needs its key."""
+    with ExitStack() as services:
+        left = _left(config, teachers, run, run.journal)
+        yield start_gateway(backends.model_copy(update={"teacher": backends.judge, "budget": left}), run, services)
+
+
+def journal_of(choice: TeacherChoice, config: RunConfig, run: RunDir) -> Path:
+    return run.root / "journals" / f"{identity(choice, config.stand_ins.teacher)}.sqlite"
+
+
+def _left(config: RunConfig, teachers: TeachersConfig, run: RunDir, mine: Path) -> float:
+    """The budget without what the other journals of this comparison have spent."""
+    journals = {run.journal, *(journal_of(one, config, run) for one in teachers.teachers)} - {mine}
+    spent = sum(float(read_report(path)["cost"]) for path in journals if path.is_file())
+    return max(config.gateway.budget - spent, LEAST)
+
+
+def _snapshots(config: RunConfig) -> dict[str, str]:
+    assert config.knowledge_base is not None
+    known_snapshots(config.knowledge_base)
+    return {tenant: sha256_file(path) for tenant, path in knowledge_bases(config).items()}
+
+
+def put_together(
+    config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, compared: Compared
+) -> Json:
+    known, written, asking = compared
+    names = [one.name for one in teachers.teachers]
+    table = Table.of(known.rows, asking, {})
+    ids = {row.id for row in known.rows}
+    spent = {one.name: _spent(journal_of(one, config, run), ids) for one in teachers.teachers}
+    metric = results.deciding_metric(table)
+    margin = results.scaled(teachers.margin, metric)
+    levels = results.teacher_results(table, written, spent, config.evaluate)
+    paired = results.paired_results(table, names, metric, margin, config.evaluate)
+    for one in teachers.teachers:
+        levels[one.name]["model"] = one.model.model_dump(mode="json")
+    return {
+        "tenant": config.tenant_id, "names": names, "systems": levels, "paired": paired, "deciding": metric,
+        "margin": margin, "unit": results.UNITS[metric], "why": results.why_it_decides(metric, table),
+        "recommendation": results.recommendation(levels, paired, names, metric, margin)._asdict(),
+        "currency": config.gateway.teacher.price.currency,
+        "counts": {
+            "rows": len(known.rows), "conversations": int(table.conversations.max()) + 1,
+            "training_rows": sample.training, "locked_rows": sample.locked, "without_need": dict(known.without),
+            "examined": levels[PLAIN]["quality"]["n"],
+        },
+        "notes": _notes(config, teachers, compared),
+        "settings": {
+            "seed": config.evaluate.seed, "draws": config.evaluate.draws, "stand_ins": config.stand_ins.teacher,
+        },
+        "digests": _digests(config, run, names, asking.snapshots),
+    }  # fmt: skip
+
+
+def _spent(journal: Path, rows: set[str]) -> results.Spent:
+    report = read_report(journal)
+    answered = report["answered"] or 1
+    tokens = {name: report[f"{name}_tokens"] / answered for name in ("input", "output", "reasoning")}
+    return results.Spent([one for one in attempts_of(journal, STEP, "teacher") if one.row in rows], tokens)
+
+
+def _notes(config: RunConfig, teachers: TeachersConfig, compared: Compared) -> list[str]:
+    """What a reader must know to read the numbers right."""
+    models = config.gateway.models()
+    lines = [
+        "Rows are whole conversations of training, drawn by seed; dev and the locked test were not looked at.",
+        "A row without a rewrite counts as the plain question, against the teacher that gave none.",
+        f"Latency is from a live call's journal entry to its answer's, {config.gateway.limits.concurrency} at "
+        "once, without waiting for a turn; the teachers were asked one after the other, so at different hours.",
+        "Cost is the journal's: every attempt counts, and one without an outcome counts at its worst.",
+    ]
+    judges = {models["judge"].model, models["examiner"].model}
+    if own := [one.name for one in teachers.teachers if one.model.model in judges]:
+        lines.append(
+            f"{' and '.join(own)} is also judge or examiner here: it judges itself, and models like their own."
+        )
+    if config.stand_ins.teacher:
+        lines.append(
+            "Stand-ins answered in the place of every model: the figures show the method, and no real model."
+        )
+    if compared.known.without:
+        lines.append(f"Rows left out for all, as the judge gave no need: {_counted(compared.known.without)}.")
+    if compared.asking.unexamined:
+        lines.append(f"Rewrites without the examiner's score: {_counted(compared.asking.unexamined)}.")
+    return lines
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or "none"
+
+
+def _digests(config: RunConfig, run: RunDir, names: list[str], snapshots: list[str]) -> Json:
+    assert config.questions is not None
+    return {
+        "questions": sha256_file(config.questions), "knowledge_bases": snapshots,
+        "predictions": sha256_file(run.root / "predictions.jsonl"),
+        "rewrites": {name: sha256_file(run.root / "rewrites" / f"{name}.jsonl") for name in names},
+        "code": code_version(),
+    }  # fmt: skip

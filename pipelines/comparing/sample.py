@@ -1,0 +1,68 @@
+"""The rows on which teachers are compared: whole conversations of training, by a seed; never the locked test."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from components.data.convert.fates import Conversation, split_of
+from pipelines.config import RunConfig
+from qinglan.errors import DataError
+from qinglan.questions import read_questions
+from qinglan.rows import Question, Split
+
+
+class Sample(NamedTuple):
+    rows: list[Question]
+    training: int
+    """Rows that it was drawn from."""
+
+    locked: int
+    """Rows of dev and test, which were not looked at."""
+
+
+def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
+    """About so many rows; the same sheet and seed give the same ones, and more rows keep those of fewer."""
+    counts: Counter[Conversation] = Counter()
+    locked = 0
+    for row in _questions(config):
+        if split(row, config) == "train":
+            counts[row.tenant_id, row.conversation_id] += 1
+        else:
+            locked += 1
+    if not counts:
+        raise DataError(
+            f"{config.questions}: none of {locked:,} rows is for training. Teachers are never compared on dev or "
+            "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
+        )
+    chosen = choose(counts, wanted, seed)
+    rows = [row for row in _questions(config) if (row.tenant_id, row.conversation_id) in chosen]
+    return Sample(rows, counts.total(), locked)
+
+
+def choose(conversations: Mapping[Conversation, int], wanted: int, seed: int) -> set[Conversation]:
+    """Conversations in an order that the seed alone gives, until their rows are enough."""
+    chosen: set[Conversation] = set()
+    rows = 0
+    for name in sorted(conversations, key=lambda one: _place(one, seed)):
+        if rows >= wanted:
+            break
+        chosen.add(name)
+        rows += conversations[name]
+    return chosen
+
+
+def split(row: Question, config: RunConfig) -> Split:
+    """The sheet's, or the one that the convert stage will give."""
+    return row.split or split_of((row.tenant_id, row.conversation_id), config.convert)
+
+
+def _questions(config: RunConfig) -> Iterator[Question]:
+    assert config.questions is not None
+    for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
+        if isinstance(row, Question):
+            yield row
+
+
+def _place(conversation: Conversation, seed: int) -> bytes:
+    return hashlib.sha256("\x1f".join((f"compare {seed}", *conversation)).encode()).digest()
