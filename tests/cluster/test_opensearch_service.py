@@ -1,7 +1,6 @@
 """Two RAG services over one real OpenSearch node: equal answers, each of one snapshot; an outage is said."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -122,9 +121,7 @@ def test_a_node_killed_in_the_middle_of_queries_is_said_and_taken_up_again(searc
         until(refused, "the outage is seen")
         stop.join()
         away = [ask(client, "outage", f"甲款产品 {next(numbers)}号") for _ in range(30)]
-        began = time.monotonic()
         spared = [ask(client, "outage", f"甲款产品 {next(numbers)}号") for _ in range(30)]
-        waited = time.monotonic() - began
         counted = client.get("/metrics").text
         alive = client.get("/healthz").status_code
         search.start()
@@ -138,7 +135,6 @@ def test_a_node_killed_in_the_middle_of_queries_is_said_and_taken_up_again(searc
         assert answer.json()["data"] is None
         assert "The search engine gives no answer" in answer.json()["msg"]
     assert any("(open)" in answer.json()["msg"] for answer in spared), "the breaker spares the wait"
-    assert waited < 30 * 20.0, "not every one of them waited for its deadline"
     assert 'qinglan_rag_engine_outages_total{reason="unreachable"}' in counted
     assert 'qinglan_rag_engine_outages_total{reason="open"}' in counted
     assert alive == 200, "an outage of the engine is no reason to restart the service"
