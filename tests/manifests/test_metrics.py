@@ -54,6 +54,7 @@ def rag() -> str:
     metrics.fell_back("demo", "timeout")
     metrics.content_checked("demo", "passed", 0.1)
     metrics.reranked("demo", "local", "timeout", 0.1)
+    metrics.engine_away("timeout")
     return metrics.text().decode()
 
 
