@@ -156,7 +156,7 @@ def test_the_page_is_well_formed_fetches_nothing_and_escapes_what_users_wrote(
 ) -> None:
     out, found, _ = different
     row = next(predictions(out)) | {"question": HOSTILE, "history_summary": HOSTILE, "conversation_id": "hostile"}
-    one = {"rewrite": HOSTILE, "hits": [], "rank": None}
+    one: dict[str, Any] = {"rewrite": HOSTILE, "hits": [], "rank": None}
     row["systems"] = {**row["systems"], "good": {**one, "rank": 1}, "weak": one, "shy": one}
     (tmp_path / "predictions.jsonl").write_bytes(orjson.dumps(row) + b"\n")
     write_report(found, tmp_path)
