@@ -53,6 +53,12 @@ class Forgetful:
     def spent(self) -> float:
         return 0.0
 
+    def reserved(self) -> float:
+        return 0.0
+
+    def read(self, query: str, values: Any = ()) -> list[Any]:
+        return []
+
     def answer(self, key: str) -> None: ...
 
     async def sent(self, call: Any, entry: Any, reserved: float) -> int:

@@ -100,7 +100,7 @@ class World:
         return Case(prompt, slice["item"], slice["aspect"], other, hits[0].content if hits else "")
 
     def _find(self, query: str, need: str | None) -> Found:
-        recall = asyncio.run(retrieve(self._engine, query, 10, 0.0, need)) if query.strip() else ()
+        recall = asyncio.run(retrieve(self._engine, query, 10, 0.0, need)).recall if query.strip() else ()
         return Found(tuple(map(_hit, recall)), "need" if need else "query")
 
     def _rate(self, prompt: Prompt, rewrite: str) -> float:

@@ -113,7 +113,8 @@ def plan(
 ) -> None:
     """What a run would call, cost and take, before anything is spent."""
     from pipelines.config import load_config
-    from pipelines.plan import make_plan, print_plan
+    from pipelines.plan import make_plan
+    from pipelines.plan_table import print_plan
 
     made = make_plan(load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base))
     _print_json(made.model_dump(mode="json")) if as_json else print_plan(made)
@@ -150,7 +151,8 @@ def run(
 
 
 def _ask_to_spend(config: Any) -> None:
-    from pipelines.plan import make_plan, print_plan
+    from pipelines.plan import make_plan
+    from pipelines.plan_table import print_plan
     from qinglan.errors import ConfigError
 
     print_plan(make_plan(config))

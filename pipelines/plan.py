@@ -1,14 +1,14 @@
 """`qinglan plan`: what a run would call, cost and take, read off the sheet itself before anything is spent."""
 
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple, get_args
 
 from pydantic import Field
 
 from pipelines.config import RunConfig
 from qinglan.config import Config
 from qinglan.errors import ConfigError, DataError
-from qinglan.llm.config import PaidModel, Price
+from qinglan.llm.config import BatchConfig, BatchStep, PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
 from qinglan.prompts import Message, judge_messages, need_messages, teacher_messages
 from qinglan.questions import read_questions
@@ -22,6 +22,9 @@ SYSTEMS = 5
 
 RETRIEVAL_SECONDS = 0.05
 STALE_DAYS = 90
+WINDOW_SECONDS = 24 * 3600.0
+"""Within which a batch is answered, or what is left of it comes back unpaid."""
+
 RL_CALLS = 3_000
 """The plan's 4.1: 1,000 rows, 10 epochs, 30 % of them judged."""
 
@@ -38,6 +41,18 @@ class PlanStep(Config):
     cost: float
     seconds: float
     """At the limits of the gateway; the service's own limits may be lower."""
+
+    batch_cost: float | None = None
+    """The same by batch; None where the step's asks cannot wait, or nothing is paid."""
+
+    batched: bool = False
+    """Whether this profile asks by batch."""
+
+    def expected(self) -> tuple[float, float]:
+        """Cost and seconds as the profile has it. A batch may take its whole window; most take less."""
+        if self.batched and self.batch_cost is not None:
+            return self.batch_cost, WINDOW_SECONDS
+        return self.cost, self.seconds
 
 
 class TheirBudget(Config):
@@ -56,6 +71,13 @@ class Plan(Config):
     steps: tuple[PlanStep, ...]
     cost: float
     seconds: float
+    """As the profile has it: what goes by batch is counted at a batch's price, and with its whole window."""
+
+    live_cost: float
+    live_seconds: float
+    batch_cost: float
+    """If all that can wait went by batch."""
+
     training: str
     """What the reinforcement learning will do, and so ask for."""
 
@@ -120,17 +142,21 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         _paid_step(config, "evaluate", "judgement", judgements.of(SYSTEMS * learned.examined), examiner),
         _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
     )
+    total = sum(step.expected()[0] for step in steps)
     return Plan(
         rows=rows,
         unfit=unfit,
         steps=steps,
-        cost=sum(step.cost for step in steps),
-        seconds=sum(step.seconds for step in steps),
+        cost=total,
+        seconds=sum(step.expected()[1] for step in steps),
+        live_cost=sum(step.cost for step in steps),
+        live_seconds=sum(step.seconds for step in steps),
+        batch_cost=sum(step.cost if step.batch_cost is None else step.batch_cost for step in steps),
         training=f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}.",
         budget=config.gateway.budget,
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
-        warnings=tuple(_warnings(config, sum(step.cost for step in steps), today or date.today())),
+        warnings=tuple(_warnings(config, total, today or date.today())),
         original=original_budget(steps[0], rows, judgements, config.gateway.judge),
     )
 
@@ -156,10 +182,14 @@ def rewards(config: RunConfig, rows: int) -> Rewards:
 
 def _paid_step(config: RunConfig, step: str, what: str, tokens: Tokens, model: PaidModel) -> PlanStep:
     output = tokens.calls * ANSWER_TOKENS[what]
+    live = cost(model.price, input=tokens.input, output=output)
+    factor = (model.batch or BatchConfig()).price_factor
     return PlanStep(
         step=step, what=f"{what}s", model=model.model, calls=tokens.calls, input_tokens=tokens.input,
-        output_tokens=output, cost=cost(model.price, input=tokens.input, output=output),
+        output_tokens=output, cost=live,
         seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
+        batch_cost=live * factor if step in get_args(BatchStep) else None,
+        batched=model.batches(step) and tokens.calls > 0,
     )  # fmt: skip
 
 
@@ -195,56 +225,3 @@ def original_budget(rewriting: PlanStep, rows: int, judgements: Tokens, judge: P
         TheirBudget(what="SFT, all weights", theirs="8 A100-80GB, 4-5 days", ours="not measured yet"),
         TheirBudget(what="RL", theirs="3-5 days", ours="not measured yet"),
     )
-
-
-def print_plan(plan: Plan) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")
-    console.print(_calls_table(plan))
-    models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
-    console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
-    console.print(f"{plan.training} Its time depends on the machine and is not part of the table.", highlight=False)
-    console.print("Judgements of ppo and evaluate are the most there can be: equal texts are asked once.")
-    console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
-    console.print(_original_table(plan))
-    for warning in plan.warnings:
-        console.print(f"! {warning}", style="yellow", highlight=False)
-    if not plan.pays:
-        console.print("Stand-ins answer in this profile: nothing is paid; the cost is what it would be.")
-
-
-def _calls_table(plan: Plan) -> Any:
-    from rich.table import Table
-
-    paid = [step for step in plan.steps if step.model]
-    table = Table(title="Before anything is spent", title_justify="left", show_footer=True)
-    table.add_column("step", footer="in all")
-    table.add_column("what")
-    table.add_column("calls", justify="right", footer=f"{sum(s.calls for s in paid):,} paid")
-    table.add_column("tokens in", justify="right", footer=f"{sum(s.input_tokens for s in plan.steps):,}")
-    table.add_column("tokens out", justify="right", footer=f"{sum(s.output_tokens for s in plan.steps):,}")
-    table.add_column(f"cost, {plan.currency}", justify="right", footer=f"{plan.cost:.2f}")
-    table.add_column("about", justify="right", footer=_time(plan.seconds))
-    for step in plan.steps:
-        table.add_row(
-            step.step, step.what, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
-            f"{step.cost:.2f}", _time(step.seconds),
-        )  # fmt: skip
-    return table
-
-
-def _original_table(plan: Plan) -> Any:
-    from rich.table import Table
-
-    table = Table(title="The original plan's budget, and ours for the same", title_justify="left")
-    for column in ("what", "the plan", f"ours, {plan.currency}"):
-        table.add_column(column)
-    for line in plan.original:
-        table.add_row(line.what, line.theirs, line.ours)
-    return table
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

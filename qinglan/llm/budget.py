@@ -13,10 +13,10 @@ def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
 class Budget:
     """Spent and reserved together never pass the cap, however many calls are under way."""
 
-    def __init__(self, cap: float, spent: float = 0.0) -> None:
+    def __init__(self, cap: float, spent: float = 0.0, reserved: float = 0.0) -> None:
         self.cap = cap
         self.spent = spent
-        self.reserved = 0.0
+        self.reserved = reserved
         self._settled = asyncio.Event()
 
     async def reserve(self, amount: float) -> None:
@@ -27,9 +27,22 @@ class Budget:
                     f"{self.spent:.4f} of the budget of {self.cap:g} is spent; the next call may cost {amount:.4f}. "
                     "Raise gateway.budget and run again: what was paid for is in the journal and costs nothing."
                 )
-            self._settled.clear()
-            await self._settled.wait()
+            await self.settled()
         self.reserved += amount
+
+    @property
+    def room(self) -> float:
+        """What could be reserved now."""
+        return self.cap - self.spent - self.reserved
+
+    def hold(self, amount: float) -> None:
+        """Reserve what is known to fit."""
+        self.reserved += amount
+
+    async def settled(self) -> None:
+        """Wait until a reservation made way."""
+        self._settled.clear()
+        await self._settled.wait()
 
     def settle(self, reserved: float, cost: float) -> None:
         """The call has ended: its reservation makes way for what it cost."""

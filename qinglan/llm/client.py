@@ -6,7 +6,7 @@ async with Gateway("http://127.0.0.1:8200", step="generate") as gateway:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
@@ -22,14 +22,17 @@ from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
     CACHED_HEADER,
     CALL_HEADER,
+    PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
     STEP_HEADER,
     STOPPING,
+    WANTED_PATH,
 )
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.wire import http_client
+from qinglan.progress import steps
 from qinglan.prompts import Message
 
 UNDER_WAY = 64
@@ -38,6 +41,12 @@ UNDER_WAY = 64
 GATEWAY_BACK_SECONDS = 30.0
 """How long a gateway may take to come back. Asking again is safe: the journal knows what was paid."""
 
+
+WISHES, WISH_BYTES = 500, 500_000
+"""Most in one message to the gateway."""
+
+FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.1, 5.0
+"""Between two looks at what is in batches."""
 
 LONGEST_LINE = 1_000
 """Characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
@@ -62,10 +71,24 @@ class Answer(NamedTuple):
         return line
 
 
+class Wish(NamedTuple):
+    """What a row is going to ask."""
+
+    role: Role
+    row: str
+    messages: list[Message]
+    response_format: dict[str, Any] | None = None
+
+    def body(self) -> dict[str, Any]:
+        asked: dict[str, Any] = {"model": self.role, "row": self.row, "messages": self.messages}
+        return asked if self.response_format is None else {**asked, "response_format": self.response_format}
+
+
 class _Stopping(Exception):
     """The gateway is being stopped and took no more calls: as good as unreachable."""
 
 
+JSON_HEADER = {"content-type": "application/json"}
 GONE = (openai.APIConnectionError, httpx2.TransportError, _Stopping)
 Response = TypeVar("Response")
 
@@ -130,6 +153,35 @@ class Gateway:
             usage=read_usage(completion) or Usage(),
         )
 
+    async def ahead(self, wishes: Iterable[Wish]) -> None:
+        """Tell the gateway what rows will ask for. What goes by batch is paid for now, at a batch's price: when this
+        returns, each such ask has its answer in the journal, or the reason why it has none.
+
+        Returns at once, with no wish looked at, where this step has no batches.
+        """
+        prices = await self._plain("GET", PRICES_PATH)
+        roles = {role for role, told in prices.items() if self._step in (told.get("batch") or {}).get("steps", ())}
+        if not roles:
+            return
+        total = 0
+        for chunk in chunks((wish for wish in wishes if wish.role in roles), WISHES, WISH_BYTES):
+            told = await self._plain("POST", WANTED_PATH, {"step": self._step, "asks": chunk})
+            total += int(told["queued"])
+        await self._until_answered(total)
+
+    async def _until_answered(self, total: int) -> None:
+        pause = FIRST_LOOK_SECONDS
+        with steps(f"{self._step}, by batch") as show:
+            while True:
+                told = await self._plain("GET", f"{WANTED_PATH}?step={quote(self._step)}")
+                left = int(told["waiting"]) + int(told["sent"])
+                names = ", ".join(f"{one['batch'] or one['name']} {one['status']}" for one in told["batches"][:3])
+                show(max(0, total - left + min(int(told["done"]), left)) if left else total, total, names)
+                if not left:
+                    return
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LOOK_SECONDS)
+
     async def exported(self, artifact: str) -> None:
         """Tell the journal that this step's answers are in the artifact with that digest."""
         await self._plain("POST", "/v1/journal/exported", {"step": self._step, "artifact": artifact})
@@ -140,7 +192,10 @@ class Gateway:
 
     async def _plain(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         async def send() -> httpx2.Response:
-            response = await self._http.request(method, f"{self._base_url}{path}", json=body, timeout=60)
+            content = None if body is None else orjson.dumps(body)
+            response = await self._http.request(
+                method, f"{self._base_url}{path}", content=content, headers=JSON_HEADER, timeout=60
+            )
             if response.status_code != 200:
                 raise read_error(f"Gateway {self._base_url}", response.status_code, response.content)
             return response
@@ -164,6 +219,21 @@ class Gateway:
                 "Start it again on the same journal; then run again, what was paid for costs nothing."
             ) from None
         raise AssertionError("a retry loop ends with an answer or an error")
+
+
+def chunks(wishes: Iterable[Wish], most: int, most_bytes: int) -> Iterator[list[orjson.Fragment]]:
+    """Wishes as JSON, so many together; one that is larger than all goes alone."""
+    chunk: list[orjson.Fragment] = []
+    size = 0
+    for wish in wishes:
+        body = orjson.dumps(wish.body())
+        if chunk and (len(chunk) >= most or size + len(body) > most_bytes):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(orjson.Fragment(body))
+        size += len(body)
+    if chunk:
+        yield chunk
 
 
 def read_error(where: str, status: int, body: object) -> Exception:

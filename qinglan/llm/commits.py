@@ -4,7 +4,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from qinglan.errors import DataError, OutageError
 
 LARGEST_GROUP = 500
 
-Statement = tuple[str, Sequence[Any]]
+Statement = tuple[str, Sequence[Any] | Mapping[str, Any]]
 
 
 class _Write(NamedTuple):

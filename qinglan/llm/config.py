@@ -32,6 +32,30 @@ class Price(Config):
     """One for all models of a run: a budget is in one currency."""
 
 
+BatchStep = Literal["generate", "validate", "evaluate"]
+"""Steps whose asks are all known before the first is sent. Training needs each answer within its own step."""
+
+
+class BatchConfig(Config):
+    """Batch mode: asks that can wait go to the service as files, for less money, within a day."""
+
+    steps: tuple[BatchStep, ...] = ("generate", "validate", "evaluate")
+    """Whose asks of this model wait; all other asks stay live. Training is never among them: a reward that comes
+    tomorrow is of no use to the step that wants it now."""
+
+    price_factor: float = Field(default=0.5, gt=0, le=1)
+    """What a token costs in a batch, as a share of its price."""
+
+    gather_seconds: float = Field(default=5.0, ge=0)
+    """A batch is sent when so long nothing more was asked, or when it is full."""
+
+    requests: int = Field(default=50_000, ge=1, le=50_000)
+    """Most in one file. Services refuse more than 50,000, or 200 MB."""
+
+    poll_seconds: float = Field(default=30.0, gt=0)
+    """Between two looks at a batch that is under way."""
+
+
 class PaidModel(Config):
     """One OpenAI-compatible model."""
 
@@ -72,6 +96,14 @@ class PaidModel(Config):
 
     typical_seconds: float = 2.0
     """One answer's time, for the plan's estimate and the report's table, where it is marked as set."""
+
+    batch: BatchConfig | None = None
+    """Batch mode, for services that have OpenAI's /v1/files and /v1/batches; `batch: {}` takes its defaults.
+    Without it every ask is live."""
+
+    def batches(self, step: str) -> bool:
+        """Whether that step's asks of this model wait for a batch."""
+        return self.batch is not None and step in self.batch.steps
 
     @model_validator(mode="after")
     def _acceptable(self) -> Self:

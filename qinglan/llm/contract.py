@@ -5,11 +5,14 @@ POST /api/chat/general_rag    the RAG contract, limited and cached for the whole
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
 GET  /v1/journal/report       calls, hits, money, what may have been billed twice, who answers for each role
 GET  /v1/journal/paid?step=   the answers that a step got, by digest, for its provenance
-GET  /v1/prices               who answers for each role, and for what
+POST /v1/journal/wanted       {"step","asks"}: what rows will ask for; what goes by batch is queued on disk
+GET  /v1/journal/wanted?step= how many of a step's asks wait, or are in batches under way
+GET  /v1/prices               who answers for each role, and for what; "batch" where there is a batch mode
 GET  /healthz  /readyz  /metrics
 """
 
 PAID_PATH = "/v1/journal/paid"
+WANTED_PATH = "/v1/journal/wanted"
 PRICES_PATH = "/v1/prices"
 
 STEP_HEADER = "x-qinglan-step"

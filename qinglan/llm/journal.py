@@ -7,12 +7,14 @@ possibly billed, an answer is never asked for again.
 calls      one per thing asked: its key is the digest of the request and the sample
 attempts   one per request that left: sent -> answered | rejected | lost; answered_at is when that was known
 entries    one per row of a step that wanted the answer, with the artifact that it went into
+queue      what waits for the next batch; batches: files that went to the service (see batch_book.py)
 """
 
 import asyncio
 import fcntl
 import sqlite3
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -47,13 +49,39 @@ CREATE TABLE entries (
 ) WITHOUT ROWID;
 """
 
-RECOVER = """
-UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came' WHERE outcome = 'sent'
+SECOND = """
+ALTER TABLE attempts ADD COLUMN batch INTEGER;
+ALTER TABLE attempts ADD COLUMN tries INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE entries ADD COLUMN ahead INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX attempts_of_call ON attempts (call);
+CREATE INDEX attempts_in_batches ON attempts (batch, step) WHERE outcome = 'sent' AND batch IS NOT NULL;
+CREATE TABLE queue (
+  place INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, model TEXT NOT NULL, sample INTEGER NOT NULL,
+  request BLOB NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
+  reserved REAL NOT NULL, tries INTEGER NOT NULL
+);
+CREATE INDEX queue_of_step ON queue (role, step);
+CREATE TABLE batches (
+  id INTEGER PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL UNIQUE, made_at REAL NOT NULL,
+  rows INTEGER NOT NULL, factor REAL NOT NULL, file TEXT NOT NULL DEFAULT '', batch TEXT NOT NULL DEFAULT '',
+  status TEXT NOT NULL DEFAULT 'made', ended INTEGER NOT NULL DEFAULT 0
+);
 """
+"""What version 2 added: a journal of version 1 gets it when it is opened, what it paid for stays."""
+
+RECOVER = """
+UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
+WHERE outcome = 'sent' AND batch IS NULL
+"""
+"""What is in a batch is not lost: the service goes on with it, and it is asked for."""
+
 ENTER = """
 INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
+ON CONFLICT DO UPDATE SET hits = hits + excluded.hits * (ahead != 1), waiting = 1, ahead = 0
 """
+"""Whoever fetches what a batch brought it (ahead = 1) has had no hit: it is what was paid for."""
+
+UNDER_WAY = "outcome = 'sent' AND batch IS NOT NULL"
 
 Outcome = Literal["rejected", "lost"]
 """How an attempt ends without an answer: rejected costs nothing, lost may have been billed."""
@@ -104,9 +132,26 @@ class Journal:
         self._writer.close()
         self._lock.close()
 
+    def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """What is committed now."""
+        return self._reader.execute(query, values).fetchall()
+
+    def write(self, *statements: Statement) -> "asyncio.Future[int]":
+        """Committed together, after all that was written before."""
+        return self._writer.write(*statements)
+
+    def numbers(self, count: int) -> int:
+        """The first of so many new attempts' names."""
+        first, self._next_attempt = self._next_attempt, self._next_attempt + count
+        return first
+
     def spent(self) -> float:
         """All money of all attempts; one without an answer counts at its worst."""
-        return float(self._reader.execute("SELECT coalesce(sum(cost), 0) FROM attempts").fetchone()[0])
+        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE NOT ({UNDER_WAY})")[0][0])
+
+    def reserved(self) -> float:
+        """For what batches of the service's are still to answer."""
+        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE {UNDER_WAY}")[0][0])
 
     def answer(self, key: str) -> bytes | None:
         """The answer as it was received, if there is one."""
@@ -116,7 +161,7 @@ class Journal:
 
     async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
         """Committed before the request leaves; names the attempt."""
-        number, self._next_attempt = self._next_attempt, self._next_attempt + 1
+        number = self.numbers(1)
         await self._writer.write(
             (
                 "INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent') "
@@ -134,23 +179,14 @@ class Journal:
 
     async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
         """The answer, its usage and its cost, in one transaction."""
-        await self._writer.write(
-            (
-                "UPDATE calls SET state = 'answered', response = ?, reason = '', "
-                "input = ?, cached = ?, output = ?, reasoning = ? WHERE key = ?",
-                (response, *usage, key),
-            ),
-            _outcome(attempt, "answered", "", cost),
-        )
+        await self.write(*answered_by(attempt, key, response, usage, cost))
 
     async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
-        await self._writer.write(_outcome(attempt, outcome, detail, cost))
+        await self._writer.write(outcome_of(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:
         """The call is given up for now; asked again, it is tried again."""
-        await self._writer.write(
-            ("UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ?", (reason, raw.encode(), key))
-        )
+        await self._writer.write(given_up(key, reason, raw))
 
     def hit(self, key: str, entry: Entry) -> None:
         """The entry got an answer that was paid for already. Nothing is lost if this is: nobody waits for it."""
@@ -167,7 +203,22 @@ class Journal:
         )
 
 
-def _outcome(attempt: int, outcome: str, detail: str, cost: float) -> Statement:
+def answered_by(attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> tuple[Statement, ...]:
+    return (
+        (
+            "UPDATE calls SET state = 'answered', response = ?, reason = '', "
+            "input = ?, cached = ?, output = ?, reasoning = ? WHERE key = ? AND state != 'answered'",
+            (response, *usage, key),
+        ),
+        outcome_of(attempt, "answered", "", cost),
+    )
+
+
+def given_up(key: str, reason: str, raw: str) -> Statement:
+    return ("UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ?", (reason, raw.encode(), key))
+
+
+def outcome_of(attempt: int, outcome: str, detail: str, cost: float) -> Statement:
     return (
         "UPDATE attempts SET outcome = ?, detail = ?, cost = ?, answered_at = ? WHERE id = ?",
         (outcome, detail, cost, time.time(), attempt),
@@ -192,6 +243,9 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
+    if application == APPLICATION and version == 1:
+        database.executescript(f"BEGIN IMMEDIATE; {SECOND} PRAGMA user_version = {VERSION}; COMMIT;")
+        version = VERSION
     if application == APPLICATION and version == VERSION:
         database.execute(RECOVER)
         return
@@ -203,5 +257,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise DataError(f"{path}: a database, but no journal. Give another path.")
     database.executescript(
-        f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {SCHEMA} {SECOND} "
+        f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
     )

@@ -32,6 +32,9 @@ SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hit
 POSSIBLY_BILLED = """
 SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, row
 """
+OPEN_BATCHES = """
+SELECT role, name, batch, status, rows, made_at FROM batches WHERE NOT ended ORDER BY id
+"""
 ANSWERED = """
 SELECT key, model, sample, request, response, input, cached, output, reasoning,
   (SELECT sum(cost) FROM attempts WHERE call = key) cost
@@ -74,6 +77,7 @@ def read_report(path: Path) -> dict[str, Any]:
         exports = [dict(row) for row in database.execute(
             "SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact"
         )]  # fmt: skip
+        batches = [dict(row) for row in database.execute(OPEN_BATCHES)]
     asked = hits + report["answered"]
     return {
         **report,
@@ -82,6 +86,7 @@ def read_report(path: Path) -> dict[str, Any]:
         "possibly_billed": lost,
         "by_step": by_step,
         "exports": exports,
+        "batches": batches,
         "digest": journal_digest(path),
     }
 

@@ -10,8 +10,8 @@ Unanswered
 import asyncio
 import os
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import openai
@@ -31,6 +31,8 @@ OVERLOADED = {408, 409, 425}
 UNFIT = {400, 413, 422}
 FILTERS, FILTERED = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
 """What a filter before the model says in a 400: codes of OpenAI's and Azure's, and DeepSeek's words."""
+
+Result = TypeVar("Result")
 
 
 class Completion(NamedTuple):
@@ -76,7 +78,7 @@ class Upstream:
         self.model = model
         self._timeout = timeout
         self._key = read_key(model, role)
-        self._where = f"{role} {model.model} at {model.base_url}"
+        self.where = f"{role} {model.model} at {model.base_url}"
         self._client = openai.AsyncOpenAI(
             base_url=model.base_url,
             api_key=self._key,
@@ -89,24 +91,30 @@ class Upstream:
         await self._client.close()
 
     async def complete(self, request: dict[str, Any]) -> Completion:
+        answer = await self.call(
+            lambda client: client.post("/chat/completions", cast_to=httpx2.Response, body=request), self._timeout
+        )
+        return read_completion(self.clean(answer.text), self.where)
+
+    async def call(self, send: Callable[[openai.AsyncOpenAI], Awaitable[Result]], seconds: float) -> Result:
+        """What the client answers within so many seconds; an Unanswered that says what came instead."""
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=request)
+            async with asyncio.timeout(seconds):
+                return await send(self._client)
         except openai.APIStatusError as error:
-            body = self._clean(error.response.text)
-            raise classify(error.status_code, error.response.headers, body, self._where) from None
-        except (openai.APIConnectionError, TimeoutError) as error:
+            body = self.clean(error.response.text)
+            raise classify(error.status_code, error.response.headers, body, self.where) from None
+        except (openai.APIConnectionError, httpx2.TransportError, TimeoutError) as error:
             raise self._lost(error) from None
-        return read_completion(self._clean(answer.text), self._where)
 
     def _lost(self, error: Exception) -> Passing:
-        cause = error.__cause__ or error
+        cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
-        said = f"no answer in {self._timeout:g} s" if timed_out else self._clean(f"{type(cause).__name__}: {cause}")
-        return Passing("timeout" if timed_out else "connection", f"{self._where}: {said}.", "", not never_sent)
+        said = f"no answer in {self._timeout:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
+        return Passing("timeout" if timed_out else "connection", f"{self.where}: {said}.", "", not never_sent)
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
         """A service that repeats the key must not bring it into our files."""
         return text.replace(self._key, "[key]") if len(self._key) >= 8 else text
 

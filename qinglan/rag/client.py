@@ -16,7 +16,14 @@ from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain
 from qinglan.errors import DataError, OutageError
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagRequest
+from qinglan.rag.contract import (
+    KNOWLEDGE_BASES_PATH,
+    RAG_PATH,
+    KnowledgeBase,
+    RagAnswer,
+    RagRequest,
+    reranker_fell_back,
+)
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -32,8 +39,16 @@ GATEWAY_ATTEMPTS = 3
 SHOWN = 200
 
 
+FELL_BACK_PAUSE = 3.0
+"""A service whose reranker failed tries it again every two seconds."""
+
+
 class RagClient:
-    """Retrieves with retries and a limit on how much is under way; every answer is checked before it is believed."""
+    """Retrieves with retries and a limit on how much is under way; every answer is checked before it is believed.
+
+    For those who train, measure and compare: scores must come from one scorer, so an answer whose reranker fell back
+    to another is an outage.
+    """
 
     def __init__(self, base_url: str, timeout: float = 30.0, concurrency: int = 20, attempts: int = 4) -> None:
         self._attempts = attempts
@@ -89,8 +104,15 @@ class RagClient:
                         )
                     if response.status_code in BUSY:
                         raise _Busy(response)
+                    if reason := reranker_fell_back(response.content):
+                        raise _FellBack(reason)
         except _Busy as busy:
             raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from None
+        except _FellBack as fallen:
+            raise OutageError(
+                f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
+                f"Tried {self._attempts} times; see that the reranker is up, then run again."
+            ) from None
         except httpx.TransportError as error:
             said = str(error) or type(error).__name__
             raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from None
@@ -119,12 +141,19 @@ class _Busy(Exception):
         self.retry_after = response.headers.get("retry-after", "")
 
 
+class _FellBack(Exception):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"its reranker gave no scores ({reason[:80]})")
+
+
 class _NotFound(DataError):
     pass
 
 
 def _pause(error: Exception) -> bool | float:
     """Whether to try again, and after how long where the service says so."""
+    if isinstance(error, _FellBack):
+        return FELL_BACK_PAUSE
     if isinstance(error, _Busy):
         return min(float(error.retry_after), LONGEST_PAUSE) if error.retry_after.isdigit() else True
     return isinstance(error, httpx.TransportError)
@@ -147,7 +176,10 @@ def read_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
         )
     recall = [_recall(item, where) for item in data["recall"]]
     defaults = {"scored_against": "query", "rewriter": "request", "snapshot": ""}
-    known = {"scored_against", "rewriter", "rewriter_version", "fallback_reason", "snapshot"}
+    known = {
+        "scored_against", "rewriter", "rewriter_version", "fallback_reason", "snapshot", "reranker",
+        "reranker_fallback_reason",
+    }  # fmt: skip
     extras = {name: data[name] for name in known if data.get(name) is not None}
     fields = {**defaults, **extras, "rewritten_query": searched, "recall": recall}
     return _read(RagAnswer, {"data": fields}, where)

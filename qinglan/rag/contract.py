@@ -6,6 +6,7 @@ GET  /api/knowledge_bases     -> {"knowledge_bases": [KnowledgeBase]}
 
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name
@@ -78,9 +79,24 @@ class RagData(Config):
     rewriter_version: str = ""
     fallback_reason: str = ""
     snapshot: str
+    reranker: Literal["local", "service"] = "local"
+    """Who scored the passages, all of them: a reranker over HTTP, or the RAG service's own score."""
+
+    reranker_fallback_reason: str = ""
+    """Why the reranker over HTTP that is configured did not. Such scores are for users alone, not for training."""
 
 
 class RagAnswer(Config):
     code: int = 200
     msg: str = "success"
     data: RagData
+
+
+def reranker_fell_back(content: bytes) -> str:
+    """The reason, in an answer whose scores are not of the reranker that is configured; empty for any other."""
+    if b'"reranker_fallback_reason"' not in content:
+        return ""
+    try:
+        return str(orjson.loads(content)["data"]["reranker_fallback_reason"] or "")
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return ""

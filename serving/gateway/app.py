@@ -24,6 +24,7 @@ from qinglan.llm.contract import (
     SAMPLE_HEADER,
     STEP_HEADER,
     STOPPING,
+    WANTED_PATH,
 )
 from qinglan.llm.dialects import plain_completion
 from qinglan.llm.journal import Entry, Journal
@@ -59,6 +60,18 @@ def create_app(
         body = plain_completion(served.raw, model.strip_thinking, model.refusal_patterns)
         return Response(body, media_type=JSON, headers=headers)
 
+    async def want(request: Request) -> Response:
+        try:
+            return _json({"queued": await paid.want(read_wishes(await request.body()))})
+        except QinglanError as error:
+            return error_response(error)
+
+    async def waiting(request: Request) -> Response:
+        try:
+            return _json(paid.waiting(request.query_params.get("step", "")))
+        except QinglanError as error:
+            return error_response(error)
+
     async def rag(request: Request) -> Response:
         return await _forwarded(retrievals.retrieve(await request.body()))
 
@@ -67,13 +80,13 @@ def create_app(
 
     app.add_exception_handler(ClientDisconnect, hung_up)
     app.add_route("/v1/chat/completions", completions, ["POST"])
+    app.add_route(WANTED_PATH, want, ["POST"])
+    app.add_route(WANTED_PATH, waiting, ["GET"])
     app.add_route(RAG_PATH, rag, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, metrics)
-    prices = {
-        role: {"model": model.model, "price": model.price.model_dump(mode="json")} for role, model in models.items()
-    }
+    prices = {role: _priced(model) for role, model in models.items()}
 
     @app.get(PRICES_PATH)
     async def price_table() -> Response:
@@ -111,6 +124,12 @@ def _named(model: PaidModel) -> dict[str, Any]:
     return {"model": model.model, "currency": model.price.currency, "typical_seconds": model.typical_seconds}
 
 
+def _priced(model: PaidModel) -> dict[str, Any]:
+    """For what, and which steps' asks go by batch."""
+    priced = {"model": model.model, "price": model.price.model_dump(mode="json")}
+    return {**priced, "batch": model.batch.model_dump(mode="json")} if model.batch else priced
+
+
 def _add_probes(app: FastAPI, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
@@ -134,9 +153,22 @@ async def _forwarded(reply: Any) -> Response:
 def read_ask(body: bytes, headers: Any) -> Ask:
     """Who asks what; a DataError that names what is missing or not for here."""
     asked = _object(body)
+    return _ask(asked, _header(headers, STEP_HEADER), _header(headers, ROW_HEADER), headers.get(SAMPLE_HEADER, "0"))
+
+
+def read_wishes(body: bytes) -> list[Ask]:
+    """Asks of one step that can wait: each as it would be asked, with its row and sample beside."""
+    told = _object(body)
+    step, listed = _text(told, "step"), told.get("asks")
+    if not (isinstance(listed, list) and all(isinstance(one, dict) for one in listed)):
+        raise DataError("asks: a list of objects belongs here.")
+    return [_ask(one, step, _text(one, "row"), str(one.get("sample", 0))) for one in listed]
+
+
+def _ask(asked: dict[str, Any], step: str, row: str, sample: str) -> Ask:
     if asked.get("stream"):
         raise DataError("stream: a journaled answer comes whole. Ask without `stream`.")
-    if strangers := asked.keys() - FIELDS:
+    if strangers := asked.keys() - FIELDS - {"row", "sample"}:
         raise DataError(
             f"{', '.join(sorted(strangers))}: parameters are set per model in the run's profile, not here."
         )
@@ -145,11 +177,9 @@ def read_ask(body: bytes, headers: Any) -> Ask:
     shape = asked.get("response_format")
     if not (shape is None or isinstance(shape, dict)):
         raise DataError("response_format: an object, or nothing.")
-    entry = Entry(_header(headers, STEP_HEADER), _header(headers, ROW_HEADER), str(role))
-    sample = headers.get(SAMPLE_HEADER, "0")
     if not (sample.isascii() and sample.isdigit() and len(sample) < 10):
         raise DataError(f"{SAMPLE_HEADER}: {sample[:20]!r} is no whole number.")
-    return Ask(entry, int(sample), _messages(asked), shape)
+    return Ask(Entry(step, row, str(role)), int(sample), _messages(asked), shape)
 
 
 def error_response(error: QinglanError) -> Response:

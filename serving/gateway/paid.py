@@ -1,10 +1,10 @@
 """A paid call from the ask to the answer: looked up, flown once, reserved, paced, sent, committed.
 
-answer() is the whole story; each try of a call passes _attempt() once.
+answer() is the whole story; each try of a call passes _attempt() once. What waits for a batch goes by batches.py.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import stamina
 
 from qinglan.errors import BudgetError, OutageError, RowError
+from qinglan.llm.batch_book import Wanted
 from qinglan.llm.budget import Budget
 from qinglan.llm.config import GatewayConfig, PaidModel
 from qinglan.llm.journal import Call, Entry, Journal, Outcome, make_call
 from qinglan.llm.limits import Breaker, Pace
 from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
 from qinglan.llm.upstream import Closed, Limited, Passing, Unanswered, Upstream
+from serving.gateway.batches import Batches
 from serving.gateway.metrics import Metrics
 
 DEFAULT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -71,7 +73,9 @@ class PaidCalls:
         budget: Budget,
         upstreams: Mapping[str, Upstream],
         metrics: Metrics,
+        batches: Batches,
     ) -> None:
+        self._batches = batches
         self._limits = config.limits
         self._journal, self._budget, self._upstreams, self._metrics = journal, budget, upstreams, metrics
         self._pace = Pace(config.limits)
@@ -92,6 +96,20 @@ class PaidCalls:
         self._metrics.call(ask.entry.role, "answered")
         return Served(raw, key, cached=False)
 
+    async def want(self, asks: Sequence[Ask]) -> int:
+        """Queue for a batch what will be asked for; how many of these asks go by batch."""
+        wanted = [self._wanted(self._plan(ask)) for ask in asks if self._batches.takes(ask.entry)]
+        if self._stopping:
+            raise Stopping(STOPPED)
+        await self._batches.want(wanted)
+        return len(wanted)
+
+    def waiting(self, step: str) -> dict[str, Any]:
+        """How far a step's asks are that go by batch."""
+        if self._stopping:
+            raise Stopping(STOPPED)
+        return self._batches.state(step)
+
     def stop(self) -> None:
         """Send nothing more. Who waits is told so; what was sent is still awaited and journaled."""
         self._stopping = True
@@ -110,15 +128,23 @@ class PaidCalls:
         return Flight(call, ask.entry, upstream, request, worst, estimate_tokens(call.request.decode()) + most)
 
     def _hit(self, flight: Flight, raw: bytes) -> Served:
+        fetched = self._batches.paid_ahead(flight.call.key, flight.entry)
         self._journal.hit(flight.call.key, flight.entry)
-        self._metrics.call(flight.entry.role, "hit")
-        return Served(raw, flight.call.key, cached=True)
+        self._metrics.call(flight.entry.role, "answered" if fetched else "hit")
+        return Served(raw, flight.call.key, cached=not fetched)
+
+    def _wanted(self, flight: Flight) -> Wanted:
+        batch = flight.upstream.model.batch
+        return Wanted(flight.call, flight.entry, flight.worst * (batch.price_factor if batch else 1.0))
 
     def _start(self, flight: Flight) -> "asyncio.Task[bytes]":
         """A task of its own: an asker who hangs up does not waste what is being paid for."""
         if self._stopping:
             raise Stopping(STOPPED)
-        task = asyncio.create_task(self._pay(flight))
+        batched = self._batches.takes(flight.entry)
+        if not batched:
+            self._batches.check_not_under_way(flight.call.key, flight.entry)
+        task = asyncio.create_task(self._batches.answer(self._wanted(flight)) if batched else self._pay(flight))
         key = flight.call.key
         self._flights[key] = task
         self._interruptible.add(task)

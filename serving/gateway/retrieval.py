@@ -16,7 +16,7 @@ from qinglan.errors import OutageError
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.hosts import check_host
 from qinglan.llm.limits import retry_after
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, reranker_fell_back
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 
@@ -107,6 +107,8 @@ class Retrievals:
 
     async def _fetch(self, key: bytes, base: bytes, body: bytes) -> Reply:
         reply = await self._send("POST", RAG_PATH, body)
+        if reranker_fell_back(reply.body):
+            return reply  # of another scorer than the one it would be kept under; the client asks again
         if not is_good(reply, base):
             if reply.status == 200:
                 self._listed_until = 0.0  # perhaps the knowledge base has changed

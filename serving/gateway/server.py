@@ -1,6 +1,7 @@
 """Opens what a run owns, serves it, and closes it with everything that was paid for on disk."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal
 from qinglan.llm.upstream import Upstream
 from serving.gateway.app import create_app
+from serving.gateway.batches import Batches
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid import PaidCalls
@@ -30,6 +32,7 @@ class Opened(NamedTuple):
 def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
     """Serve until SIGTERM; calls that were sent by then are awaited and journaled."""
     log_to_stderr()
+    logging.getLogger("serving.gateway.batches").setLevel(logging.INFO)  # a batch takes hours: it says how far it is
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, journal, retrieval_cache, host, port))
 
@@ -52,13 +55,15 @@ async def opened(config: GatewayConfig, journal_path: Path, cache_path: Path) ->
             stack.push_async_callback(upstream.aclose)
         journal = Journal(journal_path)
         stack.callback(journal.close)
-        budget = Budget(config.budget, journal.spent())
+        budget = Budget(config.budget, journal.spent(), journal.reserved())
         metrics = Metrics(budget)
         cache = RetrievalCache(cache_path)
         stack.callback(cache.close)
         retrievals = Retrievals(config.rag, cache, metrics)
         stack.push_async_callback(retrievals.aclose)
-        paid = PaidCalls(config, journal, budget, upstreams, metrics)
+        batches = Batches(journal, budget, upstreams, config.limits, metrics)
+        stack.push_async_callback(batches.aclose)
+        paid = PaidCalls(config, journal, budget, upstreams, metrics, batches)
         stack.push_async_callback(paid.drain)
         yield Opened(create_app(paid, retrievals, journal, metrics, models), paid)
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
+from serving.rag.opensearch.connecting import OpenSearchConfig
 
 
 class Source(Config):
@@ -15,17 +16,17 @@ class Source(Config):
 
     tenant_id: Name
     kb_name: Name = "default"
-    path: Path
-    """JSONL, a passage a line: id, title, content, metadata."""
+    path: Path | None = None
+    """JSONL, a passage a line: id, title, content, metadata. None: it was loaded into OpenSearch."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """`tenant=path` or `tenant/kb=path`."""
+        """`tenant`, `tenant/kb`, `tenant=path` or `tenant/kb=path`."""
         name, equals, path = text.partition("=")
         tenant, slash, kb = name.partition("/")
-        if not equals or not path:
+        if equals and not path:
             raise ConfigError(f"--kb {text}: write tenant=PATH or tenant/kb=PATH.")
-        values = {"tenant_id": tenant, "path": path, **({"kb_name": kb} if slash else {})}
+        values = {"tenant_id": tenant, "path": path or None, **({"kb_name": kb} if slash else {})}
         return parse_as(cls, values, f"--kb {text}")
 
 
@@ -78,12 +79,55 @@ class ContentConfig(Config):
         return parse_as(cls, {"url": url, **chosen}, f"--style {url}") if url else None
 
 
+class ScoredBy(Config):
+    """What of a reranker over HTTP changes its scores: calibrations and caches go by it."""
+
+    kind: Literal["vllm", "tei"]
+    """`vllm`: /v1/rerank, as Jina and Cohere have it too. `tei`: /rerank of Text Embeddings Inference."""
+
+    model: str = Field(min_length=1, max_length=200)
+    """As vLLM serves it, or as TEI's /info names it; another one is not believed."""
+
+    template: Literal["server", "qwen3"] = "server"
+    """Who writes the model's prompt: the server, or this client for a Qwen3-Reranker served without a template."""
+
+
+class RerankServiceConfig(ScoredBy):
+    """Scores passages over HTTP; where it fails, the local score stands in and the answer says so."""
+
+    url: str = Field(pattern=r"^https?://")
+    """Without a path."""
+
+    deadline_seconds: float = Field(default=1.0, gt=0)
+    """For all passages of one text."""
+
+    batch: Positive = 32
+    """Passages in a request; of TEI never more than its /info allows."""
+
+    concurrency: Positive = 8
+    """Requests under way at once, of all callers together."""
+
+    @property
+    def scored_by(self) -> ScoredBy:
+        return ScoredBy(kind=self.kind, model=self.model, template=self.template)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """`vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
+        (kind, _, url), *settings = (part.partition("=") for part in text.split(","))
+        values = {"kind": kind, "url": url, **{name: value for name, _, value in settings}}
+        return parse_as(cls, values, f"--reranker-service {text}")
+
+
 class RagConfig(Config):
     """One RAG service."""
 
     knowledge_bases: tuple[Source, ...] = Field(min_length=1)
-    index_root: Path
+    index_root: Path | None = None
     """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
+
+    opensearch: OpenSearchConfig | None = None
+    """Where the knowledge bases without a path are searched."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
@@ -93,6 +137,8 @@ class RagConfig(Config):
     content: ContentConfig | None = None
     rerankers: dict[Name, Path] = {}
     """A tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
+
+    reranker_service: RerankServiceConfig | None = None
 
 
 def read_reranker_option(text: str) -> tuple[str, str]:

@@ -11,16 +11,17 @@ from typing import NamedTuple
 
 import orjson
 
+from qinglan.config import Config
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl, replaced, sha256_file, sha256_text
 from qinglan.rag.index import Index, build_index
 from qinglan.rows import Question
-from serving.rag.reranker import DEFAULT, LexicalReranker, Report, Reranker, Signs, Weights
+from serving.rag.measuring import Judged, report_of
+from serving.rag.reranker import DEFAULT, LexicalReranker, Reranker, Signs, Weights
 
 CANDIDATES = 20
 HELD_OUT = 0.2
 FEWEST_CONVERSATIONS = 20
-BINS = 10
 
 log = logging.getLogger("serving.rag")
 
@@ -47,9 +48,13 @@ def fit_from_rows(
     """Fit on a JSONL of labelled questions and write the reranker; rows of another split than train are refused."""
     index = Index.open(build_index(knowledge_base, root, tenant_id, kb_name))
     reranker = fit(examples(rows, index, tenant_id), index, sha256_file(rows))
-    with replaced(out) as partial:
-        partial.write_bytes(orjson.dumps(reranker.model_dump(), option=orjson.OPT_INDENT_2) + b"\n")
+    write_fitted(out, reranker)
     return reranker
+
+
+def write_fitted(out: Path, fitted: Config) -> None:
+    with replaced(out) as partial:
+        partial.write_bytes(orjson.dumps(fitted.model_dump(), option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
@@ -88,22 +93,21 @@ def fit(labelled: Iterable[Example], index: Index, labels: str) -> Reranker:
     held_out: dict[str, list[Pair]] = {}
     scorer = LexicalReranker(index, DEFAULT)
     for example in labelled:
-        part = held_out if _held_out(example.conversation) else fitted
+        part = held_out if is_held_out(example.conversation) else fitted
         part.setdefault(example.conversation, []).extend(_pairs(scorer, example))
     pairs = [pair for found in fitted.values() for pair in found]
     if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
         log.warning("labels in %d conversations are too few to calibrate scores with", len(fitted))
         return DEFAULT
     model = _regress(pairs)
-    report = Report(
-        tenant_id=index.manifest.tenant_id, snapshot=index.snapshot, labels=labels,
-        fitted_conversations=len(fitted), held_out_conversations=len(held_out),
-        **_measure(model, [pair for found in held_out.values() for pair in found]),
-    )  # fmt: skip
+    judged = [
+        Judged(model.score(pair.signs), pair.answers, pair.first) for found in held_out.values() for pair in found
+    ]
+    report = report_of(index, labels, len(fitted), len(held_out), judged)
     return model.model_copy(update={"report": report})
 
 
-def _held_out(conversation: str) -> bool:
+def is_held_out(conversation: str) -> bool:
     return int(sha256_text("reranker", conversation)[:8], 16) / 2**32 < HELD_OUT
 
 
@@ -126,30 +130,3 @@ def _regress(pairs: Sequence[Pair]) -> Reranker:
     bias = model.intercept_[0] - float(weights @ mean)
     named = {name: round(float(weight), 4) for name, weight in zip(Signs._fields, weights, strict=True)}
     return Reranker(bias=round(float(bias), 4), weights=Weights(**named))
-
-
-def _measure(model: Reranker, pairs: Sequence[Pair]) -> dict[str, float | int | None]:
-    from sklearn.metrics import roc_auc_score
-
-    scores = [model.score(pair.signs) for pair in pairs]
-    answers = [pair.answers for pair in pairs]
-    firsts = [number for number, pair in enumerate(pairs) if pair.first]
-    return {
-        "held_out_pairs": len(pairs),
-        "auc": round(float(roc_auc_score(answers, scores)), 4) if len(set(answers)) == 2 else None,
-        "calibration_error": calibration_error(scores, answers),
-        "top1_calibration_error": calibration_error(
-            [scores[number] for number in firsts], [answers[number] for number in firsts]
-        ),
-    }
-
-
-def calibration_error(scores: Sequence[float], answers: Sequence[bool]) -> float | None:
-    """Expected calibration error: what a score says against how often it is right; None of nothing."""
-    bins: dict[int, list[tuple[float, bool]]] = {}
-    for score, answer in zip(scores, answers, strict=True):
-        bins.setdefault(min(int(score * BINS), BINS - 1), []).append((score, answer))
-    if not bins:
-        return None
-    gaps = (abs(sum(score - answer for score, answer in held)) for held in bins.values())
-    return round(sum(gaps) / len(scores), 4)

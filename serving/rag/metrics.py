@@ -26,6 +26,9 @@ class Metrics:
         self._fallbacks = Counter(
             "qinglan_rag_fallbacks", "Plain queries searched.", ["tenant", "reason"], registry=self.registry
         )
+        self._away = Counter(
+            "qinglan_rag_engine_outages", "Answers that the search engine owed.", ["reason"], registry=self.registry
+        )
         self._checks = Counter(
             "qinglan_rag_content_checks", "Outgoing answers checked, or why not.", ["tenant", "outcome"],
             registry=self.registry,
@@ -33,6 +36,15 @@ class Metrics:
         self._check_seconds = Histogram(
             "qinglan_rag_content_check_seconds", "Time to check an answer.", ["tenant"], buckets=SECONDS,
             registry=self.registry,
+        )  # fmt: skip
+
+        self._reranker_fallbacks = Counter(
+            "qinglan_rag_reranker_fallbacks", "Answers with the local score in place of the service's.",
+            ["tenant", "reason"], registry=self.registry,
+        )  # fmt: skip
+        self._rerank_seconds = Histogram(
+            "qinglan_rag_reranker_seconds", "Time to score an answer's passages.", ["tenant", "reranker"],
+            buckets=SECONDS, registry=self.registry,
         )  # fmt: skip
 
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
@@ -45,6 +57,15 @@ class Metrics:
 
     def fell_back(self, tenant: str, reason: str) -> None:
         self._fallbacks.labels(tenant, reason).inc()
+
+    def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
+        """`by` is local or service; `reason` why it is local though a service is configured, else empty."""
+        self._rerank_seconds.labels(tenant, by).observe(seconds)
+        if reason:
+            self._reranker_fallbacks.labels(tenant, reason).inc()
+
+    def engine_away(self, reason: str) -> None:
+        self._away.labels(reason).inc()
 
     def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
         """`outcome` is passed, flagged, or the reason why nobody could say."""

@@ -1,7 +1,12 @@
 """The rule of the service: the query decides which passages, in which order; `need` only what they score."""
 
+import time
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
 from qinglan.rag.contract import Recall
-from serving.rag.engine import Candidate, Engine
+from serving.rag.engine import Candidate, Engine, Scores
+from serving.rag.service_reranked import own_score
 
 CANDIDATES = 20
 """How many are looked at before the cut at the threshold, at least."""
@@ -9,16 +14,50 @@ CANDIDATES = 20
 DIGITS = 6
 
 
-async def retrieve(
-    engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None
-) -> tuple[Recall, ...]:
+class Found(NamedTuple):
+    """The passages, and who scored them."""
+
+    recall: tuple[Recall, ...]
+    reranker: Literal["local", "service"]
+    fallback_reason: str = ""
+    seconds: float = 0.0
+    """From the search's end: what scoring took, a service's deadline included."""
+
+
+async def retrieve(engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None) -> Found:
     """What production would show for the query, each passage with its score against the need, else the query."""
     candidates = await engine.search(query, max(top_k, CANDIDATES))
-    scores = await engine.rerank(query, candidates)
-    kept = [pair for pair in zip(candidates, scores, strict=True) if pair[1] >= score_threshold][:top_k]
-    shown = [candidate for candidate, _ in kept]
-    against = [score for _, score in kept] if need is None else await engine.rerank(need, shown)
-    return tuple(_recall(*pair) for pair in zip(shown, against, strict=True))
+    started = time.perf_counter()
+    found = await _scored(engine, candidates, query, top_k, score_threshold, need)
+    return found._replace(seconds=time.perf_counter() - started)
+
+
+async def _scored(
+    engine: Engine, candidates: Sequence[Candidate], query: str, top_k: int, score_threshold: float, need: str | None
+) -> Found:
+    by_query = await engine.rerank(query, candidates)
+    shown, against = ranked(candidates, by_query, top_k, score_threshold)
+    if need is not None:
+        by_need = await (own_score(engine) if by_query.fallback_reason else engine).rerank(need, shown)
+        if by_need.fallback_reason:
+            # One scorer for both texts: else the service would have ordered and cut what another one scores, and
+            # threshold and scores would be of two scales.
+            again = await _scored(own_score(engine), candidates, query, top_k, score_threshold, need)
+            return again._replace(fallback_reason=by_need.fallback_reason)
+        against = by_need.values
+    recall = tuple(_recall(*pair) for pair in zip(shown, against, strict=True))
+    return Found(recall, by_query.by, by_query.fallback_reason)
+
+
+def ranked(
+    candidates: Sequence[Candidate], scores: Scores, top_k: int, score_threshold: float
+) -> tuple[list[Candidate], list[float]]:
+    """What is shown, with its scores: a service's order where one scored, its ties and all else as the engine's."""
+    pairs = list(zip(candidates, scores.values, strict=True))
+    if scores.by == "service":
+        pairs.sort(key=lambda pair: -pair[1])
+    kept = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
+    return [candidate for candidate, _ in kept], [score for _, score in kept]
 
 
 def _recall(candidate: Candidate, score: float) -> Recall:

@@ -14,11 +14,25 @@ from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
 from serving.rag.app import Engines, create_app
-from serving.rag.config import ContentConfig, RagConfig, RewriterConfig, Source, read_reranker_option
+from serving.rag.calibration import Calibration, read_fitted
+from serving.rag.config import (
+    ContentConfig,
+    RagConfig,
+    RerankServiceConfig,
+    RewriterConfig,
+    ScoredBy,
+    Source,
+    read_reranker_option,
+)
 from serving.rag.content import Checker
-from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT, read_reranker
+from serving.rag.engine import Engine, TantivyEngine
+from serving.rag.opensearch.asking import Cluster
+from serving.rag.opensearch.connecting import OpenSearchConfig
+from serving.rag.opensearch.live import LiveEngine
+from serving.rag.reranker import DEFAULT, Reranker
+from serving.rag.reranking import RerankService
 from serving.rag.rewriter import Rewriter
+from serving.rag.service_reranked import ServiceReranked
 
 DRAIN_SECONDS = 10
 
@@ -26,18 +40,20 @@ log = logging.getLogger("serving.rag")
 
 
 def serve_knowledge_bases(
-    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str], style: str,
-    **content: Any,
+    kb: Sequence[str], index_root: Path | None, opensearch: str, opensearch_deadline: float | None, host: str,
+    port: int, rewriter: str, reranker: Sequence[str], reranker_service: str, style: str, **content: Any,
 ) -> None:  # fmt: skip
-    """Serve what a command line names: TENANT[/KB]=PATH, URLs or nothing, TENANT=PATH of rerankers, ContentConfig."""
+    """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
         "knowledge_bases": [Source.read(text) for text in kb],
         "index_root": index_root,
+        "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
         "host": host,
         "port": port,
         "rewriter": RewriterConfig.read(rewriter) if rewriter else None,
         "content": ContentConfig.read(style, content),
         "rerankers": dict(read_reranker_option(text) for text in reranker),
+        "reranker_service": RerankServiceConfig.read(reranker_service) if reranker_service else None,
     }
     serve(RagConfig.parse(values, "RAG service"))
 
@@ -46,8 +62,11 @@ def serve(config: RagConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the address once connections are taken."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a call, with the address in it
-    engines = open_engines(config)
-    app = create_app(engines, open_rewriter(config), Checker(config.content) if config.content else None)
+    cluster = Cluster(config.opensearch) if config.opensearch else None
+    service = RerankService(config.reranker_service) if config.reranker_service else None
+    engines = open_engines(config, cluster, service)
+    checker = Checker(config.content) if config.content else None
+    app = create_app(engines, open_rewriter(config), checker, [one for one in (cluster, service) if one])
     listening = _listen(config.host, config.port)
     print(orjson.dumps({"rag": f"http://{config.host}:{listening.getsockname()[1]}"}).decode(), flush=True)
     server = uvicorn.Server(
@@ -56,17 +75,17 @@ def serve(config: RagConfig) -> None:
     server.run(sockets=[listening])
 
 
-def open_engines(config: RagConfig) -> Engines:
-    """An engine for each knowledge base, its index built where it is not there yet."""
+def open_engines(config: RagConfig, cluster: Cluster | None = None, service: RerankService | None = None) -> Engines:
+    """An engine for each knowledge base; a local index is built where it is not there yet."""
     strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
     if strangers:
         raise ConfigError(f"reranker: tenant {min(strangers)!r} has no knowledge base here. Add it, or leave it out.")
-    engines: dict[tuple[str, str], TantivyEngine] = {}
+    engines: dict[tuple[str, str], Engine] = {}
     for source in config.knowledge_bases:
         key = (source.tenant_id, source.kb_name)
         if key in engines:
             raise ConfigError(f"--kb {source.tenant_id}/{source.kb_name}: given twice. Name each once.")
-        engines[key] = _open(source, config.index_root, config.rerankers.get(source.tenant_id))
+        engines[key] = _open(source, config, cluster, service)
     return engines
 
 
@@ -80,14 +99,50 @@ def open_rewriter(config: RagConfig) -> Rewriter | None:
     return Rewriter(config.rewriter)
 
 
-def _open(source: Source, root: Path, reranker: Path | None) -> TantivyEngine:
-    index = Index.open(build_index(source.path, root, source.tenant_id, source.kb_name))
-    engine = TantivyEngine(index, read_reranker(reranker) if reranker else DEFAULT)
-    name = f"{source.tenant_id}/{source.kb_name}"
-    log.info("%s: %d passages, snapshot %s", name, len(index), index.snapshot[:12])
+def _open(source: Source, config: RagConfig, cluster: Cluster | None, service: RerankService | None) -> Engine:
+    name, fitted = f"{source.tenant_id}/{source.kb_name}", config.rerankers.get(source.tenant_id)
+    local, calibration = read_scoring(fitted, service.config.scored_by if service else None)
+    engine = _open_engine(source, config, cluster, local)
+    if service:
+        engine = ServiceReranked(engine, service, calibration)
     if not engine.calibrated:
         log.warning("%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name)
     return engine
+
+
+def _open_engine(source: Source, config: RagConfig, cluster: Cluster | None, reranker: Reranker) -> Engine:
+    if source.path is not None:
+        return _open_local(source, source.path, config.index_root, reranker)
+    if cluster is None:
+        name = f"{source.tenant_id}/{source.kb_name}"
+        raise ConfigError(f"--kb {name}: give its file, {name}=PATH, or --opensearch URL where it was loaded.")
+    return LiveEngine(cluster, source.tenant_id, source.kb_name, reranker)
+
+
+def _open_local(source: Source, path: Path, root: Path | None, reranker: Reranker) -> TantivyEngine:
+    if root is None:
+        raise ConfigError(f"--kb {source.tenant_id}={path}: give --index-root, where its index is kept.")
+    index = Index.open(build_index(path, root, source.tenant_id, source.kb_name))
+    log.info("%s/%s: %d passages, snapshot %s", source.tenant_id, source.kb_name, len(index), index.snapshot[:12])
+    return TantivyEngine(index, reranker)
+
+
+def read_scoring(path: Path | None, service: ScoredBy | None) -> tuple[Reranker, Calibration | None]:
+    """The local reranker of a tenant's file, and the calibration of the service's scores where it holds one."""
+    fitted = read_fitted(path) if path else DEFAULT
+    if isinstance(fitted, Reranker):
+        return fitted, None
+    if service is None:
+        raise ConfigError(f"{path}: calibrates the scores of a service. Give --reranker-service, or leave it out.")
+    if fitted.service != service:
+        raise ConfigError(
+            f"{path}: calibrates {_told(fitted.service)}, but --reranker-service is {_told(service)}. Fit it again."
+        )
+    return fitted.local, fitted.calibration
+
+
+def _told(service: ScoredBy) -> str:
+    return f"{service.kind} {service.model} (template {service.template})"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -18,6 +18,7 @@ from qinglan.files import sha256_text
 from qinglan.llm.limits import BURST_SECONDS, rate_limiter
 from qinglan.llm.prices import estimate_tokens
 from serving.listening import hung_up
+from serving.teacher.batches import Desk, add_batches
 from serving.teacher.brain import Brain, Refusal
 from serving.teacher.config import Behaviour
 from serving.teacher.faults import FAULTS, faulty
@@ -61,6 +62,18 @@ class Teacher:
             return json_response(self._completion(asked, prompt))
         finally:
             self.under_way -= 1
+
+    def answer_row(self, asked: Any) -> tuple[int, dict[str, Any]]:
+        """A batch's row: the status and the body that its line gets."""
+        wrong = what_is_wrong(asked) or (
+            "" if asked["model"] in self._brain.models else f"No model {asked['model']!r}."
+        )
+        if wrong:
+            return 400, {"error": {"message": wrong, "type": "invalid_request_error", "param": None, "code": None}}
+        prompt = prompt_digest(asked["model"], asked["messages"])
+        self.asked[prompt] += 1
+        self.billed[prompt] += 1
+        return 200, self._completion(asked, prompt)
 
     def _completion(self, asked: dict[str, Any], prompt: str) -> dict[str, Any]:
         said = self._brain.answer(asked["model"], asked["messages"], asked.get("response_format"))
@@ -109,6 +122,8 @@ def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
             return refusal(400, *wrong_parameter)
         return await teacher.complete(asked)
 
+    desk = Desk(teacher.answer_row, behaviour)
+    add_batches(app, desk, refusal)
     app.add_exception_handler(ClientDisconnect, hung_up)
     app.add_route("/v1/chat/completions", completions, ["POST"])
 
@@ -119,7 +134,7 @@ def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
 
     @app.get("/stats")
     async def stats() -> dict[str, Any]:
-        return teacher.stats()
+        return {**teacher.stats(), "files": len(desk.files), "batches": len(desk.batches)}
 
     @app.get("/healthz")
     @app.get("/readyz")

@@ -26,6 +26,12 @@ class Behaviour(Config):
     requests_per_minute: int = Field(default=0, ge=0)
     """Above it: 429 with Retry-After. 0 sets no limit."""
 
+    batch_seconds: float = Field(default=0.0, ge=0)
+    """How long a batch waits before its first row is answered; latency, jitter and error rate are of live calls."""
+
+    batch_faults: str = ""
+    """What goes wrong, a word for each batch in turn, with commas between: see batch_faults.py; `none` is nothing."""
+
     seed: int = 0
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from pipelines.config import load_config
 from pipelines.plan import make_plan
+from pipelines.plan_table import batches_in_words
 from pipelines.summary import funnel
 from qinglan.errors import DataError
+from qinglan.llm.config import BatchConfig
 
 TODAY = date(2026, 11, 21)
 
@@ -47,6 +49,27 @@ def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
 
     assert rewrites.cost == pytest.approx((rewrites.input_tokens * 1.25 + rewrites.output_tokens * 10) / 1e6)
     assert plan.cost == pytest.approx(sum(step.cost for step in plan.steps))
+
+
+def test_both_ways_are_priced_and_what_the_profile_batches_is_counted_at_its_price(questions: Path) -> None:
+    live = load_config("fivedoctors", "gpt", questions=questions)
+    teacher = live.gateway.teacher.model_copy(update={"batch": BatchConfig(steps=("generate",))})
+    batched = live.model_copy(update={"gateway": live.gateway.model_copy(update={"teacher": teacher})})
+
+    plain, plan = make_plan(live, TODAY), make_plan(batched, TODAY)
+
+    assert [one.batch_cost and one.batch_cost / one.cost for one in plan.steps if one.model] == [
+        0.5,
+        0.5,
+        None,
+        0.5,
+    ]
+    assert [(step.step, step.what) for step in plan.steps if step.batched] == [("generate", "rewrites")]
+    assert plan.cost == pytest.approx(plain.cost - plain.steps[0].cost / 2)
+    assert plan.seconds == pytest.approx(plain.seconds - plain.steps[0].seconds + 24 * 3600)
+    assert (plan.live_cost, plan.batch_cost) == (plain.cost, plain.batch_cost)
+    assert "generate (rewrites)" in batches_in_words(plan)
+    assert "This profile asks live" in batches_in_words(plain)
 
 
 def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None:

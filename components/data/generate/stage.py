@@ -4,6 +4,7 @@ counts = generate(questions, outputs, GenerateConfig(tenant_id="fivedoctors"), g
 """
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from components.data.generate.config import GenerateConfig
 from qinglan.errors import RowError
 from qinglan.files import dump_line, replaced
 from qinglan.lineage.digests import digest
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import Gateway, Wish
 from qinglan.ordered import ordered
 from qinglan.progress import progress
 from qinglan.prompts import teacher_messages
@@ -45,6 +46,7 @@ async def _generate(
     rows = read_questions(questions, config.columns, config.tenant_id)
     kept = set_aside = paid_earlier = 0
     async with Gateway(gateway_url, STEP) as gateway:
+        await gateway.ahead(wishes(questions, config))
 
         async def rewrite(row: Question | Quarantined) -> tuple[Rewrite | Quarantined, bool]:
             return (row, False) if isinstance(row, Quarantined) else await _rewrite(gateway, row, config)
@@ -64,6 +66,13 @@ async def _generate(
                 tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
     return GenerateCounts(kept + set_aside, kept, set_aside, paid_earlier)
+
+
+def wishes(questions: Path, config: GenerateConfig) -> Iterator[Wish]:
+    """What the teacher will be asked, in the order of the sheet."""
+    for row in read_questions(questions, config.columns, config.tenant_id):
+        if isinstance(row, Question):
+            yield Wish("teacher", row.id, teacher_messages(row, config.system_prompt))
 
 
 async def _rewrite(gateway: Gateway, row: Question, config: GenerateConfig) -> tuple[Rewrite | Quarantined, bool]:

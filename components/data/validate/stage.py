@@ -4,6 +4,7 @@ Both are scored against the row's fixed need. A row that the RAG could not answe
 """
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -11,7 +12,7 @@ from components.data.validate.config import ValidateConfig
 from qinglan.errors import DataError, RowError
 from qinglan.files import count_lines, dump_line, read_jsonl, replaced, sha256_file
 from qinglan.lineage.digests import digest
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import Gateway, Wish
 from qinglan.ordered import ordered, together
 from qinglan.progress import progress
 from qinglan.prompts import need_messages
@@ -77,6 +78,7 @@ async def _validate(
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
     async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        await gateway.ahead(wishes(rewrites))
 
         async def check(row: Rewrite) -> Validated | Quarantined:
             return await _check(gateway, rag, row, snapshots, config)
@@ -96,6 +98,13 @@ async def _validate(
                 tick(f"{counts.accepted} accepted")
         await gateway.exported(digest(validated))
     return counts
+
+
+def wishes(rewrites: Path) -> Iterator[Wish]:
+    """What the judge will be asked: the need of each row whose sheet states none."""
+    for _, row in read_jsonl(rewrites, Rewrite):
+        if not row.need:
+            yield Wish("judge", row.id, need_messages(row))
 
 
 async def _check(

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from components.evaluation.rewriter.measures import CUT, Found, measure, rank
 from qinglan.errors import DataError, RowError
 from qinglan.files import replaced
 from qinglan.lineage.digests import digest
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import Gateway, Wish
 from qinglan.ordered import ordered, together
 from qinglan.progress import progress
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
@@ -106,6 +106,7 @@ async def _ask_all(
     examined, judged = set(drawn), set(drawn[: config.agreement_rows])
     out = Asking([], [], Counter(), [], {})
     async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        await gateway.ahead(wishes(rows, texts, examined, judged))
         asker = Asker(gateway, rag, config)
 
         async def ask(at: int) -> Answered:
@@ -123,6 +124,15 @@ async def _ask_all(
                 tick()
         await gateway.exported(digest(predictions))
         return out._replace(report=await gateway.report())
+
+
+def wishes(rows: Sequence[Validated], texts: Texts, examined: set[int], judged: set[int]) -> Iterator[Wish]:
+    """What examiner and judge will be asked."""
+    asked: tuple[tuple[Judging, set[int]], ...] = (("examiner", examined), ("judge", judged))
+    for at, row in enumerate(rows):
+        for role, drawn in asked:
+            for text in dict.fromkeys(texts[name][at] for name in texts) if at in drawn else ():
+                yield Wish(role, row.id, judge_messages(row, text), JUDGE_FORMAT)
 
 
 class Asker:

@@ -201,6 +201,34 @@ def test_as_many_requests_are_under_way_as_allowed_and_no_more() -> None:
     assert max(under_way) == 3
 
 
+FELL_BACK = {**OLDER, "data": {"recall": [HIT], "reranker": "local", "reranker_fallback_reason": "timeout"}}
+
+
+def test_scores_of_a_reranker_that_stood_in_are_asked_for_again() -> None:
+    scored = {**OLDER, "data": {"recall": [HIT], "reranker": "service", "reranker_fallback_reason": ""}}
+
+    with service(reply(FELL_BACK), reply(scored)) as (url, received):
+        data = ask(url).data
+
+    assert (data.reranker, data.reranker_fallback_reason) == ("service", "")
+    assert len(received) == 2
+
+
+def test_scores_that_keep_falling_back_are_an_outage_and_never_a_score() -> None:
+    with service(reply(FELL_BACK)) as (url, received), pytest.raises(OutageError) as raised:
+        ask(url, attempts=3)
+
+    assert "its reranker gave no scores (timeout); the local score in its place is another scale" in str(raised.value)
+    assert len(received) == 3
+
+
+def test_a_passage_that_speaks_of_a_fallback_is_none() -> None:
+    hit = {**HIT, "content": '"reranker_fallback_reason":"timeout"', "metadata": {"reranker_fallback_reason": "x"}}
+
+    with service(reply({**OLDER, "data": {"recall": [hit]}})) as (url, _):
+        assert ask(url).data.recall[0].content == hit["content"]
+
+
 def test_knowledge_bases_are_listed_and_an_older_service_lists_none() -> None:
     kb = {"tenant_id": "fivedoctors", "kb_name": "default", "snapshot": "abc", "passages": 3}
 

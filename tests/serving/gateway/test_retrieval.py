@@ -128,6 +128,22 @@ def test_a_service_without_snapshots_is_remembered_for_this_run_only(tmp_path: P
     assert rag.asked == 2
 
 
+@pytest.mark.parametrize("lists", [True, False])
+def test_scores_of_a_reranker_that_stood_in_are_passed_on_and_not_kept(tmp_path: Path, lists: bool) -> None:
+    rag = Rag(lists)
+    data = {"rewritten_query": "一", "recall": [], "snapshot": "s1", "reranker_fallback_reason": "timeout"}
+    rag.replies = [(200, orjson.dumps({"code": 200, "msg": "success", "data": data}))]
+
+    async def run() -> list[str]:
+        async with asking(url, tmp_path) as client:
+            answers = [(await ask(client, "一")).json()["data"] for _ in range(3)]
+            return [data.get("reranker_fallback_reason", "") for data in answers]
+
+    with running(rag.app) as url:
+        assert asyncio.run(run()) == ["timeout", "", ""]
+    assert rag.asked == 2
+
+
 def test_what_the_deployed_rewriter_would_write_is_not_kept(tmp_path: Path) -> None:
     rag = Rag()
 

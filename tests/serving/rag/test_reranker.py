@@ -10,7 +10,8 @@ import pytest
 from qinglan.errors import ConfigError, DataError
 from qinglan.rag.index import Index, build_index
 from serving.rag.engine import TantivyEngine
-from serving.rag.fitting import calibration_error, fit_from_rows
+from serving.rag.fitting import fit_from_rows
+from serving.rag.measuring import Judged, calibration_error, reliability
 from serving.rag.reranker import DEFAULT, LexicalReranker, Signs, read_reranker
 
 Engines = dict[tuple[str, str], TantivyEngine]
@@ -136,6 +137,12 @@ def test_a_file_that_is_no_reranker_is_refused_by_name(tmp_path: Path, content: 
 
 
 def test_calibration_error_is_the_distance_between_what_is_said_and_what_is() -> None:
-    assert calibration_error([0.25] * 4, [True, False, False, False]) == 0
-    assert calibration_error([0.95] * 2, [False, False]) == 0.95
-    assert calibration_error([], []) is None
+    def judged(score: float, *answers: bool) -> list[Judged]:
+        return [Judged(score, answer, first=False) for answer in answers]
+
+    assert calibration_error(judged(0.25, True, False, False, False)) == 0
+    assert calibration_error(judged(0.95, False, False)) == 0.95
+    assert calibration_error([]) is None
+    [low, high] = reliability([*judged(1.0, True, True), *judged(0.25, True, False, False, False)])
+    assert (low.score, low.frequency, low.pairs) == (0.25, 0.25, 4)
+    assert (high.score, high.frequency, high.pairs) == (1.0, 1.0, 2)

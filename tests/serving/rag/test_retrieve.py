@@ -30,7 +30,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map("".join) | 
 def recall(
     engines: Engines, query: str, need: str | None, top_k: int = 5, threshold: float = 0.0
 ) -> tuple[Recall, ...]:
-    return asyncio.run(retrieve(engines["fivedoctors", "default"], query, top_k, threshold, need))
+    return asyncio.run(retrieve(engines["fivedoctors", "default"], query, top_k, threshold, need)).recall
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

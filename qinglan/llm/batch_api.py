@@ -1,0 +1,223 @@
+"""A service's batches, by OpenAI's protocol: a file goes up, a batch is made of it, its answers come in files.
+
+What a service says is read here and nowhere else; every failure is an Unanswered, as of a live call.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import httpx2
+import openai
+import orjson
+
+from qinglan.llm.upstream import (
+    RAW_SHOWN,
+    Completion,
+    Passing,
+    Unanswered,
+    Upstream,
+    classify,
+    read_completion,
+)
+
+ENDPOINT = "/v1/chat/completions"
+WINDOW: Literal["24h"] = "24h"
+"""The only one that services offer."""
+
+MOST_BYTES = 190_000_000
+"""Of one file; services refuse more than 200 MB."""
+
+OUR_NAME = "qinglan"
+"""The key of a batch's name in its metadata."""
+
+ENDED = {"completed", "failed", "expired", "cancelled"}
+TRANSFER_SECONDS = 1800.0
+ASK_SECONDS = 60.0
+LISTED = 100
+CLOCKS_APART = 3600.0
+"""How much older than ours a batch may say it is and still be the one that we made."""
+
+
+class Problem(NamedTuple):
+    """Why a service made nothing of a file."""
+
+    code: str
+    message: str
+    line: int | None
+    """Of the file, from 1, where one line is to blame."""
+
+
+class Told(NamedTuple):
+    """What a service says of a batch."""
+
+    id: str
+    status: str
+    files: tuple[str, ...]
+    """Of answers and of errors; there may be neither."""
+
+    done: int
+    total: int
+    problems: tuple[Problem, ...]
+
+
+class Line(NamedTuple):
+    """One line of a batch's answers."""
+
+    key: str
+    outcome: Completion | Unanswered
+
+
+class BatchService:
+    """One model's files and batches."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._where = f"batches of {upstream.where}"
+
+    async def upload(self, path: Path, name: str) -> str:
+        """The service's name of the file."""
+
+        async def send(client: openai.AsyncOpenAI) -> bytes:
+            with path.open("rb") as file:
+                given = (f"{name}.jsonl", file, "application/jsonl")
+                answer = await client.files.with_raw_response.create(
+                    file=given, purpose="batch", timeout=TRANSFER_SECONDS
+                )
+                return bytes(answer.content)
+
+        found = self._read(await self._upstream.call(send, TRANSFER_SECONDS))
+        return self._text(found, "id")
+
+    async def create(self, file: str, name: str) -> Told:
+        body = {
+            "input_file_id": file, "endpoint": ENDPOINT, "completion_window": WINDOW, "metadata": {OUR_NAME: name},
+        }  # fmt: skip
+        return self._told(await self._json("POST", "/batches", body))
+
+    async def find(self, name: str, since: float) -> Told | None:
+        """The batch of that name of ours, if its creation arrived; newest first, none older than `since`."""
+        after = ""
+        while True:
+            listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
+            items = _objects(listed)
+            for item in items:
+                if _object(item, "metadata").get(OUR_NAME) == name:
+                    return self._told(item)
+            old = any(0 < _number(item.get("created_at")) < since - CLOCKS_APART for item in items)
+            if old or not items or not listed.get("has_more"):
+                return None
+            after = self._text(items[-1], "id")
+
+    async def ask(self, batch: str) -> Told:
+        return self._told(await self._json("GET", f"/batches/{batch}"))
+
+    async def lines(self, file: str) -> AsyncGenerator[Line, None]:
+        """A file's lines as they come; a line that cannot be read is one without a key."""
+        async with aclosing(self._bytes(file)) as chunks:
+            rest = b""
+            async for chunk in chunks:
+                # Not by splitlines: a text may hold U+2028, which ends no line of JSON.
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    if line.strip():
+                        yield self.read_line(line)
+            if rest.strip():
+                yield self.read_line(rest)
+
+    def read_line(self, line: bytes) -> Line:
+        try:
+            value = orjson.loads(self._upstream.clean(line.decode("utf-8", "replace")))
+            key = value["custom_id"]
+        except (orjson.JSONDecodeError, TypeError, KeyError):
+            value, key = {}, ""
+        return Line(str(key), _outcome(value, self._where))
+
+    async def _bytes(self, file: str) -> AsyncGenerator[bytes, None]:
+        async def begin(client: openai.AsyncOpenAI) -> Any:
+            request = client.files.with_streaming_response.content(file)
+            return request, await request.__aenter__()
+
+        request, response = await self._upstream.call(begin, ASK_SECONDS)
+        try:
+            async for chunk in response.iter_bytes():
+                yield chunk
+        except httpx2.TransportError as error:
+            raise Passing("connection", f"{self._where}: file {file} broke off ({error!r}).") from None
+        finally:
+            await request.__aexit__(None, None, None)
+
+    async def _json(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
+            if method == "POST":
+                return await client.post(path, cast_to=httpx2.Response, body=body)
+            return await client.get(path, cast_to=httpx2.Response)
+
+        return self._read((await self._upstream.call(send, ASK_SECONDS)).content)
+
+    def _read(self, content: bytes) -> dict[str, Any]:
+        text = self._upstream.clean(content.decode("utf-8", "replace"))
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise Passing("unreadable", f"{self._where}: the answer is no JSON object.", text[:RAW_SHOWN])
+        return value
+
+    def _text(self, values: dict[str, Any], name: str) -> str:
+        value = values.get(name)
+        if not isinstance(value, str) or not value.replace("-", "").replace("_", "").isalnum():
+            raise Passing("unreadable", f"{self._where}: the answer has no {name}.", str(values)[:RAW_SHOWN])
+        return value
+
+    def _told(self, values: dict[str, Any]) -> Told:
+        counts = _object(values, "request_counts")
+        files = (values.get("output_file_id"), values.get("error_file_id"))
+        return Told(
+            self._text(values, "id"),
+            self._text(values, "status"),
+            tuple(str(file) for file in files if file),
+            _number(counts.get("completed")) + _number(counts.get("failed")),
+            _number(counts.get("total")),
+            tuple(_problem(error) for error in _objects(_object(values, "errors"))),
+        )
+
+
+def _outcome(value: dict[str, Any], where: str) -> Completion | Unanswered:
+    """A line is as good as a live answer: the same readers judge it."""
+    response = value.get("response")
+    try:
+        if isinstance(response, dict):
+            status, body = response.get("status_code"), orjson.dumps(response.get("body")).decode()
+            if status == 200:
+                return read_completion(body, where)
+            return classify(_number(status) or 500, {}, body, where)
+    except Unanswered as unanswered:
+        return unanswered
+    error = value.get("error")
+    if isinstance(error, dict):
+        code = str(error.get("code"))[:100]
+        return Passing(code, f"{where}: {code}: {str(error.get('message'))[:300]}")
+    return Passing("unreadable", f"{where}: a line without answer or error.", str(value)[:RAW_SHOWN], True)
+
+
+def _problem(error: dict[str, Any]) -> Problem:
+    line = error.get("line")
+    return Problem(str(error.get("code"))[:100], str(error.get("message"))[:300], line if type(line) is int else None)
+
+
+def _object(values: dict[str, Any], name: str) -> dict[str, Any]:
+    value = values.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is under `data` of a list as these services write them."""
+    listed = values.get("data")
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0

@@ -1,0 +1,126 @@
+"""Asks that can wait, by batch: queued on disk, sent as files, polled on, read row by row.
+
+Everything that a batch goes through stands in the journal first, so a gateway that was killed goes on where it was.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from qinglan.errors import OutageError, QinglanError, RowError
+from qinglan.llm.batch_book import BatchBook, Wanted
+from qinglan.llm.budget import Budget
+from qinglan.llm.config import BatchConfig, BatchStep, Limits
+from qinglan.llm.journal import Entry, Journal
+from qinglan.llm.upstream import Upstream
+from serving.gateway.batch_role import RoleBatches
+from serving.gateway.batch_rows import Shared
+from serving.gateway.metrics import Metrics
+
+
+class Batches:
+    """All batches of a run: one line for each role that has them."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        budget: Budget,
+        upstreams: Mapping[str, Upstream],
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
+        self._book, self._journal, self._upstreams = BatchBook(journal), journal, upstreams
+        self._waiting: dict[str, dict[str, asyncio.Future[bytes]]] = {role: {} for role in upstreams}
+        shared = Shared(
+            self._book, journal, budget, limits, metrics, self._landed, self._stopped,
+            lambda role: bool(self._waiting[role]),
+        )  # fmt: skip
+        unfinished = self._book.open()
+        roles = {batch.role for batch in unfinished} & upstreams.keys()
+        roles |= {role for role, upstream in upstreams.items() if upstream.model.batch}
+        # A role that is live again may have batches from before: they are polled on, and none is added.
+        self._roles = {
+            role: RoleBatches(role, upstreams[role], upstreams[role].model.batch or BatchConfig(), shared)
+            for role in sorted(roles)
+        }
+        for role, line in self._roles.items():
+            line.start([batch for batch in unfinished if batch.role == role])
+
+    async def aclose(self) -> None:
+        """As good as a kill: the journal knows how far each batch is, and the service goes on."""
+        for line in self._roles.values():
+            await line.aclose()
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether this ask waits for a batch."""
+        return self._upstreams[entry.role].model.batches(entry.step)
+
+    async def want(self, wanted: Iterable[Wanted]) -> None:
+        """Queue what rows will ask for; what is answered, under way or queued already stays as it is."""
+        known = list(wanted)
+        await self._book.want(known, ahead=True)
+        for role in {one.entry.role for one in known}:
+            self._roles[role].wake()
+
+    async def answer(self, one: Wanted) -> bytes:
+        """The answer that a batch brings; a RowError when its row was given up."""
+        key = one.call.key
+        if self._book.ahead(key, one.entry) and (found := self._book.failure(key)):
+            await self._book.fetched(key, one.entry)
+            raise RowError(*found)
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[one.entry.role][key] = future
+        try:
+            await self._book.want([one], ahead=False)
+            if (kept := self._journal.answer(key)) is not None:
+                return kept
+            self._roles[one.entry.role].wake()
+            return await future
+        finally:
+            self._waiting[one.entry.role].pop(key, None)
+
+    def check_not_under_way(self, key: str, entry: Entry) -> None:
+        """Refuse to pay live for what a batch is bringing, now that its role is live again. Training cannot wait."""
+        if entry.step not in get_args(BatchStep) or all(line.idle for line in self._roles.values()):
+            return
+        if name := self._book.batch_of(key):
+            raise OutageError(
+                f"{entry.step}/{entry.row} is in batch {name}, which is under way at the service. Live it would be "
+                "paid twice: let it end, with batch mode on again, or cancel it there; then run again."
+            )
+
+    def paid_ahead(self, key: str, entry: Entry) -> bool:
+        """Whether a batch was paid for this very row, which fetches the answer now: that is no hit."""
+        return self.takes(entry) and self._book.ahead(key, entry) == 1
+
+    def state(self, step: str) -> dict[str, Any]:
+        """How far a step's asks are; the error that holds them up, if there is one."""
+        left = self._book.left(step)
+        lines = [line for role, line in self._roles.items() if self._upstreams[role].model.batches(step)]
+        if any(left.values()):
+            for line in lines:
+                if line.trouble:
+                    raise line.trouble
+                line.nudge()
+        return {**left, "done": sum(line.done_of(step) for line in lines), "batches": self.listed()}
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All batches under way, for people."""
+        return [batch for line in self._roles.values() for batch in line.listed()]
+
+    def _landed(self, key: str, outcome: bytes | QinglanError) -> None:
+        for waiting in self._waiting.values():
+            if (future := waiting.pop(key, None)) and not future.done():
+                _tell(future, outcome)
+
+    def _stopped(self, role: str, error: QinglanError) -> None:
+        for future in self._waiting[role].values():
+            if not future.done():
+                _tell(future, error)
+
+
+def _tell(future: "asyncio.Future[bytes]", outcome: bytes | QinglanError) -> None:
+    if isinstance(outcome, QinglanError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

@@ -1,0 +1,78 @@
+"""Turns a service's raw score into a probability, and holds the file that says how.
+
+Platt's two numbers, a slope and an intercept in log-odds, rather than isotonic steps: a tenant may have labels in
+twenty conversations, where steps follow the noise, and a strictly rising map never changes the service's order.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import orjson
+from pydantic import Field, ValidationError
+
+from qinglan.config import Config, explain
+from qinglan.errors import ConfigError
+from serving.rag.config import ScoredBy
+from serving.rag.reranker import Report, Reranker, read_reranker
+
+Scale = Literal["probability", "logit"]
+NEARLY = 1e-6
+"""Sigmoids in float32 reach 0 and 1; their log-odds would be endless."""
+
+FARTHEST = 60.0
+
+
+class Calibration(Config):
+    """Probability from raw score, fitted on one tenant's labels."""
+
+    scale: Scale
+    """What the service gave at the fit. `probability`: in [0, 1], its log-odds are mapped. `logit`: anything."""
+
+    slope: float = Field(gt=0)
+    intercept: float
+
+    def probability(self, raw: float) -> float:
+        total = self.intercept + self.slope * log_odds(raw, self.scale)
+        return 1 / (1 + math.exp(-max(-FARTHEST, min(FARTHEST, total))))
+
+
+class ServiceReranker(Config):
+    """A service's calibration, and the local reranker that stands in for it, fitted on the same labels."""
+
+    service: ScoredBy
+    calibration: Calibration
+    report: Report
+    raw: Report | None
+    """The same of the service's own scores, on the same conversations; None where they are no probabilities."""
+
+    local: Reranker
+
+
+def scale_of(raw: Sequence[float]) -> Scale:
+    return "probability" if in_unit(raw) else "logit"
+
+
+def in_unit(raw: Sequence[float]) -> bool:
+    return all(0 <= score <= 1 for score in raw)
+
+
+def log_odds(raw: float, scale: Scale) -> float:
+    if scale == "logit":
+        return raw
+    kept = max(NEARLY, min(1 - NEARLY, raw))
+    return math.log(kept / (1 - kept))
+
+
+def read_fitted(path: Path) -> Reranker | ServiceReranker:
+    """A tenant's file, local weights or a service's calibration, which its content tells."""
+    try:
+        content = path.read_bytes()
+        if "service" in orjson.loads(content):
+            return ServiceReranker.model_validate_json(content)
+    except (OSError, orjson.JSONDecodeError, TypeError):
+        pass  # read_reranker says what is wrong with it
+    except ValidationError as error:
+        raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from None
+    return read_reranker(path)

@@ -1,0 +1,144 @@
+"""python -m serving.rag.fit --rows labelled.jsonl --kb fivedoctors=kb.jsonl --out reranker.json --report fit.html
+
+Fits a tenant's scores on training conversations that people labelled: the local reranker, and with
+--reranker-service what that service's scores mean. The rows are those of the data line (id, tenant_id,
+conversation_id, question, need, gold, split); `qinglan run` leaves them beside its indexes.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from qinglan.curves import curve_svg
+from qinglan.errors import ConfigError, QinglanError
+from qinglan.files import replaced
+from qinglan.rag.index import Index, build_index
+from serving.rag.calibration import ServiceReranker
+from serving.rag.config import RerankServiceConfig, Source
+from serving.rag.fitting import fit_from_rows, write_fitted
+from serving.rag.reranker import Report, Reranker
+from serving.rag.service_fitting import fit_service
+
+TEMPLATE = Path(__file__).parent / "fit.html.j2"
+KINDS = (".html", ".json")
+LOCAL = "local score"
+Reports = Mapping[str, Report]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m serving.rag.fit", description="Calibrates a tenant's scores.")
+    parser.add_argument("--rows", required=True, type=Path, help="JSONL of labelled training questions")
+    parser.add_argument("--kb", required=True, metavar="TENANT[/KB]=PATH")
+    parser.add_argument("--index-root", type=Path, help="the service's; without it an index is built and thrown away")
+    parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
+    parser.add_argument("--out", required=True, type=Path, help="what the service takes as --reranker TENANT=PATH")
+    parser.add_argument("--report", type=Path, help="a page where it ends in .html, the numbers where in .json")
+    given = parser.parse_args()
+    try:
+        if given.report and given.report.suffix not in KINDS:
+            raise ConfigError(f"--report {given.report}: let it end in {' or '.join(KINDS)}.")
+        service = RerankServiceConfig.read(given.reranker_service) if given.reranker_service else None
+        with tempfile.TemporaryDirectory() as temporary:
+            root = given.index_root or Path(temporary)
+            reports = run(given.rows, Source.read(given.kb), root, service, given.out)
+        print(table(reports))
+        if given.report:
+            write_report(given.report, reports)
+    except QinglanError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+def run(rows: Path, source: Source, root: Path, service: RerankServiceConfig | None, out: Path) -> Reports:
+    """Fit, write the file, and say how each of its scores did on held-out conversations."""
+    tenant, kb = source.tenant_id, source.kb_name
+    if source.path is None:
+        raise ConfigError(f"--kb {tenant}/{kb}: give the file that was labelled, {tenant}/{kb}=PATH.")
+    if service is None:
+        return reports_of(fit_from_rows(rows, source.path, root, tenant, out, kb))
+    index = Index.open(build_index(source.path, root, tenant, kb))
+    fitted = fit_service(rows, index, service)
+    write_fitted(out, fitted)
+    return reports_of(fitted)
+
+
+def reports_of(fitted: Reranker | ServiceReranker) -> Reports:
+    if isinstance(fitted, Reranker):
+        return {LOCAL: fitted.report} if fitted.report else {}
+    model = fitted.service.model
+    raw = {f"{model}, as it says": fitted.raw} if fitted.raw else {}
+    return {**raw, f"{model}, calibrated": fitted.report, **reports_of(fitted.local)}
+
+
+def table(reports: Reports) -> str:
+    """What a terminal shows."""
+    if not reports:
+        return "Too few labels: the file holds the default, whose scores order passages and are no probabilities."
+    first = next(iter(reports.values()))
+    head = (
+        f"{first.tenant_id}: fitted on {first.fitted_conversations} training conversations, measured on "
+        f"{first.held_out_conversations} others ({first.held_out_pairs:,} passages)"
+    )
+    wide = max(map(len, reports))
+    names = f"{'':{wide}}  {'AUC':>6}  {'calibration error':>17}  {'of first passages':>17}  {'first answers':>13}"
+    lines = (
+        f"{name:{wide}}  {_number(one.auc):>6}  {_number(one.calibration_error):>17}  "
+        f"{_number(one.top1_calibration_error):>17}  {_number(one.top1_answers):>13}"
+        for name, one in reports.items()
+    )
+    return "\n".join([head, names, *lines, *advice(reports)])
+
+
+def advice(reports: Reports) -> list[str]:
+    """What speaks against the service, on these conversations: it costs a model, and the local score does not."""
+    local, service = reports.get(LOCAL), next((one for name, one in reports.items() if name != LOCAL), None)
+    if local is None or service is None:
+        return []
+    compared = {
+        "The local score tells passages apart better": (local.auc, service.auc),
+        "The search engine's own order has a passage that answers first more often": (
+            local.top1_answers, service.top1_answers,
+        ),
+    }  # fmt: skip
+    return [
+        f"{said} ({own:.3f}, the service {other:.3f}): serve without it."
+        for said, (own, other) in compared.items()
+        if own is not None and other is not None and own > other
+    ]
+
+
+def write_report(path: Path, reports: Reports) -> None:
+    with replaced(path) as partial:
+        if path.suffix == ".json":
+            partial.write_bytes(orjson.dumps({name: one.model_dump() for name, one in reports.items()}))
+        else:
+            partial.write_text(page(reports), encoding="utf-8")
+
+
+def page(reports: Reports) -> str:
+    """The report with its reliability curves; every text in it is escaped."""
+    from markupsafe import Markup
+
+    from qinglan.page import rendered
+
+    return rendered(
+        TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number, advice=advice(reports),
+        figures={name: Markup(_figure(name, found)) for name, found in reports.items()},
+    )  # fmt: skip
+
+
+def _figure(name: str, report: Report) -> str:
+    found = [(one.score, one.frequency) for one in report.reliability]
+    return curve_svg(name, {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": found})
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The prompt of Qwen3-Reranker, for a vLLM that was started without its chat template.
+
+Such a server joins query and document as they are, so that each brings its half of the prompt. With
+`--chat-template` the server writes it, and this must not: the prompt would stand there twice.
+"""
+
+import re
+
+TASK = "Given a web search query, retrieve relevant passages that answer the query"
+SYSTEM = (
+    "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".'
+)
+CONTROL = re.compile(r"<\|\w*\|>")
+"""The model's own marks: in a text they are data, and must not open a turn."""
+
+
+def as_query(text: str) -> str:
+    return f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n<Instruct>: {TASK}\n<Query>: {_plain(text)}\n"
+
+
+def as_document(text: str) -> str:
+    return f"<Document>: {_plain(text)}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+def _plain(text: str) -> str:
+    return CONTROL.sub(" ", text)

@@ -1,0 +1,244 @@
+"""The RAG service before a reranker over HTTP: who scored is said, and two scorers never meet in one answer."""
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+
+from qinglan.errors import ConfigError
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RagAnswer, RagData
+from serving.rag.app import create_app
+from serving.rag.calibration import Calibration, ServiceReranker, read_fitted
+from serving.rag.config import RerankServiceConfig, ScoredBy
+from serving.rag.engine import TantivyEngine
+from serving.rag.reranker import DEFAULT, Report
+from serving.rag.reranking import RerankService
+from serving.rag.server import read_scoring
+from serving.rag.service_reranked import ServiceReranked
+from serving.reranker.app import StandIn
+from serving.reranker.app import create_app as reranker_app
+from serving.reranker.behaviour import Behaviour
+
+Running = Callable[[Any], AbstractContextManager[str]]
+Engines = dict[tuple[str, str], TantivyEngine]
+Ask = Callable[..., httpx.Response]
+KEY = ("fivedoctors", "default")
+
+QUERY = "虾青素软胶囊要不要放冰箱，益生菌冻干粉呢"
+CALIBRATION = Calibration(scale="probability", slope=0.5, intercept=-1.0)
+REPORT = Report(
+    tenant_id="fivedoctors", snapshot="s", labels="l", fitted_conversations=1, held_out_conversations=1,
+    held_out_pairs=1, auc=None, calibration_error=None, top1_calibration_error=None,
+)  # fmt: skip
+PATIENT = {"kind": "vllm", "model": "overlap", "deadline_seconds": 30}
+"""A machine at work may be slow; what is too late for a user is told by the deadline that a test sets."""
+
+SERVICE = ScoredBy(kind="vllm", model="overlap")
+
+
+class World:
+    """A RAG service over a local engine and a stand-in reranker, both on sockets."""
+
+    def __init__(self, engines: Engines, ask: Ask, running: Running) -> None:
+        self.engines, self.ask, self.running = engines, ask, running
+        self.stand_in = StandIn(Behaviour())
+
+    def answers(
+        self, *requests: dict[str, Any], calibration: Calibration | None = CALIBRATION, **settings: Any
+    ) -> tuple[list[RagData], httpx.Response]:
+        """What it answers to each, and its metrics after that."""
+        with self.running(reranker_app(self.stand_in)) as url:
+            config = RerankServiceConfig.parse({**PATIENT, "url": url, **settings}, "test")
+            service = RerankService(config)
+            engine = ServiceReranked(self.engines[KEY], service, calibration)
+            with self.running(create_app({KEY: engine}, shared=[service])) as rag:
+                found = [RagAnswer.model_validate_json(self.ask(rag, **one).content).data for one in requests]
+                return found, httpx.get(f"{rag}/metrics", trust_env=False)
+
+    def local(self, **request: Any) -> RagData:
+        """The same without a reranker."""
+        with self.running(create_app(self.engines)) as rag:
+            return RagAnswer.model_validate_json(self.ask(rag, **request).content).data
+
+
+@pytest.fixture
+def world(engines: Engines, ask: Ask, running: Running) -> World:
+    return World(engines, ask, running)
+
+
+def ids(data: RagData) -> list[str]:
+    return [hit.id for hit in data.recall]
+
+
+def test_a_service_that_answers_scores_and_orders_and_the_answer_says_so(world: World) -> None:
+    [data], _ = world.answers({"rewritten_query": QUERY, "top_k": 20})
+    scores = [hit.reranker_score for hit in data.recall]
+
+    assert (data.reranker, data.reranker_fallback_reason) == ("service", "")
+    assert scores == sorted(scores, reverse=True)
+    local = world.local(rewritten_query=QUERY, top_k=20)
+    assert sorted(ids(data)) == sorted(ids(local))
+    assert ids(data) != ids(local)
+    assert world.stand_in.documents == [20]
+
+
+def test_passages_that_score_the_same_stay_in_the_engines_order(world: World) -> None:
+    query = "退换货政策"
+
+    [data], _ = world.answers({"rewritten_query": query, "top_k": 20})
+
+    engine = ids(world.local(rewritten_query=query, top_k=20))
+    by_score: dict[float, list[int]] = {}
+    for hit in data.recall:
+        by_score.setdefault(hit.reranker_score, []).append(engine.index(hit.id))
+    assert max(map(len, by_score.values())) > 1
+    assert all(ranks == sorted(ranks) for ranks in by_score.values())
+
+
+def test_need_changes_scores_and_never_order_or_cut(world: World) -> None:
+    asked = {"rewritten_query": QUERY, "score_threshold": 0.3, "top_k": 8}
+
+    (plain, needed, alone), _ = world.answers(
+        asked, {**asked, "need": "益生菌冻干粉要不要放冰箱"},
+        {"rewritten_query": "益生菌冻干粉要不要放冰箱", "score_threshold": 0.0, "top_k": 100},
+    )  # fmt: skip
+
+    assert ids(needed) == ids(plain) != []
+    assert (needed.scored_against, needed.reranker) == ("need", "service")
+    expected = {hit.id: hit.reranker_score for hit in alone.recall}
+    assert any(hit.id in expected for hit in needed.recall)
+    assert all(expected.get(hit.id, hit.reranker_score) == hit.reranker_score for hit in needed.recall)
+    assert [hit.reranker_score for hit in needed.recall] != [hit.reranker_score for hit in plain.recall]
+
+
+@pytest.mark.parametrize("need", [None, "鱼油软胶囊要不要放冰箱"])
+@pytest.mark.parametrize(
+    ("behaviour", "deadline", "reason"),
+    [
+        (Behaviour(fault="broken"), 30, "refused"),
+        (Behaviour(fault="missing"), 30, "malformed"),
+        (Behaviour(latency=1), 0.1, "timeout"),
+        (Behaviour(model="newer"), 30, "refused"),
+    ],
+)
+def test_where_it_fails_the_answer_is_the_local_one_and_says_why(
+    world: World, behaviour: Behaviour, deadline: float, reason: str, need: str | None
+) -> None:
+    world.stand_in.behaviour = behaviour
+    asked = {"rewritten_query": QUERY, **({"need": need} if need else {})}
+
+    [data], metrics = world.answers(asked, deadline_seconds=deadline)
+
+    assert (data.reranker, data.reranker_fallback_reason) == ("local", reason)
+    assert data.recall == world.local(**asked).recall
+    counted = metrics.text
+    assert f'qinglan_rag_reranker_fallbacks_total{{reason="{reason}",tenant="fivedoctors"}} 1.0' in counted
+    assert re.search(r'qinglan_rag_reranker_seconds_count\{reranker="local",tenant="fivedoctors"\} 1.0', counted)
+
+
+def test_where_it_fails_for_the_need_alone_the_query_is_scored_again_by_the_same_scorer(world: World) -> None:
+    """Half of all requests fail, always the same ones: a query that is scored, and needs of which some are not."""
+    world.stand_in.behaviour = Behaviour(fault="broken", error_rate=0.5)
+    tried = [{"rewritten_query": f"{QUERY}{number}"} for number in range(9)]
+    query = next(one for one in tried if world.answers(one)[0][0].reranker == "service")
+
+    found = {need: world.answers({**query, "need": need})[0][0] for need in (f"鱼油{n}" for n in range(9))}
+
+    assert {data.reranker for data in found.values()} == {"local", "service"}
+    for need, data in found.items():
+        if data.reranker == "local":
+            assert data.reranker_fallback_reason == "refused"
+            assert data.recall == world.local(**query, need=need).recall
+
+
+def test_without_a_calibration_its_own_probabilities_are_served(world: World) -> None:
+    asked = {"rewritten_query": QUERY}
+    raw, mapped = (world.answers(asked, calibration=one)[0][0] for one in (None, CALIBRATION))
+
+    assert (raw.reranker, mapped.reranker) == ("service", "service")
+    assert ids(raw) == ids(mapped)
+    expected = [round(CALIBRATION.probability(hit.reranker_score), 4) for hit in raw.recall]
+    assert [round(hit.reranker_score, 4) for hit in mapped.recall] == pytest.approx(expected, abs=2e-3)
+
+
+def test_what_is_no_probability_and_was_never_fitted_is_not_passed_off_as_one(
+    engines: Engines, running: Running, ask: Ask
+) -> None:
+    logits = FastAPI()
+
+    @logits.post("/v1/rerank")
+    async def rerank(request: Request) -> dict[str, Any]:
+        documents = (await request.json())["documents"]
+        return {"results": [{"index": at, "relevance_score": 3.5 - at} for at in range(len(documents))]}
+
+    def answer(url: str, calibration: Calibration | None) -> RagData:
+        service = RerankService(RerankServiceConfig.parse({**PATIENT, "url": url}, "test"))
+        with running(create_app({KEY: ServiceReranked(engines[KEY], service, calibration)}, shared=[service])) as rag:
+            return RagAnswer.model_validate_json(ask(rag, rewritten_query=QUERY).content).data
+
+    with running(logits) as url:
+        unfitted = answer(url, None)
+        wrong = answer(url, CALIBRATION)
+        fitted = answer(url, Calibration(scale="logit", slope=1.0, intercept=0.0))
+
+    assert (unfitted.reranker, unfitted.reranker_fallback_reason) == ("local", "uncalibrated")
+    assert (wrong.reranker, wrong.reranker_fallback_reason) == ("local", "malformed")
+    assert fitted.reranker == "service"
+    assert fitted.recall[0].reranker_score == pytest.approx(0.970688)
+
+
+def test_a_cache_can_tell_scorers_apart_and_an_operator_who_is_not_calibrated(
+    engines: Engines, running: Running
+) -> None:
+    def served(calibration: Calibration | None, **changes: Any) -> tuple[str, list[str]]:
+        config = RerankServiceConfig.parse({"kind": "vllm", "url": "http://gpu", "model": "m", **changes}, "test")
+        service = RerankService(config)
+        engine = ServiceReranked(engines[KEY], service, calibration)
+        with running(create_app({KEY: engine}, shared=[service])) as rag:
+            listed = httpx.get(rag + KNOWLEDGE_BASES_PATH, trust_env=False).json()["knowledge_bases"]
+            health = httpx.get(f"{rag}/healthz", trust_env=False).json()
+        return listed[0]["reranker"], health["uncalibrated_tenants"]
+
+    usual, uncalibrated = served(CALIBRATION)
+    moved, _ = served(CALIBRATION, url="http://other", deadline_seconds=9)
+    others = [
+        served(None),
+        served(CALIBRATION, model="n"),
+        served(CALIBRATION, kind="tei"),
+        served(CALIBRATION, template="qwen3"),
+    ]
+
+    assert moved == usual
+    assert len({usual, engines[KEY].knowledge_base.reranker, *(digest for digest, _ in others)}) == 6
+    assert uncalibrated == ["fivedoctors"]  # the local score that stands in for it was fitted to nobody
+    assert served(None)[1] == ["fivedoctors"]
+
+
+def test_a_tenants_file_says_by_its_content_what_it_calibrates(tmp_path: Path) -> None:
+    local, of_service = tmp_path / "local.json", tmp_path / "service.json"
+    fitted = ServiceReranker(service=SERVICE, calibration=CALIBRATION, report=REPORT, raw=None, local=DEFAULT)
+    local.write_text(DEFAULT.model_dump_json())
+    of_service.write_text(fitted.model_dump_json())
+
+    assert read_fitted(local) == DEFAULT
+    assert read_fitted(of_service) == fitted
+    assert read_scoring(None, SERVICE) == (DEFAULT, None)
+    assert read_scoring(local, SERVICE) == (DEFAULT, None)
+    assert read_scoring(of_service, SERVICE) == (DEFAULT, CALIBRATION)
+    with pytest.raises(ConfigError, match=r"service\.json: calibrates the scores of a service"):
+        read_scoring(of_service, None)
+    with pytest.raises(ConfigError, match=r"calibrates vllm overlap .*but --reranker-service is tei overlap"):
+        read_scoring(of_service, ScoredBy(kind="tei", model="overlap"))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"7", b'{"service": {}}', b'{"service": 1, "bias": 2}'])
+def test_a_file_that_is_neither_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "reranker.json").write_bytes(content)
+
+    with pytest.raises(ConfigError, match=r"reranker\.json: no reranker"):
+        read_fitted(tmp_path / "reranker.json")
