@@ -29,6 +29,8 @@ RAW_SHOWN = 2000
 MESSAGE_SHOWN = 300
 OVERLOADED = {408, 409, 425}
 UNFIT = {400, 413, 422}
+FILTERS, FILTERED = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
+"""What a filter before the model says in a 400: codes of OpenAI's and Azure's, and DeepSeek's words."""
 
 Result = TypeVar("Result")
 
@@ -155,7 +157,7 @@ def classify(status: int, headers: Mapping[str, str], body: str, where: str) -> 
     if status in (401, 403):
         return Closed("key", f"{told} The key is not accepted: set another, then run again.", raw)
     if status in UNFIT:
-        return Refused("rejected", told, raw)
+        return Refused("refused" if code in FILTERS or said.startswith(FILTERED) else "rejected", told, raw)
     if status >= 500 or status in OVERLOADED:
         return Passing(f"status {status}", told, raw)
     return Closed("address", f"{told} See that base_url and model are right; redirects are not followed.", raw)

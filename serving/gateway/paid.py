@@ -25,6 +25,8 @@ from serving.gateway.metrics import Metrics
 DEFAULT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """After a 429 that does not say how long."""
 
+REFUSED = "refused"
+
 STOPPED = "The gateway is being stopped. Start it again on the same journal: what was paid for costs nothing."
 
 
@@ -165,7 +167,10 @@ class PaidCalls:
                 raise OutageError(str(closed)) from None
             except Unanswered as failure:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
-                self._breaker.failed(str(failure))
+                if failure.reason == REFUSED:
+                    self._breaker.answered()  # the service is well: it does not want this question
+                else:
+                    self._breaker.failed(str(failure))
                 raise RowError(failure.reason, str(failure), failure.raw) from None
         self._breaker.answered()
         return raw

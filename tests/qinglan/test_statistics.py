@@ -14,6 +14,7 @@ from qinglan.statistics import (
     estimates,
     groups,
     holm,
+    mean_queries_needed,
     paired,
     quantile,
     queries_needed,
@@ -34,6 +35,14 @@ def test_no_difference_needs_no_number_of_queries_and_clustering_costs() -> None
     alone, clustered = queries_needed(0.03, 0.1), queries_needed(0.03, 0.1, clustering=1.46)
     assert alone is not None and clustered is not None
     assert clustered == pytest.approx(1.46 * alone, abs=2)
+
+
+def test_a_difference_of_means_needs_the_textbooks_number_of_pairs() -> None:
+    # (1.960 + .842)^2 = 7.85: half a deviation takes 31.4 pairs
+    assert mean_queries_needed(0.5, 1.0) == 32
+    assert mean_queries_needed(-0.05, 0.1, clustering=2.0) == 63
+    assert mean_queries_needed(0.0, 1.0) is None
+    assert mean_queries_needed(0.5, NAN) is None
 
 
 def test_holm_by_hand() -> None:

@@ -12,7 +12,7 @@ from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.llm.commits import GroupWriter, open_database
 from qinglan.llm.journal import Call, Entry, Journal, make_call
 from qinglan.llm.prices import Usage
-from qinglan.llm.records import export_journal, journal_digest, read_report
+from qinglan.llm.records import attempts_of, export_journal, journal_digest, read_report
 
 ENTRY = Entry("generate", "行1", "teacher")
 
@@ -98,6 +98,23 @@ def test_a_rejected_attempt_costs_nothing_and_a_failed_call_is_no_answer(path: P
 
     with_journal(path, work)
     assert read_report(path)["failed"] == 1
+
+
+def test_an_attempts_time_runs_from_its_sending_to_its_outcome_and_a_lost_one_has_none(path: Path) -> None:
+    async def ask(journal: Journal) -> None:
+        number = await journal.sent(call("一"), ENTRY, reserved=1.0)
+        await asyncio.sleep(0.2)
+        await journal.answered(number, call("一").key, b"{}", Usage(), 0.25)
+        await journal.sent(call("二"), ENTRY._replace(row="行2"), reserved=1.0)
+        await journal.sent(call("三"), ENTRY._replace(step="evaluate"), reserved=1.0)
+
+    with_journal(path, ask)
+    with_journal(path, lambda _: asyncio.sleep(0))
+    answered, lost = attempts_of(path, "generate", "teacher")
+
+    assert (answered.row, answered.outcome, answered.cost) == ("行1", "answered", 0.25)
+    assert answered.seconds is not None and answered.seconds >= 0.2
+    assert lost == ("行2", "lost", 1.0, None)
 
 
 def test_a_report_counts_money_tokens_and_hits_by_step_and_role(path: Path) -> None:

@@ -72,6 +72,28 @@ async def ask(upstream: Upstream) -> Any:
         await upstream.aclose()
 
 
+def test_an_answer_that_the_service_broke_off_is_asked_for_again_and_may_have_been_billed() -> None:
+    broken = completion("虾青", finish="insufficient_system_resource").decode()
+
+    with pytest.raises(Passing, match="broke off") as found:
+        read_completion(broken, "teacher")
+    assert found.value.maybe_billed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        error("Content Exists Risk", "invalid_request_error"),
+        error("The response was filtered", "content_filter"),
+        error("flagged", "content_policy_violation"),
+    ],
+)
+def test_a_filter_that_refuses_the_request_is_a_refusal_and_no_fault_of_ours(body: str) -> None:
+    found = classify(400, {}, body, "teacher")
+
+    assert (type(found), found.reason, found.maybe_billed) == (Refused, "refused", False)
+
+
 def test_an_answer_comes_as_it_was_sent_with_its_usage() -> None:
     with running(Scripted(Reply(200, completion("答")))) as url:
         answer = asyncio.run(ask(Upstream(model(url), "teacher", 5)))

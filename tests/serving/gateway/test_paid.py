@@ -98,6 +98,40 @@ def test_refused_and_truncated_answers_were_billed_and_are_no_rewrites(tmp_path:
     assert (report["answered"], report["failed"]) == (3, 0)
 
 
+def test_what_a_model_needs_is_sent_and_its_answers_are_read_as_it_means_them(tmp_path: Path) -> None:
+    settings = {
+        "temperature": None, "reasoning_effort": "low", "extra_body": {"thinking": {"type": "disabled"}},
+        "strip_thinking": True, "refusal_patterns": ["抱歉，我不能"],
+    }  # fmt: skip
+    app = Scripted(Reply(200, completion("<think>想</think>答")), Reply(200, completion("抱歉，我不能回答。")))
+    with running(app) as teacher:
+        config = gateway_config(teacher, model=settings, limits={"concurrency": 1})
+        answers, _ = ask_all(config, tmp_path, ["一", "二"])
+        plain, _ = ask_all(gateway_config(teacher, model={**settings, "strip_thinking": False}), tmp_path, ["一"])
+    sent = orjson.loads(app.seen[0][1])
+    assert (sent["reasoning_effort"], sent["thinking"], "temperature" in sent) == ("low", {"type": "disabled"}, False)
+    assert isinstance(answers[0], Answer) and answers[0].text == "答"
+    assert isinstance(answers[1], RowError) and answers[1].reason == "refused"
+    assert isinstance(plain[0], Answer) and (plain[0].text, plain[0].cached) == ("<think>想</think>答", True)
+
+
+def test_an_answer_that_was_broken_off_is_asked_for_again(tmp_path: Path) -> None:
+    broken = Reply(200, completion("半", finish="insufficient_system_resource"))
+    with running(Scripted(broken, Reply(200, completion("答")))) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, ["一"])
+    assert isinstance(answers[0], Answer) and answers[0].text == "答"
+    assert (report["attempts"], report["possibly_billed"]) == (2, ["generate/行0"])
+
+
+def test_questions_that_a_filter_refuses_are_rows_without_an_answer_and_no_outage(tmp_path: Path) -> None:
+    app = Scripted(error(400, "Content Exists Risk", "invalid_request_error"))
+    with running(app) as teacher:
+        config = gateway_config(teacher, limits={"outage_after": 2, "concurrency": 1})
+        answers, report = ask_all(config, tmp_path, [str(n) for n in range(5)])
+    assert [answer.reason for answer in answers if isinstance(answer, RowError)] == ["refused"] * 5
+    assert (len(app.seen), report["cost"]) == (5, 0)
+
+
 def test_an_unreadable_answer_is_asked_for_again_and_named_as_possibly_billed(tmp_path: Path) -> None:
     with running(Scripted(Reply(200, b'{"choices": null}'), Reply(200, completion("答")))) as teacher:
         answers, report = ask_all(gateway_config(teacher), tmp_path, ["一"])

@@ -1,0 +1,125 @@
+"""What is said of teachers follows from intervals and prices, and never claims what the rows do not show."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.comparing.recommending import Gap, Recommendation, Standing, recommend
+
+NAN = math.nan
+
+
+def standing(name: str, value: float, cost: float, failed: float = 0.0) -> Standing:
+    return Standing(name, value, cost, failed)
+
+
+def gap(difference: float, low: float, high: float, p: float = 0.001, needed: int | None = 870) -> Gap:
+    return Gap(difference, low, high, p, needed, 1306)
+
+
+def recommended(a_minus_b: Gap, cost_a: float = 1.0, cost_b: float = 0.1, **failed: float) -> Recommendation:
+    """Of A, which finds the gold passage first as often as its gap says, and B."""
+    a = standing("A", 0.75 + a_minus_b.difference, cost_a, failed.get("a", 0.0))
+    return recommend(
+        [a, standing("B", 0.75, cost_b, failed.get("b", 0.0))], {("A", "B"): a_minus_b}, 0.03, 120, "points"
+    )
+
+
+def test_a_teacher_shown_to_be_better_is_taken_with_its_interval() -> None:
+    found = recommended(gap(0.041, 0.012, 0.070))
+
+    assert (found.word, found.take) == ("better", "A")
+    assert "A minus B: +4.1 points [+1.2, +7.0]" in found.lines[1]
+
+
+def test_where_no_difference_is_shown_the_cheap_one_is_taken_with_the_rows_that_would_tell() -> None:
+    found = recommended(gap(0.010, -0.030, 0.050, p=0.6))
+
+    assert (found.word, found.take) == ("not shown", "B")
+    assert found.lines[0].startswith("No difference shown with 120 rows; 870 would be needed")
+    assert "B costs 0.1 times what A does: take B, unless up to 5.0 points matter" in found.lines[0]
+
+
+def test_a_cheap_one_that_looks_much_worse_is_not_taken_on_few_rows() -> None:
+    found = recommended(gap(0.10, -0.01, 0.21, p=0.08, needed=140))
+
+    assert (found.word, found.take) == ("not shown", "A")
+    assert "Until about 140 rows have told, take A" in found.lines[0]
+
+
+def test_within_the_margin_the_cheapest_is_taken_even_where_it_is_shown_to_be_a_little_worse() -> None:
+    equal, little = recommended(gap(0.0, -0.01, 0.01, p=1.0)), recommended(gap(0.015, 0.005, 0.025))
+
+    assert (equal.word, equal.take, little.word, little.take) == ("as good", "B", "as good", "B")
+    assert "worse, yet by less than the 3.0 points" in little.lines[1]
+
+
+def test_the_interval_alone_does_not_show_what_the_corrected_p_does_not() -> None:
+    assert recommended(gap(0.045, 0.001, 0.089, p=0.06)).word == "not shown"
+
+
+def test_nothing_known_of_the_difference_is_nothing_shown() -> None:
+    found = recommended(Gap(0.0, NAN, NAN, NAN, None, None))
+
+    assert found.word == "not shown"
+
+
+def test_a_dearer_one_that_is_not_shown_to_be_better_is_not_waited_for() -> None:
+    found = recommended(gap(0.010, -0.030, 0.050, p=0.6), cost_a=0.1, cost_b=1.0)
+
+    assert (found.word, found.take) == ("not shown", "A")
+    assert "costs no less" in found.lines[0]
+
+
+def test_rows_without_a_rewrite_are_named() -> None:
+    found = recommended(gap(0.041, 0.012, 0.070), b=0.12)
+
+    assert "B gave no rewrite for 12.0% of the rows" in found.lines[-1]
+    assert not any("A gave no rewrite" in line for line in found.lines)
+
+
+def test_of_three_the_cheapest_that_is_as_good_is_taken() -> None:
+    gaps = {
+        ("A", "B"): gap(0.005, -0.01, 0.02, p=1.0),
+        ("A", "C"): gap(0.20, 0.15, 0.25),
+        ("B", "C"): gap(0.195, 0.14, 0.25),
+    }
+    three = [standing("A", 0.8, 3.0), standing("B", 0.795, 2.0), standing("C", 0.6, 0.1)]
+    found = recommend(three, gaps, 0.03, 500, "points")
+
+    assert (found.word, found.take) == ("as good", "B")
+
+
+def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
+    two = [standing("A", 4.4, 1.0), standing("B", 4.1, 0.1)]
+    found = recommend(two, {("B", "A"): Gap(-0.3, -0.4, -0.2, 0.001, 90, 90)}, 0.12, 120, "of 5")
+
+    assert "A minus B: +0.30 of 5 [+0.20, +0.40]" in found.lines[1]
+
+
+@given(
+    difference=st.floats(-0.3, 0.3), below=st.floats(0, 0.2), above=st.floats(0, 0.2), p=st.floats(0, 1),
+    costs=st.tuples(st.floats(0.01, 10), st.floats(0.01, 10)),
+)  # fmt: skip
+def test_better_is_said_only_where_the_whole_interval_says_so(
+    difference: float, below: float, above: float, p: float, costs: tuple[float, float]
+) -> None:
+    one = gap(difference, difference - below, difference + above, p)
+    found = recommended(one, *costs)
+    shown = p < 0.05 and (one.low > 0 or one.high < 0)
+
+    assert found.word != "better" or shown
+    assert found.take in ("A", "B")
+    if found.word == "better":
+        assert found.take == ("A" if difference > 0 else "B")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_order_in_which_a_pair_is_named_changes_nothing(turned: bool) -> None:
+    one = gap(0.041, 0.012, 0.070)
+    gaps = {("B", "A"): one.turned()} if turned else {("A", "B"): one}
+    found = recommend([standing("A", 0.79, 1.0), standing("B", 0.75, 0.1)], gaps, 0.03, 120, "points")
+
+    assert (found.word, found.take) == ("better", "A")
