@@ -1,4 +1,7 @@
-"""python -m serving.rag --kb fivedoctors=kb.jsonl --index-root indexes --port 0"""
+"""python -m serving.rag --kb fivedoctors=kb.jsonl --index-root indexes --port 0
+
+python -m serving.rag --kb fivedoctors --opensearch https://search.example:9200    # loaded with serving.rag.load
+"""
 
 import argparse
 import sys
@@ -10,8 +13,9 @@ from serving.rag.server import serve_knowledge_bases
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m serving.rag", description="The RAG service.")
-    parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB]=PATH")
-    parser.add_argument("--index-root", required=True, type=Path)
+    parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]")
+    parser.add_argument("--index-root", type=Path, help="where the indexes of knowledge bases with a PATH are kept")
+    parser.add_argument("--opensearch", default="", metavar="URL", help="searches the knowledge bases without a PATH")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL")

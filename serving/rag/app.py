@@ -3,17 +3,17 @@
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagData, RagRequest
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagData, RagRequest, Recall
 from serving.rag.asking import Unanswered
 from serving.rag.content import Checker, content_routes
-from serving.rag.engine import Engine
+from serving.rag.engine import Engine, EngineAway, SnapshotGone
 from serving.rag.metrics import Metrics
 from serving.rag.retrieve import retrieve
 from serving.rag.rewriter import Rewriter
@@ -22,11 +22,20 @@ from serving.refusals import BodyLimit, describe
 LARGEST_BODY = 512 * 1024
 """No request that the contract allows is larger; the rest of a larger one is not read."""
 
+RETRY_AFTER = "2"
+"""Seconds until a search engine that is away is worth another question."""
+
 GUARDED = "rewriter_guard"
 """The reason where the rewriter answered and took its own text back."""
 
 Engines = Mapping[tuple[str, str], Engine]
 """By tenant and knowledge base."""
+
+
+class Closing(Protocol):
+    """A search engine that several knowledge bases share."""
+
+    async def aclose(self) -> None: ...
 
 
 class Searched(NamedTuple):
@@ -38,14 +47,16 @@ class Searched(NamedTuple):
     fallback_reason: str = ""
 
 
-def create_app(engines: Engines, rewriter: Rewriter | None = None, checker: Checker | None = None) -> FastAPI:
+def create_app(
+    engines: Engines, rewriter: Rewriter | None = None, checker: Checker | None = None, cluster: Closing | None = None
+) -> FastAPI:
     """The service over open engines, and what it asks where that is configured."""
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for asked in (rewriter, checker):
+        for asked in (rewriter, checker, cluster):
             if asked:
                 await asked.aclose()
 
@@ -57,12 +68,12 @@ def create_app(engines: Engines, rewriter: Rewriter | None = None, checker: Chec
         started = time.perf_counter()
         engine = find_engine(engines, request)
         searched = await choose_query(request, rewriter)
-        recall = await retrieve(engine, searched.query, request.top_k, request.score_threshold, request.need)
+        knowledge_base, recall = await retrieve_current(engine, searched.query, request)
         answer = RagAnswer(
             data=RagData(
                 rewritten_query=searched.query, recall=recall, scored_against="need" if request.need else "query",
                 rewriter=searched.rewriter, rewriter_version=searched.version,
-                fallback_reason=searched.fallback_reason, snapshot=engine.knowledge_base.snapshot,
+                fallback_reason=searched.fallback_reason, snapshot=knowledge_base.snapshot,
             )
         )  # fmt: skip
         if searched.fallback_reason:
@@ -73,7 +84,8 @@ def create_app(engines: Engines, rewriter: Rewriter | None = None, checker: Chec
 
     @app.get(KNOWLEDGE_BASES_PATH)
     async def knowledge_bases() -> dict[str, Any]:
-        return {"knowledge_bases": [engine.knowledge_base.model_dump() for engine in engines.values()]}
+        open_now = [await engine.current() for engine in engines.values()]
+        return {"knowledge_bases": [engine.knowledge_base.model_dump() for engine in open_now]}
 
     app.include_router(content_routes(checker, {tenant for tenant, _ in engines}, metrics))
     _add_probes(app, engines, metrics)
@@ -106,6 +118,23 @@ async def choose_query(request: RagRequest, rewriter: Rewriter | None) -> Search
     return Searched(rewritten.query, "model", rewritten.version)
 
 
+async def retrieve_current(
+    engine: Engine, query: str, request: RagRequest
+) -> tuple[KnowledgeBase, tuple[Recall, ...]]:
+    """What one snapshot answers, and which: where it was deleted meanwhile, all of it from the next one."""
+    gone = False
+    while True:
+        now = await engine.current(gone)
+        try:
+            found = await retrieve(now, query, request.top_k, request.score_threshold, request.need)
+        except SnapshotGone:
+            if gone:
+                raise EngineAway("gone") from None
+            gone = True
+        else:
+            return now.knowledge_base, found
+
+
 def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
     @app.get("/healthz")
     async def healthz() -> dict[str, Any]:
@@ -114,6 +143,8 @@ def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
 
     @app.get("/readyz")
     async def readyz() -> JSONResponse:
+        for engine in engines.values():
+            await engine.current()
         return JSONResponse({"open": len(engines)}, 200 if engines else 503)
 
     @app.get("/metrics")
@@ -131,6 +162,13 @@ def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return refusal(422, describe(error))
+
+    @app.exception_handler(EngineAway)
+    async def away(_: Request, error: EngineAway) -> JSONResponse:
+        metrics.engine_away(error.reason)
+        answer = refusal(503, str(error))
+        answer.headers["retry-after"] = RETRY_AFTER
+        return answer
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:

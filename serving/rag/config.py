@@ -8,6 +8,7 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
+from serving.rag.opensearch.connecting import OpenSearchConfig
 
 
 class Source(Config):
@@ -15,17 +16,17 @@ class Source(Config):
 
     tenant_id: Name
     kb_name: Name = "default"
-    path: Path
-    """JSONL, a passage a line: id, title, content, metadata."""
+    path: Path | None = None
+    """JSONL, a passage a line: id, title, content, metadata. None: it was loaded into OpenSearch."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """`tenant=path` or `tenant/kb=path`."""
+        """`tenant`, `tenant/kb`, `tenant=path` or `tenant/kb=path`."""
         name, equals, path = text.partition("=")
         tenant, slash, kb = name.partition("/")
-        if not equals or not path:
+        if equals and not path:
             raise ConfigError(f"--kb {text}: write tenant=PATH or tenant/kb=PATH.")
-        values = {"tenant_id": tenant, "path": path, **({"kb_name": kb} if slash else {})}
+        values = {"tenant_id": tenant, "path": path or None, **({"kb_name": kb} if slash else {})}
         return parse_as(cls, values, f"--kb {text}")
 
 
@@ -82,8 +83,11 @@ class RagConfig(Config):
     """One RAG service."""
 
     knowledge_bases: tuple[Source, ...] = Field(min_length=1)
-    index_root: Path
+    index_root: Path | None = None
     """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
+
+    opensearch: OpenSearchConfig | None = None
+    """Where the knowledge bases without a path are searched."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)

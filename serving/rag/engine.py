@@ -1,11 +1,9 @@
-"""What the service needs of a search engine, and the one that is built in.
-
-A distributed engine (OpenSearch or Qdrant with a reranking model) joins by keeping the same protocol.
-"""
+"""What the service needs of a search engine, and the one that is built in. opensearch/engine.py has the other."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
+from qinglan.errors import OutageError, QinglanError
 from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
 from qinglan.rag.index import Index
@@ -19,8 +17,26 @@ class Candidate(NamedTuple):
     passage: Passage
 
 
+class EngineAway(OutageError):
+    """A search engine gave no whole answer; `reason` is a word that becomes a label, never what a caller typed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The search engine gives no answer ({reason}). Ask again in a few seconds.")
+        self.reason = reason
+
+
+class SnapshotGone(QinglanError):
+    """What an engine searched is not there any more: ask the current one."""
+
+
 class Engine(Protocol):
     """One knowledge base of one tenant."""
+
+    async def current(self, gone: bool = False) -> "Engine":
+        """The same knowledge base as it stands now: all that one request asks of it is of one snapshot.
+
+        `gone`: the last one that was given turned out not to be there any more.
+        """
 
     @property
     def knowledge_base(self) -> KnowledgeBase: ...
@@ -49,6 +65,9 @@ class TantivyEngine:
         self.calibrated = reranker.calibrated
         self._index = index
         self._scorer = LexicalReranker(index, reranker)
+
+    async def current(self, gone: bool = False) -> Self:
+        return self
 
     async def search(self, query: str, k: int) -> list[Candidate]:
         return [Candidate(hit.number, self._index.passage(hit.number)) for hit in self._index.search(query, k)]

@@ -26,6 +26,9 @@ class Metrics:
         self._fallbacks = Counter(
             "qinglan_rag_fallbacks", "Plain queries searched.", ["tenant", "reason"], registry=self.registry
         )
+        self._away = Counter(
+            "qinglan_rag_engine_outages", "Answers that the search engine owed.", ["reason"], registry=self.registry
+        )
         self._checks = Counter(
             "qinglan_rag_content_checks", "Outgoing answers checked, or why not.", ["tenant", "outcome"],
             registry=self.registry,
@@ -45,6 +48,9 @@ class Metrics:
 
     def fell_back(self, tenant: str, reason: str) -> None:
         self._fallbacks.labels(tenant, reason).inc()
+
+    def engine_away(self, reason: str) -> None:
+        self._away.labels(reason).inc()
 
     def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
         """`outcome` is passed, flagged, or the reason why nobody could say."""

@@ -6,7 +6,7 @@ retrieved. A score depends on the text, the passage and the knowledge base, neve
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -118,11 +118,23 @@ def read_reranker(path: Path) -> Reranker:
         raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from None
 
 
-class Words(NamedTuple):
+class Asked(NamedTuple):
+    """A text, as the knowledge base weighs it."""
+
+    weights: Mapping[str, float]
+    """Of each of its pairs that the knowledge base knows."""
+
+    total: float
+    """Of all of them together, the unknown ones too."""
+
+
+class Compared(NamedTuple):
     """What of a passage is compared with texts."""
 
     text: str
     title: str
+    weight: float
+    title_weight: float
 
 
 class LexicalReranker:
@@ -131,50 +143,57 @@ class LexicalReranker:
     def __init__(self, index: Index, model: Reranker) -> None:
         self.index = index
         self.model = model
-        self._words = lru_cache(CACHED_PASSAGES)(self._read_words)
+        self._compared = lru_cache(CACHED_PASSAGES)(self._read)
 
     def scores(self, text: str, numbers: Sequence[int]) -> list[float]:
         return [self.model.score(signs) for signs in self.signs(text, numbers)]
 
     def signs(self, text: str, numbers: Sequence[int]) -> list[Signs]:
         """The signs of each passage for one text."""
-        weights, total = self._weigh(text)
         bm25 = dict(self.index.search(text, RIVALS))
-        shared = {number: shared_weight(weights, self._words(number).text) for number in {*numbers, *bm25}}
-        rivals = {number: _share(shared[number], total) for number in bm25}
-        return [self._signs(number, weights, shared[number], total, rivals, bm25) for number in numbers]
+        return all_signs(self._weigh(text), bm25, {it: self._compared(it) for it in {*numbers, *bm25}}, numbers)
 
-    def _signs(
-        self, number: int, weights: dict[str, float], shared: float, total: float,
-        rivals: dict[int, float], bm25: dict[int, float],
-    ) -> Signs:  # fmt: skip
-        lead = _share(shared, total) - _best_other(rivals, number)
-        bm25_lead = -1.0
-        if number in bm25:
-            bm25_lead = _share(bm25[number] - _best_other(bm25, number), max(bm25.values()))
-        named = shared_weight(weights, self._words(number).title)
-        return Signs(
-            coverage=_share(shared, total),
-            spread=_share(shared, self.index.weight(number)),
-            title=_share(named, self.index.title_weight(number)),
-            ahead=max(lead, 0.0),
-            behind=max(-lead, 0.0),
-            bm25_ahead=max(bm25_lead, 0.0),
-            bm25_behind=max(-bm25_lead, 0.0),
-        )
-
-    def _weigh(self, text: str) -> tuple[dict[str, float], float]:
-        """Weight of each of the text's pairs that the knowledge base knows, and of all of them together."""
+    def _weigh(self, text: str) -> Asked:
         known = {gram: self.index.idf(gram) for gram in self.index.query_grams(text)}
         unknown = sum(1 for gram in set(bigrams(text)) if not self.index.df(gram))
-        return known, sum(known.values()) + unknown * self.index.idf("")
+        return Asked(known, sum(known.values()) + unknown * self.index.idf(""))
 
-    def _read_words(self, number: int) -> Words:
-        passage = self.index.passage(number)
-        return Words(searched_text(passage).lower(), passage.title.lower())
+    def _read(self, number: int) -> Compared:
+        passage, index = self.index.passage(number), self.index
+        text = searched_text(passage).lower()
+        return Compared(text, passage.title.lower(), index.weight(number), index.title_weight(number))
 
 
-def shared_weight(weights: dict[str, float], text: str) -> float:
+def all_signs(
+    asked: Asked, bm25: Mapping[int, float], passages: Mapping[int, Compared], numbers: Sequence[int]
+) -> list[Signs]:
+    """The signs of each of these passages; `bm25` has the text's best hits in the whole knowledge base."""
+    shared = {number: shared_weight(asked.weights, passages[number].text) for number in {*numbers, *bm25}}
+    rivals = {number: _share(shared[number], asked.total) for number in bm25}
+    return [_signs(number, asked, passages[number], shared[number], rivals, bm25) for number in numbers]
+
+
+def _signs(
+    number: int, asked: Asked, passage: Compared, shared: float,
+    rivals: Mapping[int, float], bm25: Mapping[int, float],
+) -> Signs:  # fmt: skip
+    lead = _share(shared, asked.total) - _best_other(rivals, number)
+    bm25_lead = -1.0
+    if number in bm25:
+        bm25_lead = _share(bm25[number] - _best_other(bm25, number), max(bm25.values()))
+    named = shared_weight(asked.weights, passage.title)
+    return Signs(
+        coverage=_share(shared, asked.total),
+        spread=_share(shared, passage.weight),
+        title=_share(named, passage.title_weight),
+        ahead=max(lead, 0.0),
+        behind=max(-lead, 0.0),
+        bm25_ahead=max(bm25_lead, 0.0),
+        bm25_behind=max(-bm25_lead, 0.0),
+    )
+
+
+def shared_weight(weights: Mapping[str, float], text: str) -> float:
     """Weight of those pairs that stand in the text: finding a pair is quicker than cutting the text into pairs."""
     return sum(weight for gram, weight in weights.items() if gram in text and (len(gram) > 1 or _alone(gram, text)))
 
@@ -183,7 +202,7 @@ def _alone(letter: str, text: str) -> bool:
     return letter in bigrams(text)
 
 
-def _best_other(values: dict[int, float], number: int) -> float:
+def _best_other(values: Mapping[int, float], number: int) -> float:
     return max((value for other, value in values.items() if other != number), default=0.0)
 
 

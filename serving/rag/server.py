@@ -10,14 +10,18 @@ from typing import Any
 import orjson
 import uvicorn
 
+from qinglan.config import parse_as
 from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
 from serving.rag.app import Engines, create_app
 from serving.rag.config import ContentConfig, RagConfig, RewriterConfig, Source, read_reranker_option
 from serving.rag.content import Checker
-from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT, read_reranker
+from serving.rag.engine import Engine, TantivyEngine
+from serving.rag.opensearch.asking import Cluster
+from serving.rag.opensearch.connecting import OpenSearchConfig
+from serving.rag.opensearch.live import LiveEngine
+from serving.rag.reranker import DEFAULT, Reranker, read_reranker
 from serving.rag.rewriter import Rewriter
 
 DRAIN_SECONDS = 10
@@ -26,13 +30,14 @@ log = logging.getLogger("serving.rag")
 
 
 def serve_knowledge_bases(
-    kb: Sequence[str], index_root: Path, host: str, port: int, rewriter: str, reranker: Sequence[str], style: str,
-    **content: Any,
+    kb: Sequence[str], index_root: Path | None, opensearch: str, host: str, port: int, rewriter: str,
+    reranker: Sequence[str], style: str, **content: Any,
 ) -> None:  # fmt: skip
-    """Serve what a command line names: TENANT[/KB]=PATH, URLs or nothing, TENANT=PATH of rerankers, ContentConfig."""
+    """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
         "knowledge_bases": [Source.read(text) for text in kb],
         "index_root": index_root,
+        "opensearch": parse_as(OpenSearchConfig, {"url": opensearch}, "--opensearch") if opensearch else None,
         "host": host,
         "port": port,
         "rewriter": RewriterConfig.read(rewriter) if rewriter else None,
@@ -46,8 +51,9 @@ def serve(config: RagConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the address once connections are taken."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a call, with the address in it
-    engines = open_engines(config)
-    app = create_app(engines, open_rewriter(config), Checker(config.content) if config.content else None)
+    cluster = Cluster(config.opensearch) if config.opensearch else None
+    engines = open_engines(config, cluster)
+    app = create_app(engines, open_rewriter(config), Checker(config.content) if config.content else None, cluster)
     listening = _listen(config.host, config.port)
     print(orjson.dumps({"rag": f"http://{config.host}:{listening.getsockname()[1]}"}).decode(), flush=True)
     server = uvicorn.Server(
@@ -56,17 +62,17 @@ def serve(config: RagConfig) -> None:
     server.run(sockets=[listening])
 
 
-def open_engines(config: RagConfig) -> Engines:
-    """An engine for each knowledge base, its index built where it is not there yet."""
+def open_engines(config: RagConfig, cluster: Cluster | None = None) -> Engines:
+    """An engine for each knowledge base; a local index is built where it is not there yet."""
     strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
     if strangers:
         raise ConfigError(f"reranker: tenant {min(strangers)!r} has no knowledge base here. Add it, or leave it out.")
-    engines: dict[tuple[str, str], TantivyEngine] = {}
+    engines: dict[tuple[str, str], Engine] = {}
     for source in config.knowledge_bases:
         key = (source.tenant_id, source.kb_name)
         if key in engines:
             raise ConfigError(f"--kb {source.tenant_id}/{source.kb_name}: given twice. Name each once.")
-        engines[key] = _open(source, config.index_root, config.rerankers.get(source.tenant_id))
+        engines[key] = _open(source, config, cluster)
     return engines
 
 
@@ -80,14 +86,24 @@ def open_rewriter(config: RagConfig) -> Rewriter | None:
     return Rewriter(config.rewriter)
 
 
-def _open(source: Source, root: Path, reranker: Path | None) -> TantivyEngine:
-    index = Index.open(build_index(source.path, root, source.tenant_id, source.kb_name))
-    engine = TantivyEngine(index, read_reranker(reranker) if reranker else DEFAULT)
-    name = f"{source.tenant_id}/{source.kb_name}"
-    log.info("%s: %d passages, snapshot %s", name, len(index), index.snapshot[:12])
-    if not engine.calibrated:
+def _open(source: Source, config: RagConfig, cluster: Cluster | None) -> Engine:
+    name, fitted = f"{source.tenant_id}/{source.kb_name}", config.rerankers.get(source.tenant_id)
+    reranker = read_reranker(fitted) if fitted else DEFAULT
+    if not reranker.calibrated:
         log.warning("%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name)
-    return engine
+    if source.path is not None:
+        return _open_local(source, source.path, config.index_root, reranker)
+    if cluster is None:
+        raise ConfigError(f"--kb {name}: give its file, {name}=PATH, or --opensearch URL where it was loaded.")
+    return LiveEngine(cluster, source.tenant_id, source.kb_name, reranker)
+
+
+def _open_local(source: Source, path: Path, root: Path | None, reranker: Reranker) -> TantivyEngine:
+    if root is None:
+        raise ConfigError(f"--kb {source.tenant_id}={path}: give --index-root, where its index is kept.")
+    index = Index.open(build_index(path, root, source.tenant_id, source.kb_name))
+    log.info("%s/%s: %d passages, snapshot %s", source.tenant_id, source.kb_name, len(index), index.snapshot[:12])
+    return TantivyEngine(index, reranker)
 
 
 def _listen(host: str, port: int) -> socket.socket:

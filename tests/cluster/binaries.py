@@ -4,6 +4,7 @@
 
 What is built is kept under the digest of its go.mod, go.sum, sources and changes, so another version is another
 binary. Everything is loaded first, side by side, for that waits for the network; then built, one after another.
+The jars of an OpenSearch node are fetched with them.
 """
 
 import fcntl
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from qinglan.errors import QinglanError
 from qinglan.files import cache_folder, replaced, replaced_folder, sha256_file, sha256_text
+from tests.cluster import jars
 from tests.cluster.gocommand import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
 from tests.cluster.programs import MODULES as TABLE
 from tests.cluster.programs import Copied, Module, Source, module_of
@@ -59,6 +61,9 @@ def kept(module: str) -> Path:
 def build_all() -> bool:
     """Build what is missing; True if nothing was."""
     missing = [name for name in TABLE if not _complete(name)]
+    there = jars.kept().folder.exists()
+    if not there:
+        jars.fetch()
     if missing:
         _download(missing)
     for module in missing:
@@ -67,7 +72,7 @@ def build_all() -> bool:
         if TABLE[module].manifests:
             with _alone(kept(module)):
                 _copy(module, kept(module) / "manifests")
-    return not missing
+    return not missing and there
 
 
 def _complete(module: str) -> bool:

@@ -1,0 +1,56 @@
+"""python -m serving.rag.load --opensearch http://127.0.0.1:9200 --kb fivedoctors=kb.jsonl
+
+Loads knowledge bases into OpenSearch for `python -m serving.rag --opensearch`; run again, it goes on where it was.
+"""
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+import orjson
+
+from qinglan.config import parse_as
+from qinglan.errors import ConfigError, QinglanError
+from serving.rag.config import Source
+from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
+from serving.rag.opensearch.loading import load
+
+BULK_SECONDS = 60.0
+"""For one bulk request."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m serving.rag.load", description=__doc__)
+    parser.add_argument("--opensearch", required=True, metavar="URL")
+    parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB]=PATH")
+    parser.add_argument("--replicas", type=int, default=1, help="copies of each index beside the first (1)")
+    parser.add_argument("--patience", type=float, default=300.0, metavar="SECONDS", help="for a cluster that is away")
+    parser.add_argument(
+        "--refused", type=Path, default=Path(), metavar="FOLDER", help="for reports of refused passages"
+    )
+    try:
+        load_all(**vars(parser.parse_args()))
+    except QinglanError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, refused: Path) -> None:
+    """One after the other; each ends with a line of JSON that says what is served now."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    config = parse_as(OpenSearchConfig, {"url": opensearch}, "--opensearch")
+    client = connect_to_load(config.url, BULK_SECONDS)
+    for source in map(Source.read, kb):
+        tenant, name = source.tenant_id, source.kb_name
+        if source.path is None:
+            raise ConfigError(f"--kb {tenant}/{name}: give the file to load, {tenant}/{name}=PATH.")
+        began = time.monotonic()
+        report = refused / f"refused.{tenant}.{name}.jsonl"
+        loaded = load(client, source.path, tenant, name, replicas, patience, report)
+        print(orjson.dumps({**loaded._asdict(), "seconds": round(time.monotonic() - began, 1)}).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Reads from an OpenSearch cluster within a deadline. What is not a whole answer is an EngineAway with the reason."""
+
+import asyncio
+from typing import Any
+
+from qinglan.errors import OutageError
+from qinglan.llm.limits import Breaker
+from serving.rag.engine import EngineAway, SnapshotGone
+from serving.rag.opensearch.connecting import OpenSearchConfig, connect
+
+OUTAGE_AFTER = 5
+PROBE_SECONDS = 1.0
+
+
+class Cluster:
+    """One pool of connections, and the breaker that spares everybody the wait for a cluster that is away."""
+
+    def __init__(self, config: OpenSearchConfig) -> None:
+        self._config = config
+        self._client = connect(config)
+        self._breaker = Breaker(OUTAGE_AFTER, PROBE_SECONDS)
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def read(self, method: str, path: str, body: Any = None, **params: str) -> dict[str, Any]:
+        """The answer; SnapshotGone for what is not there."""
+        try:
+            self._breaker.check()
+        except OutageError:
+            raise EngineAway("open") from None
+        try:
+            answer = await self._perform(method, path, body, params)
+        except SnapshotGone:
+            self._breaker.answered()
+            raise
+        except EngineAway as away:
+            self._breaker.failed(away.reason)
+            raise
+        self._breaker.answered()
+        return answer
+
+    async def _perform(self, method: str, path: str, body: Any, params: dict[str, str]) -> dict[str, Any]:
+        from opensearchpy.exceptions import NotFoundError, OpenSearchException
+
+        try:
+            async with asyncio.timeout(self._config.deadline_seconds):
+                return whole(await self._client.transport.perform_request(method, path, params=params, body=body))
+        except NotFoundError:
+            raise SnapshotGone from None
+        except (TimeoutError, OpenSearchException) as error:
+            raise EngineAway(reason_of(error)) from None
+
+
+def whole(answer: Any) -> dict[str, Any]:
+    """Refuse an answer of some of the shards, or of the part that was searched in time."""
+    if not isinstance(answer, dict):
+        raise EngineAway("malformed")
+    if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):
+        raise EngineAway("partial")
+    return answer
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in a word: it becomes a label."""
+    from opensearchpy.exceptions import ConnectionError as Unreachable
+    from opensearchpy.exceptions import ConnectionTimeout, TransportError
+
+    if isinstance(error, TimeoutError | ConnectionTimeout):
+        return "timeout"
+    if isinstance(error, Unreachable):
+        return "unreachable"
+    if not isinstance(error, TransportError):
+        return "malformed"
+    status = int(error.status_code)
+    return "busy" if status == 429 else "failed" if status >= 500 else "refused"

@@ -1,0 +1,177 @@
+"""Retrieval on OpenSearch: one snapshot of a knowledge base. live.py follows the alias from one to the next.
+
+The search is over the words of the cjk analyzer. The score is over our own pairs of characters, which the loader
+put into a second field: with another cut, weights that were fitted on pairs would be no probabilities. One read
+says how common the words and pairs of a text are (`_termvectors`), another finds its best passages. What was read
+is kept a while: a snapshot never changes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from qinglan.files import sha256_text
+from qinglan.rag.contract import KnowledgeBase, Passage
+from qinglan.rag.index import (
+    CACHED_PASSAGES,
+    MOST_TIED,
+    QUERY_GRAMS,
+    Hit,
+    inverse_frequency,
+    searched_text,
+)  # fmt: skip
+from qinglan.text import bigrams
+from serving.rag.engine import Candidate, SnapshotGone
+from serving.rag.opensearch.asking import Cluster
+from serving.rag.opensearch.kept import Kept
+from serving.rag.opensearch.layout import FORMAT, Notes
+from serving.rag.reranker import RIVALS, Asked, Compared, Reranker, all_signs
+
+CACHED_TEXTS = 1024
+
+WHOLE = {"allow_partial_search_results": "false", "cancel_after_time_interval": "5s"}
+"""All of it or an error; and nothing goes on that nobody waits for any more."""
+
+
+class Terms(NamedTuple):
+    """A text as one field is cut: how many passages hold each term, and how many terms none holds."""
+
+    known: dict[str, int]
+    unknown: int
+
+
+class Cut(NamedTuple):
+    """A text's words, by the analyzer of the index itself, and its pairs."""
+
+    words: Terms
+    pairs: Terms
+
+
+class Stored(NamedTuple):
+    """A passage with what the loader weighed of it: its pairs, and those of its title."""
+
+    passage: Passage
+    compared: Compared
+
+
+class Found(NamedTuple):
+    """A text's best hits, and how many were asked for."""
+
+    k: int
+    hits: list[Hit]
+
+
+class OpenSearchEngine:
+    """One snapshot."""
+
+    def __init__(self, cluster: Cluster, index: str, notes: Notes, reranker: Reranker) -> None:
+        self.knowledge_base = KnowledgeBase(
+            tenant_id=notes.tenant_id, kb_name=notes.kb_name, snapshot=notes.snapshot, passages=notes.passages,
+            # Scores are near tantivy's and not the same: a cache must not mix the two.
+            reranker=sha256_text("opensearch", str(FORMAT), reranker.model_dump_json()),
+        )  # fmt: skip
+        self.calibrated = reranker.calibrated
+        self.index = index
+        self._cluster, self._reranker = cluster, reranker
+        self._cuts = Kept[str, Cut](CACHED_TEXTS)
+        self._found = Kept[tuple[str, str], Found](CACHED_TEXTS)
+        self._stored = Kept[int, Stored](CACHED_PASSAGES)
+
+    async def current(self, gone: bool = False) -> Self:
+        return self
+
+    async def search(self, query: str, k: int) -> list[Candidate]:
+        hits = await self._best("body", query, k)
+        stored = await self._passages([hit.number for hit in hits])
+        return [Candidate(hit.number, stored[hit.number].passage) for hit in hits]
+
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
+        pairs = (await self._cut(text)).pairs
+        bm25 = dict(await self._best("pairs", text, RIVALS))
+        numbers = [candidate.number for candidate in candidates]
+        stored = await self._passages([*numbers, *bm25])
+        compared = {number: one.compared for number, one in stored.items()}
+        signs = all_signs(weighed(pairs, self.knowledge_base.passages), bm25, compared, numbers)
+        return [self._reranker.score(each) for each in signs]
+
+    async def _cut(self, text: str) -> Cut:
+        if (kept := self._cuts.get(text)) is not None:
+            return kept
+        pairs = bigrams(text)
+        wanted = {"fields": ["body", "pairs"], "term_statistics": True, "field_statistics": False}
+        spared = {"positions": False, "offsets": False, "payloads": False}
+        body = {"doc": {"body": text, "pairs": " ".join(pairs)}, **wanted, **spared}
+        fields = (await self._cluster.read("POST", f"/{self.index}/_termvectors", body)).get("term_vectors", {})
+        words = {word: int(term.get("doc_freq", 0)) for word, term in terms_of(fields, "body").items()}
+        found = terms_of(fields, "pairs")
+        counts = {pair: int(found.get(pair, {}).get("doc_freq", 0)) for pair in dict.fromkeys(pairs)}
+        return self._cuts.put(text, Cut(split(words), split(counts)))
+
+    async def _best(self, field: str, text: str, k: int) -> list[Hit]:
+        """The k best by BM25, best first; equals stand in the order of the file."""
+        kept = self._found.get((field, text))
+        if kept is None or kept.k < k:
+            cut = await self._cut(text)
+            terms = rarest(cut.words if field == "body" else cut.pairs)
+            kept = self._found.put((field, text), Found(k, await self._search(field, terms, k)))
+        return kept.hits[:k]
+
+    async def _search(self, field: str, terms: Sequence[str], k: int) -> list[Hit]:
+        if not terms:
+            return []
+        limit = k + 16
+        hits = await self._top(field, terms, limit, with_passages=True)
+        while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MOST_TIED:
+            limit = min(limit * 4, MOST_TIED)  # the tie goes on below the cut: see all of it before ordering it
+            hits = await self._top(field, terms, limit, with_passages=False)
+        return hits[:k]
+
+    async def _top(self, field: str, terms: Sequence[str], limit: int, with_passages: bool) -> list[Hit]:
+        # The terms are cut already: what a user typed is never read as a query of its own.
+        match = {field: {"query": " ".join(terms), "analyzer": "whitespace"}}
+        body = {"query": {"match": match}, "size": limit, "track_total_hits": False, "_source": with_passages}
+        answer = await self._cluster.read("POST", f"/{self.index}/_search", body, **WHOLE)
+        found = answer["hits"]["hits"]
+        if with_passages:
+            for hit in found:
+                self._keep(hit)
+        # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
+        hits = [Hit(int(hit["_id"]), round(hit["_score"], 4)) for hit in found]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.number))
+
+    async def _passages(self, numbers: Sequence[int]) -> dict[int, Stored]:
+        found = {number: kept for number in numbers if (kept := self._stored.get(number))}
+        if missing := [str(number) for number in dict.fromkeys(numbers) if number not in found]:
+            answer = await self._cluster.read("POST", f"/{self.index}/_mget", {"ids": missing})
+            if not all(one.get("found") for one in answer["docs"]):
+                raise SnapshotGone
+            found |= {int(one["_id"]): self._keep(one) for one in answer["docs"]}
+        return found
+
+    def _keep(self, document: Any) -> Stored:
+        number = int(document["_id"])
+        return self._stored.get(number) or self._stored.put(number, read_stored(document["_source"]))
+
+
+def rarest(terms: Terms) -> list[str]:
+    """Those that the knowledge base knows, the rarest when there are too many."""
+    known = terms.known
+    return sorted(known, key=lambda term: known[term])[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else list(known)
+
+
+def weighed(pairs: Terms, passages: int) -> Asked:
+    known = {pair: inverse_frequency(pairs.known[pair], passages) for pair in rarest(pairs)}
+    return Asked(known, sum(known.values()) + pairs.unknown * inverse_frequency(0, passages))
+
+
+def split(counts: dict[str, int]) -> Terms:
+    known = {term: count for term, count in counts.items() if count}
+    return Terms(known, len(counts) - len(known))
+
+
+def terms_of(fields: Any, field: str) -> dict[str, dict[str, Any]]:
+    return dict(fields.get(field, {}).get("terms", {}))
+
+
+def read_stored(source: Any) -> Stored:
+    passage = Passage.model_validate({name: source[name] for name in Passage.model_fields})
+    return Stored(passage, Compared(searched_text(passage).lower(), passage.title.lower(), *source["weights"]))

@@ -1,0 +1,87 @@
+"""A tenant's knowledge base on OpenSearch, whichever snapshot its alias names: looked up anew every few seconds."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from qinglan.errors import DataError
+from qinglan.rag.contract import KnowledgeBase
+from serving.rag.engine import Candidate, EngineAway, SnapshotGone
+from serving.rag.opensearch.asking import Cluster
+from serving.rag.opensearch.engine import OpenSearchEngine
+from serving.rag.opensearch.layout import Notes, alias_of
+from serving.rag.reranker import Reranker
+
+FRESH_SECONDS = 2.0
+"""How long a switched alias may go unseen."""
+
+log = logging.getLogger("serving.rag")
+
+
+class LiveEngine:
+    def __init__(self, cluster: Cluster, tenant_id: str, kb_name: str, reranker: Reranker) -> None:
+        self.calibrated = reranker.calibrated
+        self._cluster, self._reranker = cluster, reranker
+        self._alias = alias_of(tenant_id, kb_name)
+        self._looked = -FRESH_SECONDS
+        self._engine: OpenSearchEngine | None = None
+        self._said = ""
+
+    async def current(self, gone: bool = False) -> OpenSearchEngine:
+        if gone or self._engine is None or time.monotonic() - self._looked >= FRESH_SECONDS:
+            self._looked = time.monotonic()  # who asks meanwhile need not wait for it, if there is a known one
+            await self._look()
+        if self._engine is None:
+            raise EngineAway("not loaded")
+        return self._engine
+
+    @property
+    def knowledge_base(self) -> KnowledgeBase:
+        if self._engine is None:
+            raise EngineAway("not loaded")
+        return self._engine.knowledge_base
+
+    async def search(self, query: str, k: int) -> list[Candidate]:
+        return await (await self.current()).search(query, k)
+
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
+        return await (await self.current()).rerank(text, candidates)
+
+    async def _look(self) -> None:
+        """Where nobody can say, or it is an index of another version, the known snapshot goes on answering."""
+        try:
+            answer = await self._cluster.read("GET", f"/{self._alias}/_mapping", filter_path="*.mappings._meta")
+            index, notes = served(self._alias, answer)
+        except SnapshotGone:
+            self._engine = None
+            self._say(f"{self._alias}: no such alias. Load it: python -m serving.rag.load")
+        except EngineAway as away:
+            self._say(f"{self._alias}: {away}")
+            if self._engine is None:
+                raise
+        except DataError as error:
+            self._say(str(error))
+        else:
+            self._serve(index, notes)
+
+    def _serve(self, index: str, notes: Notes) -> None:
+        if self._engine is None or self._engine.index != index:
+            self._engine = OpenSearchEngine(self._cluster, index, notes, self._reranker)
+        self._say(f"{self._alias}: {notes.passages} passages, snapshot {notes.snapshot[:12]}", logging.INFO)
+
+    def _say(self, what: str, level: int = logging.WARNING) -> None:
+        """Once, until there is something else to say."""
+        if what != self._said:
+            log.log(level, "%s", what)
+        self._said = what
+
+
+def served(alias: str, answer: dict[str, object]) -> tuple[str, Notes]:
+    """The one index that an alias names, and its notes."""
+    if len(answer) != 1:
+        raise DataError(f"{alias}: names {len(answer)} indexes of ours, and should name one. Load it again.")
+    ((index, mapping),) = answer.items()
+    notes = Notes.read(index, mapping)
+    if not notes.whole:
+        raise DataError(f"{index}: was not loaded to its end, and {alias} names it. Load it again.")
+    return index, notes

@@ -1,0 +1,68 @@
+"""Waits for a cluster that is away, for so long and no longer, and says so meanwhile."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from qinglan.errors import OutageError
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+Result = TypeVar("Result")
+ASK_SECONDS = 1.0
+SAY_SECONDS = 5.0
+PASSING = (408, 429, 502, 503, 504)
+
+
+class Patience:
+    """For one index. What was sent well begins it anew."""
+
+    def __init__(self, seconds: float, index: str) -> None:
+        self.index = index
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        self._end = time.monotonic() + self._seconds
+
+    def until_answered(self, client: "OpenSearch", do: Callable[[], Result]) -> Result:
+        """What `do` returns; it is begun again each time that the cluster comes back."""
+        from opensearchpy.exceptions import ConnectionError as Unreachable
+        from opensearchpy.exceptions import TransportError
+
+        while True:
+            try:
+                return do()
+            except OutageError as error:
+                self._wait(client, str(error))
+            except TransportError as error:
+                if not isinstance(error, Unreachable) and error.status_code not in PASSING:
+                    raise OutageError(f"{self.index}: refused: {error}. See the cluster's log.") from None
+                self._wait(client, str(error))
+
+    def _wait(self, client: "OpenSearch", why: str) -> None:
+        """Until the index can be searched and written to again; one that is not there yet only needs the cluster."""
+        began, said = time.monotonic(), -SAY_SECONDS
+        while (now := time.monotonic()) < self._end:
+            if now - said >= SAY_SECONDS:
+                said = now
+                print(f"[{self.index}] no answer, waiting: {self._end - now:.0f} s left. {why}", flush=True)
+            if now > began and answers(client, self.index):
+                return
+            time.sleep(ASK_SECONDS)
+        raise OutageError(
+            f"{self.index}: no answer within {self._seconds:.0f} s: {why} "
+            "Run the same command again when the cluster is back: what was loaded stays."
+        )
+
+
+def answers(client: "OpenSearch", index: str) -> bool:
+    from opensearchpy.exceptions import TransportError
+
+    try:
+        health = client.cluster.health(params={"level": "indices"}, request_timeout=5)
+    except TransportError:
+        return False
+    known = health["indices"].get(index)
+    return known is None or known["status"] != "red"

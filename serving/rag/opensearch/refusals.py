@@ -1,0 +1,87 @@
+"""What became of each passage of a bulk request, and a report of those that were refused."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError, OutageError
+from qinglan.text import one_line
+
+SHOWN = 5
+LONGEST_REASON = 300
+CREATED, THERE = 201, 409
+OF_THE_DOCUMENT = (400, 413)
+"""Everything else that is not well is the cluster's doing, and passes."""
+
+
+class Outcome(NamedTuple):
+    """Of one passage; a conflict means that it was there."""
+
+    number: int
+    created: bool
+    reason: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.reason)
+
+
+def outcome_of(item: dict[str, Any]) -> Outcome:
+    number, status = int(item["_id"]), int(item["status"])
+    if status in (CREATED, THERE):
+        return Outcome(number, status == CREATED)
+    reason = said(item.get("error"))
+    if status not in OF_THE_DOCUMENT:
+        raise OutageError(f"passage {number} was not taken, status {status}: {reason}")
+    return Outcome(number, False, reason)
+
+
+def said(error: Any) -> str:
+    """The innermost cause: the outer ones only say that a document was not parsed."""
+    while isinstance(error, dict) and isinstance(error.get("caused_by"), dict):
+        error = error["caused_by"]
+    reason = error.get("reason") if isinstance(error, dict) else error
+    return one_line(str(reason or "no reason given"))[:LONGEST_REASON]
+
+
+class Place(NamedTuple):
+    """Where a passage stands in the file."""
+
+    line: int
+    id: str
+
+
+class Refusals:
+    """All are counted and written to a file, a line each; the first few are shown."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._numbers: set[int] = set()
+        self._shown: list[str] = []
+        file.unlink(missing_ok=True)
+
+    @property
+    def count(self) -> int:
+        return len(self._numbers)
+
+    def below(self, number: int) -> int:
+        """How many of the first so many passages were refused."""
+        return sum(refused < number for refused in self._numbers)
+
+    def add(self, outcome: Outcome, place: Place) -> None:
+        if outcome.number in self._numbers:
+            return
+        self._numbers.add(outcome.number)
+        if len(self._shown) < SHOWN:
+            self._shown.append(f"  line {place.line}, id {place.id[:80]!r}: {outcome.reason}")
+        with self._file.open("ab") as report:
+            report.write(orjson.dumps({**place._asdict(), "reason": outcome.reason}) + b"\n")
+
+    def check(self, path: Path, passages: int) -> None:
+        if self._numbers:
+            raise DataError(
+                "\n".join([f"{path}: {self.count} of {passages} passages were refused. The first:", *self._shown])
+                + f"\nAll of them are in {self._file}. Correct them and load again; until then the snapshot before "
+                "is searched."
+            )
