@@ -1,4 +1,4 @@
-"""Rows a second and the largest memory of each stage as the rows grow: `python -m benchmarks.memory 1000 10000 100000`
+"""Rows a second and memory of each stage as the rows grow: `python -m benchmarks.memory 1000 10000 100000`
 
 Each stage runs in a process of its own, against a gateway that answers at once: what is timed is this project and
 that gateway's Python, not a teacher. Three rows are one conversation.
@@ -71,7 +71,9 @@ def run_stage(stage: str, root: Path, url: str) -> tuple[float, int]:
 
 def check_conversations(root: Path) -> None:
     """Every conversation is whole in one split: a figure of an export that leaks would be worth nothing."""
-    splits = [_conversations(path) for path in (root / "sft/train.jsonl", root / "sft/dev.jsonl", root / "test.jsonl")]
+    splits = [
+        _conversations(path) for path in (root / "sft/train.jsonl", root / "sft/dev.jsonl", root / "test.jsonl")
+    ]
     shared = sum(map(len, splits)) - len(set().union(*splits))
     assert min(map(len, splits)) and not shared, f"{shared} conversations are in two splits"
 
@@ -82,9 +84,9 @@ def _conversations(path: Path) -> set[str]:
         return {(row.get("metadata") or row)["conversation_id"] for row in rows}
 
 
-def largest_memory() -> int:
-    """Of this process since it began, in MB. (ru_maxrss would count its parent's, from before the exec.)"""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
+def largest_memory(process: int | str = "self") -> int:
+    """Of a process since it began, in MB. (ru_maxrss would count its parent's, from before the exec.)"""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
 

@@ -46,7 +46,9 @@ def write_index(kb: Path, folder: Path) -> int:
                 weights.add(cut)
                 _add(writer, cut.bodies, len(starts) - 1)
                 for passage in batch:
-                    starts.append(starts[-1] + lines.write(orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE)))
+                    starts.append(
+                        starts[-1] + lines.write(orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE))
+                    )
                 tell.done(len(starts) - 1, starts[-1])
         with (folder / WEIGHTS).open("wb") as file:
             for weighed in weights.of_passages():
