@@ -165,8 +165,8 @@ def ratio_of(measured: Sequence[Measured]) -> float:
 
 def show(size: int, found: Sequence[Measured]) -> None:
     columns = ("load s", "a second", "MB loading", "serving", "node", "on disk")
-    columns += ("search p50 ms", "p99", "answer p50", "p99", "top-1", "queries")
-    table = Table("", *columns, title=f"{size:,} passages")
+    more = ("search p50 ms", "p99", "answer p50", "p99", "top-1", "queries")
+    table = Table("", *columns, *more, title=f"{size:,} passages")
     for each in found:
         answer = each.answer
         table.add_row(

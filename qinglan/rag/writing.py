@@ -7,23 +7,18 @@ passage was counted: until then each passage's pairs wait in a file, 8 bytes a p
 import logging
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 from tantivy import Document, Index, IndexWriter, SchemaBuilder
 
 from qinglan.progress import EVERY_SECONDS, progress_line
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import OFFSETS, PASSAGES, SEARCH, WEIGHTS, inverse_frequency, read_knowledge_base
-from qinglan.rag.pairs import ONE, Cut, Frequencies, cut_passages
-
-PASSAGES_AT_ONCE = 4096
-LETTERS_AT_ONCE = 1 << 19
-"""Whichever is reached first: a batch of long passages needs no more memory than one of short ones."""
+from qinglan.rag.pairs import ONE, Counts, Cut, Frequencies, Weights, batches, cut_passages
 
 WRITER_BYTES = 50_000_000
 
@@ -39,16 +34,14 @@ def write_index(kb: Path, folder: Path) -> int:
     index = Index(schema.build(), path=str(folder / SEARCH))
     starts = array("Q", [0])
     tell = Told(kb)
-    with Weights(folder / f"{WEIGHTS}.waiting") as weights:
+    with Waiting(folder / f"{WEIGHTS}.waiting") as weights:
         with (folder / PASSAGES).open("wb") as lines, index.writer(WRITER_BYTES, num_threads=1) as writer:
             for batch in batches(read_knowledge_base(kb)):
-                cut = cut_passages([passage.title for passage in batch], [passage.content for passage in batch])
+                cut = cut_passages(batch)
                 weights.add(cut)
                 _add(writer, cut.bodies, len(starts) - 1)
-                for passage in batch:
-                    starts.append(
-                        starts[-1] + lines.write(orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE))
-                    )
+                for line in map(_line, batch):
+                    starts.append(starts[-1] + lines.write(line))
                 tell.done(len(starts) - 1, starts[-1])
         with (folder / WEIGHTS).open("wb") as file:
             for weighed in weights.of_passages():
@@ -57,18 +50,8 @@ def write_index(kb: Path, folder: Path) -> int:
     return len(starts) - 1
 
 
-def batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """So many passages, or so much text, at once."""
-    batch: list[Passage] = []
-    letters = 0
-    for passage in passages:
-        batch.append(passage)
-        letters += len(passage.title) + len(passage.content)
-        if len(batch) == PASSAGES_AT_ONCE or letters >= LETTERS_AT_ONCE:
-            yield batch
-            batch, letters = [], 0
-    if batch:
-        yield batch
+def _line(passage: Passage) -> bytes:
+    return orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE)  # read from JSON, it holds nothing else
 
 
 def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
@@ -78,13 +61,14 @@ def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
         writer.add_document(document)
 
 
-class Weights:
+class Waiting:
     """What passages weigh: their pairs wait in a file, gone with the block, until all of them are counted."""
 
     def __init__(self, waiting: Path) -> None:
         self._path = waiting
         self._file = waiting.open("w+b")
-        self._counts = array("I")
+        self._batches: list[Counts] = []
+        self._passages = 0
         self._frequencies = Frequencies()
 
     def __enter__(self) -> Self:
@@ -97,21 +81,16 @@ class Weights:
     def add(self, cut: Cut) -> None:
         self._frequencies.add(cut)
         (cut.pairs << ONE | cut.in_title).tofile(self._file)
-        self._counts.extend(cut.counts.tolist())
+        self._batches.append(cut.counts.astype(np.uint32))
+        self._passages += len(cut.counts)
 
-    def of_passages(self) -> Iterator[NDArray[np.float64]]:
-        """The idf of all the pairs of each passage together, and of its title's; some thousand passages at a time."""
-        passages = len(self._counts)
-        weigh = self._frequencies.weigher(lambda df: inverse_frequency(df, passages))
+    def of_passages(self) -> Iterator[Weights]:
+        """The idf of all the pairs of each passage together, and of its title's; a batch at a time."""
+        weigh = self._frequencies.weigher(lambda df: inverse_frequency(df, self._passages))
         self._file.seek(0)
-        for start in range(0, passages, PASSAGES_AT_ONCE):
-            counts = np.array(self._counts[start : start + PASSAGES_AT_ONCE], np.int64)
+        for counts in self._batches:
             pairs = np.fromfile(self._file, np.uint64, counts.sum())
-            idf = weigh(pairs >> ONE)
-            owner = np.repeat(np.arange(len(counts)), counts)
-            whole = np.bincount(owner, idf, len(counts))
-            title = np.bincount(owner, np.where(pairs & ONE, idf, 0.0), len(counts))
-            yield np.stack([whole, title], axis=1)
+            yield weigh(pairs >> ONE, pairs & ONE == ONE, counts)
 
 
 class Told:
