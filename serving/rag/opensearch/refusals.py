@@ -9,7 +9,7 @@ from qinglan.errors import DataError, OutageError
 from qinglan.text import one_line
 
 SHOWN = 5
-LONGEST_REASON = 300
+LONGEST_REASON = 200
 CREATED, THERE = 201, 409
 OF_THE_DOCUMENT = (400, 413)
 """Everything else that is not well is the cluster's doing, and passes."""
@@ -38,11 +38,15 @@ def outcome_of(item: dict[str, Any]) -> Outcome:
 
 
 def said(error: Any) -> str:
-    """The innermost cause: the outer ones only say that a document was not parsed."""
-    while isinstance(error, dict) and isinstance(error.get("caused_by"), dict):
-        error = error["caused_by"]
-    reason = error.get("reason") if isinstance(error, dict) else error
-    return one_line(str(reason or "no reason given"))[:LONGEST_REASON]
+    """The outermost reason, which names the field, and the innermost, which says why."""
+    reasons = []
+    while isinstance(error, dict):
+        reasons.append(str(error.get("reason") or ""))
+        error = error.get("caused_by")
+    if isinstance(error, str):
+        reasons.append(error)
+    ends = dict.fromkeys(reasons[:1] + reasons[-1:])
+    return one_line("; ".join(reason[:LONGEST_REASON] for reason in ends if reason)) or "no reason given"
 
 
 class Place(NamedTuple):
