@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +23,7 @@ from benchmarks.knowledge_bases import Query, write_knowledge_base
 from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from benchmarks.search_engines import CONTENDERS, NODE
-from benchmarks.searching import Asked, Serving, load, serving
+from benchmarks.searching import Asked, Loading, Serving, load, serving
 from qinglan.progress import progress
 from tests.cluster.opensearch import Node, node
 
@@ -31,6 +32,8 @@ WIDTH = 160
 WARM_UP, SEARCHES, ANSWERS = 20, 400, 200
 SECONDS = 60.0
 """How long one engine is asked for, each way: who is slow answers fewer queries."""
+
+FEWEST = 2
 
 RANK_BM25_LARGEST = 100_000
 """It keeps a dict for each passage, and looks into all of them for each word of a query."""
@@ -53,6 +56,9 @@ class Measured(NamedTuple):
     engine: str
     passages: int
     load_seconds: float
+    load_cpu_seconds: float
+    """The node's too."""
+
     passages_per_second: float
     loading_mb: int
     serving_mb: int
@@ -72,8 +78,10 @@ def main() -> None:
     for size in parser.parse_args().sizes:
         with tempfile.TemporaryDirectory() as scratch:
             found = list(measure(size, Path(scratch)))
-        show(size, found)
         measured += found
+        show(size, found)
+        if said := not_tried(size, measured):
+            say(said)
     ratio = ratio_of(measured)
     figures = [{**each._asdict(), "search": each.search._asdict(), "answer": each.answer and each.answer._asdict()}
                for each in measured]  # fmt: skip
@@ -88,16 +96,19 @@ def measure(size: int, scratch: Path) -> Iterator[Measured]:
     engines = [name for name in CONTENDERS if name != "rank_bm25" or size <= RANK_BM25_LARGEST]
     with ExitStack() as stack:
         server = stack.enter_context(started_node(scratch / "node"))
-        loads = {}
+        loads, node_cpu = dict[str, Loading](), dict[str, float]()
         for engine in engines:
             say(f"{size:,} passages: loaded into {engine}")
+            before = cpu_seconds(server.pid)
             loads[engine] = load(engine, kb, scratch / engine)
+            node_cpu[engine] = cpu_seconds(server.pid) - before if engine == "opensearch" else 0.0
         opened = {engine: stack.enter_context(serving(engine, scratch / engine)) for engine in engines}
         times, memory = ask_all(opened, queries)
         for engine, loading in loads.items():
             remote = engine == "opensearch"
             yield Measured(
-                engine, size, round(loading.seconds, 1), round(size / loading.seconds),
+                engine, size, round(loading.seconds, 1), round(loading.cpu_seconds + node_cpu[engine], 1),
+                passages_per_second=round(size / loading.seconds),
                 loading_mb=loading.megabytes, serving_mb=memory[engine],
                 node_mb=largest_memory(server.pid) if remote else 0,
                 disk_mb=megabytes(server.folder / "data" if remote else scratch / engine),
@@ -139,7 +150,7 @@ def ask_in_turn(
     with progress(f"{way} {', '.join(names)}", len(queries)) as tick:
         for number, query in enumerate(queries):
             for engine in names[number % len(names) :] + names[: number % len(names)]:
-                if spent[engine] < SECONDS:
+                if spent[engine] < SECONDS or len(found[engine]) < FEWEST:
                     asked = opened[engine].ask(way, query.text)
                     found[engine].append((asked, query))
                     spent[engine] += asked.seconds
@@ -153,6 +164,11 @@ def times_of(found: Sequence[tuple[Asked, Query]]) -> Times:
     return Times(round(cuts[49], 2), round(cuts[98], 2), round(right / len(found), 3), len(found))
 
 
+def cpu_seconds(process: int) -> float:
+    spent = psutil.Process(process).cpu_times()
+    return float(spent.user + spent.system)
+
+
 def megabytes(folder: Path) -> float:
     return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
 
@@ -163,23 +179,34 @@ def ratio_of(measured: Sequence[Measured]) -> float:
     return medians["tantivy"] / medians["fts5"]
 
 
+def not_tried(size: int, measured: Sequence[Measured]) -> str:
+    """What rank_bm25 would have taken, as far as a smaller size tells."""
+    smaller = [each for each in measured if each.engine == "rank_bm25"]
+    if size <= RANK_BM25_LARGEST or not smaller:
+        return ""
+    known = smaller[-1]
+    times = size / known.passages
+    return (
+        f"rank_bm25 not tried at {size:,}: {times:.0f} times what it took at {known.passages:,} would be "
+        f"{times * known.load_seconds:,.0f} s to load, {times * known.serving_mb:,.0f} MB and "
+        f"{times * known.search.p50_ms:,.0f} ms a search"
+    )
+
+
 def show(size: int, found: Sequence[Measured]) -> None:
-    columns = ("load s", "a second", "MB loading", "serving", "node", "on disk")
+    columns = ("load s", "CPU s", "a second", "MB loading", "serving", "node", "on disk")
     more = ("search p50 ms", "p99", "answer p50", "p99", "top-1", "queries")
     table = Table("", *columns, *more, title=f"{size:,} passages")
     for each in found:
         answer = each.answer
         table.add_row(
-            each.engine, f"{each.load_seconds:,}", f"{each.passages_per_second:,}", f"{each.loading_mb:,}",
-            f"{each.serving_mb:,}", f"{each.node_mb:,}" if each.node_mb else "", f"{each.disk_mb:,.0f}",
-            f"{each.search.p50_ms:,.2f}", f"{each.search.p99_ms:,.2f}",
+            each.engine, f"{each.load_seconds:,}", f"{each.load_cpu_seconds:,}", f"{each.passages_per_second:,}",
+            f"{each.loading_mb:,}", f"{each.serving_mb:,}", f"{each.node_mb:,}" if each.node_mb else "",
+            f"{each.disk_mb:,.0f}", f"{each.search.p50_ms:,.2f}", f"{each.search.p99_ms:,.2f}",
             f"{answer.p50_ms:,.2f}" if answer else "", f"{answer.p99_ms:,.2f}" if answer else "",
             f"{each.search.top1:.3f}", str(each.search.queries),
         )  # fmt: skip
-    console = Console(width=WIDTH)
-    console.print(table)
-    if size > RANK_BM25_LARGEST:
-        console.print(f"rank_bm25 not tried above {RANK_BM25_LARGEST:,} passages: memory and time grow with them.")
+    Console(width=WIDTH).print(table)
 
 
 def say(what: str) -> None:
