@@ -16,6 +16,7 @@ def main() -> None:
     parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]")
     parser.add_argument("--index-root", type=Path, help="where the indexes of knowledge bases with a PATH are kept")
     parser.add_argument("--opensearch", default="", metavar="URL", help="searches the knowledge bases without a PATH")
+    parser.add_argument("--opensearch-deadline", type=float, metavar="SECONDS", help="for one search there")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import orjson
 
-from qinglan.config import parse_as
 from qinglan.errors import ConfigError, QinglanError
 from serving.rag.config import Source
 from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
@@ -40,8 +39,10 @@ def main() -> None:
 def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, refused: Path) -> None:
     """One after the other; each ends with a line of JSON that says what is served now."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    config = parse_as(OpenSearchConfig, {"url": opensearch}, "--opensearch")
-    client = connect_to_load(config.url, BULK_SECONDS)
+    config = OpenSearchConfig.read(opensearch, BULK_SECONDS)
+    if config is None:
+        raise ConfigError("--opensearch: give the URL of the cluster.")
+    client = connect_to_load(config)
     for source in map(Source.read, kb):
         tenant, name = source.tenant_id, source.kb_name
         if source.path is None:

@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import uvicorn
 
-from qinglan.config import parse_as
 from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
@@ -30,14 +29,14 @@ log = logging.getLogger("serving.rag")
 
 
 def serve_knowledge_bases(
-    kb: Sequence[str], index_root: Path | None, opensearch: str, host: str, port: int, rewriter: str,
-    reranker: Sequence[str], style: str, **content: Any,
+    kb: Sequence[str], index_root: Path | None, opensearch: str, opensearch_deadline: float | None, host: str,
+    port: int, rewriter: str, reranker: Sequence[str], style: str, **content: Any,
 ) -> None:  # fmt: skip
     """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
         "knowledge_bases": [Source.read(text) for text in kb],
         "index_root": index_root,
-        "opensearch": parse_as(OpenSearchConfig, {"url": opensearch}, "--opensearch") if opensearch else None,
+        "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
         "host": host,
         "port": port,
         "rewriter": RewriterConfig.read(rewriter) if rewriter else None,

@@ -62,10 +62,10 @@ def build_all() -> bool:
     """Build what is missing; True if nothing was."""
     missing = [name for name in TABLE if not _complete(name)]
     there = jars.kept().folder.exists()
-    if not there:
-        jars.fetch()
     if missing:
         _download(missing)
+    if not there:
+        jars.fetch()
     for module in missing:
         for name in TABLE[module].programs:
             binary(name)

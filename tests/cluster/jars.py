@@ -53,7 +53,7 @@ def _fill(folder: Path) -> None:
 
 def check(jars: Path) -> None:
     """Every jar has the bytes that were pinned, and there is no other."""
-    pinned = dict(reversed(line.split("  ", 1)) for line in DIGESTS.read_text().splitlines())
+    pinned = {name: digest for digest, name in map(str.split, DIGESTS.read_text().splitlines())}
     found = {jar.name: sha256_file(jar) for jar in jars.iterdir()}
     if wrong := sorted(name for name in pinned.keys() | found.keys() if pinned.get(name) != found.get(name)):
         raise QinglanError(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError, QinglanError
-from tests.cluster import binaries, gocommand
+from tests.cluster import binaries, gocommand, jars
 from tests.cluster.binaries import binary, changed, kept, manifests
 from tests.cluster.programs import MODULES, Change, Source
 
@@ -37,6 +37,28 @@ def test_the_command_says_so_too_and_ends_badly(capsys: pytest.CaptureFixture[st
         binaries.main()
 
     assert "no `go` on the PATH" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_without_maven_it_is_said_what_to_install() -> None:
+    with pytest.raises(ConfigError, match=r"no `mvn` on the PATH. Install a JDK of version 17 or newer and Maven"):
+        jars.fetch()
+
+
+@pytest.mark.parametrize("wrong", ["other bytes", "one more", "one missing"])
+def test_jars_that_are_not_the_pinned_ones_are_refused(wrong: str, tmp_path: Path) -> None:
+    for jar in (jars.fetch().folder / "jars").iterdir():
+        (tmp_path / jar.name).symlink_to(jar)
+    jars.check(tmp_path)
+    if wrong == "one missing":
+        (tmp_path / "snakeyaml-2.1.jar").unlink()
+    else:
+        changed_jar = tmp_path / ("snakeyaml-2.1.jar" if wrong == "other bytes" else "another.jar")
+        changed_jar.unlink(missing_ok=True)
+        changed_jar.write_bytes(b"something else")
+
+    with pytest.raises(QinglanError, match=r"(snakeyaml-2.1|another).jar: not what jars.sha256 pins"):
+        jars.check(tmp_path)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -21,7 +21,8 @@ RUN_IN = {
         "components.data.generate.stage", "components.data.validate.stage", "components.data.convert.stage",
         "components.data.style.stage", "components.release.register.stage", "components.evaluation.rewriter.gate",
         "components.evaluation.style.gate", "serving.gateway.__main__", "serving.rag.__main__",
-        "serving.teacher.__main__", "qinglan.lineage.audit", "qinglan.store.s3", "serving.initialiser.__main__",
+        "serving.rag.load", "serving.teacher.__main__", "qinglan.lineage.audit", "qinglan.store.s3",
+        "serving.initialiser.__main__",
         "components.release.deploy.stage", "components.release.deploy.cluster",
     ),
     "sft": (

@@ -53,6 +53,7 @@ def rag() -> str:
     metrics.answered("demo", "abc", 0.1, 0)
     metrics.fell_back("demo", "timeout")
     metrics.content_checked("demo", "passed", 0.1)
+    metrics.engine_away("timeout")
     return metrics.text().decode()
 
 

@@ -7,11 +7,11 @@ SSL_CERT_FILE                               the authority of its certificate, wh
 import logging
 import os
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from qinglan.config import Config
+from qinglan.config import Config, parse_as
 from qinglan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,12 +29,18 @@ class OpenSearchConfig(Config):
     deadline_seconds: float = Field(default=2.0, gt=0)
     """For one search with its retries."""
 
-    @field_validator("url")
     @classmethod
-    def _without_secrets(cls, url: str) -> str:
-        if "@" in url:
-            raise ValueError("no name or password belongs here: set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD")
-        return url.rstrip("/")
+    def read(cls, url: str, deadline_seconds: float | None) -> Self | None:
+        """--opensearch and the option that goes with it."""
+        if not url and deadline_seconds is not None:
+            raise ConfigError("--opensearch-deadline: means nothing without --opensearch URL.")
+        if "@" in url:  # nor is it shown: it may hold a password
+            raise ConfigError(
+                "--opensearch: no name and no password belong into the URL. "
+                "Set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD instead."
+            )
+        given = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
+        return parse_as(cls, {"url": url, **given}, "--opensearch") if url else None
 
 
 def connect(config: OpenSearchConfig) -> "AsyncOpenSearch":
@@ -49,11 +55,11 @@ def connect(config: OpenSearchConfig) -> "AsyncOpenSearch":
     )
 
 
-def connect_to_load(url: str, timeout: float) -> "OpenSearch":
+def connect_to_load(config: OpenSearchConfig) -> "OpenSearch":
     """Without retries: a load resumes from what is there."""
     from opensearchpy import OpenSearch
 
-    return OpenSearch(timeout=timeout, max_retries=0, retry_on_status=(), **_way(url))
+    return OpenSearch(timeout=config.deadline_seconds, max_retries=0, retry_on_status=(), **_way(config.url))
 
 
 def _way(url: str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _fill(client: "OpenSearch", counted: Counted, notes: Notes, patience: Patien
         left = counted.passages - begin
         with progress(f"load {notes.tenant_id}/{notes.kb_name}", left) as tick:
             under_way: dict[int, Place] = {}
-            for outcome in _sent(client, index, documents(counted, begin, under_way)):
+            for outcome in sent(client, index, documents(counted, begin, under_way)):
                 place = under_way.pop(outcome.number)
                 if outcome.refused:
                     refusals.add(outcome, place)
@@ -176,7 +176,8 @@ def documents(counted: Counted, begin: int, under_way: dict[int, Place]) -> Iter
             number += 1
 
 
-def _sent(client: "OpenSearch", index: str, pairs: Iterator[tuple[dict[str, Any], str]]) -> Iterator[Outcome]:
+def sent(client: "OpenSearch", index: str, pairs: Iterator[tuple[dict[str, Any], str]]) -> Iterator[Outcome]:
+    """What became of each passage, in bulk requests one after the other."""
     from opensearchpy.helpers import streaming_bulk
 
     for _, item in streaming_bulk(

@@ -1,0 +1,287 @@
+"""The way to OpenSearch where it answers badly or not at all: a stand-in over real sockets says what a test wants."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+import pytest
+from fastapi import FastAPI, Request, Response
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.errors import ConfigError, DataError, OutageError
+from serving.rag.app import create_app
+from serving.rag.config import RagConfig, Source
+from serving.rag.engine import EngineAway, SnapshotGone
+from serving.rag.opensearch.asking import OUTAGE_AFTER, PROBE_SECONDS, Cluster
+from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
+from serving.rag.opensearch.kept import Kept
+from serving.rag.opensearch.layout import FORMAT, Notes, alias_of, index_of
+from serving.rag.opensearch.live import LiveEngine, served
+from serving.rag.opensearch.loading import first_missing, sent
+from serving.rag.opensearch.refusals import outcome_of
+from serving.rag.reranker import DEFAULT
+from serving.rag.server import open_engines
+
+Running = Callable[[Any], AbstractContextManager[str]]
+Ask = Callable[..., httpx.Response]
+Result = TypeVar("Result")
+NOTES = Notes(format=FORMAT, tenant_id="demo", kb_name="default", snapshot="abc", passages=3, whole=True)
+HIT = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}}
+
+
+class StandIn:
+    """Answers everything with what it is told to; it counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.app = FastAPI()
+        self.asked = 0
+        self.pause = 0.0
+        self.status, self.content = 200, orjson.dumps(HIT)
+        self.app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST", "PUT"])
+
+    async def answer(self, request: Request) -> Response:
+        self.asked += 1
+        await asyncio.sleep(self.pause)
+        return Response(self.content, self.status, media_type="application/json")
+
+
+@pytest.fixture
+def stand_in() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def url(stand_in: StandIn, running: Running) -> Iterator[str]:
+    with running(stand_in.app) as address:
+        yield address
+
+
+def with_cluster(url: str, do: Callable[[Cluster], Awaitable[Result]], deadline: float = 5.0) -> Result:
+    async def run() -> Result:
+        cluster = Cluster(OpenSearchConfig(url=url, deadline_seconds=deadline))
+        try:
+            return await do(cluster)
+        finally:
+            await cluster.aclose()
+
+    return asyncio.run(run())
+
+
+async def reason(cluster: Cluster) -> str:
+    try:
+        await cluster.read("POST", "/x/_search", {})
+    except EngineAway as away:
+        return away.reason
+    return "answered"
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "expected"),
+    [
+        (200, HIT, "answered"),
+        (200, {**HIT, "timed_out": True}, "partial"),
+        (200, {**HIT, "_shards": {"failed": 1}}, "partial"),
+        (200, [], "malformed"),
+        (429, {"error": "full"}, "busy"),
+        (503, {"error": {"root_cause": [{"reason": "all shards failed"}]}}, "failed"),
+        (401, {"error": "who are you"}, "refused"),
+    ],
+)
+def test_only_a_whole_answer_is_one(status: int, content: Any, expected: str, stand_in: StandIn, url: str) -> None:
+    stand_in.status, stand_in.content = status, orjson.dumps(content)
+
+    assert with_cluster(url, reason) == expected
+
+
+def test_an_answer_that_is_no_json_is_none(stand_in: StandIn, url: str) -> None:
+    stand_in.content = b"<html>"
+
+    assert with_cluster(url, reason) == "malformed"
+
+
+def test_nobody_waits_longer_than_the_deadline(stand_in: StandIn, url: str) -> None:
+    stand_in.pause = 3.0
+
+    assert with_cluster(url, reason, deadline=0.2) == "timeout"
+
+
+def test_what_is_not_there_is_no_outage(stand_in: StandIn, url: str) -> None:
+    stand_in.status, stand_in.content = 404, b'{"error": {"type": "index_not_found_exception"}}'
+
+    async def ask_often(cluster: Cluster) -> list[str]:
+        seen = []
+        for _ in range(OUTAGE_AFTER + 1):
+            with pytest.raises(SnapshotGone):
+                await cluster.read("POST", "/x/_search", {})
+        stand_in.status, stand_in.content = 200, orjson.dumps(HIT)
+        seen.append(await reason(cluster))
+        return seen
+
+    assert with_cluster(url, ask_often) == ["answered"]
+
+
+def test_a_cluster_that_is_away_is_asked_once_in_a_while_until_it_is_back(stand_in: StandIn, url: str) -> None:
+    async def outage(cluster: Cluster) -> tuple[list[str], int, list[str], str]:
+        stand_in.status = 503
+        first = [await reason(cluster) for _ in range(OUTAGE_AFTER)]
+        asked = stand_in.asked
+        then = [await reason(cluster) for _ in range(20)]
+        unasked = stand_in.asked - asked
+        await asyncio.sleep(PROBE_SECONDS + 0.1)
+        stand_in.status = 200
+        probe = await reason(cluster)
+        return first, unasked, then, probe
+
+    first, unasked, then, probe = with_cluster(url, outage)
+
+    assert first == ["failed"] * OUTAGE_AFTER
+    assert "open" in then
+    assert unasked < 20, "most were answered without asking"
+    assert probe == "answered"
+
+
+def test_the_service_says_an_outage_and_is_not_ready(stand_in: StandIn, url: str, running: Running, ask: Ask) -> None:
+    stand_in.status = 503
+    cluster = Cluster(OpenSearchConfig(url=url))
+    engines = {("demo", "default"): LiveEngine(cluster, "demo", "default", DEFAULT)}
+    with running(create_app(engines, cluster=cluster)) as service:
+        answer = ask(service, tenant_id="demo")
+        ready = httpx.get(f"{service}/readyz", trust_env=False)
+        alive = httpx.get(f"{service}/healthz", trust_env=False)
+        counted = httpx.get(f"{service}/metrics", trust_env=False).text
+
+    said = answer.json()
+    assert (answer.status_code, said["code"], said["data"]) == (503, 503, None)
+    assert answer.headers["retry-after"] == "2"
+    assert "gives no answer (failed)" in said["msg"]
+    assert (ready.status_code, alive.status_code) == (503, 200)
+    assert 'qinglan_rag_engine_outages_total{reason="failed"} 2.0' in counted
+    assert 'qinglan_rag_requests_total{rewriter="unknown",status="503",tenant="unknown"} 2.0' in counted
+
+
+def mapping(**changes: Any) -> dict[str, Any]:
+    notes = {**NOTES.model_dump(), **changes}
+    return {"mappings": {"_meta": {"qinglan": notes}}}
+
+
+def test_an_alias_names_one_whole_index_of_ours() -> None:
+    assert served("a", {"one": mapping()}) == ("one", NOTES)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"one": mapping(), "two": mapping()}, "names 2 indexes"),
+        ({"one": {"mappings": {}}}, "not an index of ours"),
+        ({"one": mapping(passages="many")}, "passages"),
+        ({"one": mapping(format=FORMAT + 1)}, f"has format {FORMAT + 1} and this version reads {FORMAT}"),
+        ({"one": mapping(whole=False)}, "was not loaded to its end"),
+    ],
+)
+def test_an_alias_that_names_anything_else_is_explained(answer: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        served("a", answer)
+
+    assert "oad" in str(caught.value), "the next step is to load it"
+
+
+def test_tenant_and_knowledge_base_have_an_alias_of_their_own() -> None:
+    assert alias_of("a-b", "c") != alias_of("a", "b-c")
+    assert index_of("a", "b", "0" * 64).startswith(alias_of("a", "b") + ".")
+    longest = index_of("t" * 63, "k" * 63, "0" * 64)
+    assert len(longest.encode()) <= 255, "OpenSearch takes no longer name"
+
+
+@given(st.sets(st.integers(0, 40)), st.integers(0, 41))
+def test_a_load_goes_on_at_the_first_passage_that_is_not_there(there: set[int], passages: int) -> None:
+    found = first_missing(lambda end: sum(number < end for number in there), passages)
+
+    assert found == next((number for number in range(passages) if number not in there), passages)
+
+
+def bulk_answer(*items: tuple[int, int]) -> bytes:
+    error = {"reason": "x"}
+    return orjson.dumps(
+        {"items": [{"create": {"_id": str(number), "status": status, "error": error}} for number, status in items]}
+    )
+
+
+def test_a_document_that_is_rejected_for_now_is_sent_again_alone(running: Running) -> None:
+    bodies: list[list[str]] = []
+    app = FastAPI()
+
+    @app.post("/{path:path}")
+    async def bulk(request: Request) -> Response:
+        lines = (await request.body()).splitlines()
+        numbers = [orjson.loads(line)["create"]["_id"] for line in lines[::2]]
+        bodies.append(numbers)
+        statuses = [(int(number), 429 if len(bodies) == 1 and number == "1" else 201) for number in numbers]
+        return Response(bulk_answer(*statuses), media_type="application/json")
+
+    pairs = iter([({"create": {"_id": str(number)}}, "{}") for number in range(3)])
+    with running(app) as url:
+        client = connect_to_load(OpenSearchConfig(url=url))
+        outcomes = list(sent(client, "x", pairs))
+        client.close()
+
+    assert bodies == [["0", "1", "2"], ["1"]]
+    assert sorted(outcome.number for outcome in outcomes if outcome.created) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
+def test_what_is_the_clusters_doing_is_no_fault_of_a_passage(status: int) -> None:
+    with pytest.raises(OutageError, match=f"passage 7 was not taken, status {status}: read-only"):
+        outcome_of({"_id": "7", "status": status, "error": {"reason": "read-only"}})
+
+
+def test_a_name_or_password_in_the_url_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="OPENSEARCH_PASSWORD") as caught:
+        OpenSearchConfig.read("https://admin:hunter2@search:9200", None)
+    assert "hunter2" not in str(caught.value)
+
+    monkeypatch.setenv("OPENSEARCH_USERNAME", "admin")
+    monkeypatch.delenv("OPENSEARCH_PASSWORD", raising=False)
+    with pytest.raises(ConfigError, match="one is set and the other is not"):
+        connect_to_load(OpenSearchConfig(url="http://127.0.0.1:1"))
+
+
+def test_who_we_are_is_said_to_the_cluster(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    app = FastAPI()
+
+    @app.get("/{path:path}")
+    async def who(request: Request) -> dict[str, Any]:
+        seen.append(request.headers.get("authorization", ""))
+        return {}
+
+    monkeypatch.setenv("OPENSEARCH_USERNAME", "reader")
+    monkeypatch.setenv("OPENSEARCH_PASSWORD", "pass")
+    with running(app) as url:
+        with_cluster(url, lambda cluster: cluster.read("GET", "/x/_mapping"))
+
+    assert seen == [httpx.BasicAuth("reader", "pass")._auth_header]
+
+
+def test_a_knowledge_base_needs_a_file_or_a_cluster(kbs: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"give its file, demo/default=PATH, or --opensearch URL"):
+        open_engines(RagConfig(knowledge_bases=(Source(tenant_id="demo"),), index_root=tmp_path))
+    with pytest.raises(ConfigError, match="give --index-root"):
+        open_engines(RagConfig(knowledge_bases=(Source(tenant_id="demo", path=kbs["chengla"]),)))
+    with pytest.raises(ConfigError, match="means nothing without --opensearch"):
+        OpenSearchConfig.read("", 3.0)
+
+
+def test_only_what_was_used_lately_is_kept() -> None:
+    kept = Kept[str, int](2)
+    kept.put("a", 1)
+    kept.put("b", 2)
+    assert kept.get("a") == 1
+
+    kept.put("c", 3)
+
+    assert (kept.get("a"), kept.get("b"), kept.get("c")) == (1, None, 3)
