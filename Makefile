@@ -71,12 +71,16 @@ check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-BENCHES := cli samples journal batch lineage rag reranker data-line reward sft ppo style style-policy guard serving cluster \
-  store jobs rollout rollout-controller
+BENCHES := cli samples journal batch lineage rag rag-engines reranker data-line reward sft ppo style style-policy guard serving \
+  cluster store jobs rollout rollout-controller
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours) and `bench-pairwise` (reads the run of `make demo`)
 
 bench-%: $(READY) ## one benchmark; its last line is JSON
 	@$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+SIZES ?= 10000 100000 1000000
+bench-rag-engines: $(READY) ## both search engines beside FTS5 and rank_bm25; SIZES="10000 100000" passages
+	@$(BIN)/python -m benchmarks.rag_engines $(SIZES)
 
 lock: $(READY) ## resolve requirements.in, and what the tests' ML Metadata server needs, again
 	@$(UV) pip compile requirements.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements.lock

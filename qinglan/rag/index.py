@@ -11,7 +11,6 @@ import mmap
 import os
 import tempfile
 from array import array
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +21,7 @@ from pydantic import ValidationError
 
 from qinglan.config import Config, Name
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl, sha256_file
+from qinglan.files import read_jsonl, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.text import bigrams
 
@@ -39,7 +38,9 @@ QUERY_GRAMS = 128
 CACHED_PASSAGES = 4096
 CACHED_GRAMS = 1 << 16
 MOST_TIED = 4096
-WRITER_BYTES = 50_000_000
+CACHED_SEARCHES = 256
+FOUND_AT_LEAST = 20
+"""An answer searches its query twice, for what to show and for its rivals: they share one search of so many."""
 
 
 class Hit(NamedTuple):
@@ -91,10 +92,12 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
     if folder.exists():
         verify(folder)
         return folder
+    from qinglan.rag.writing import write_index  # numpy, for those who build
+
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
         built = Path(scratch) / snapshot
-        passages = _write(kb, built)
+        passages = write_index(kb, built)
         if sha256_file(kb) != snapshot:
             raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
         _seal(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
@@ -137,6 +140,7 @@ class Index:
         self.df = lru_cache(CACHED_GRAMS)(self._df)
         self.idf = lru_cache(CACHED_GRAMS)(self._idf)
         self.passage = lru_cache(CACHED_PASSAGES)(self._passage)
+        self._found = lru_cache(CACHED_SEARCHES)(self._search)
         self.grams = lru_cache(CACHED_PASSAGES)(self._grams)
 
     @classmethod
@@ -149,6 +153,9 @@ class Index:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best passages by BM25 over character pairs, best first; equals stand in the order of the file."""
+        return self._found(query, max(k, FOUND_AT_LEAST))[:k]
+
+    def _search(self, query: str, k: int) -> list[Hit]:
         grams = self.query_grams(query)
         if not grams:
             return []
@@ -205,44 +212,6 @@ def searched_text(passage: Passage) -> str:
 
 def inverse_frequency(df: int, passages: int) -> float:
     return math.log(1 + (passages - df + 0.5) / (df + 0.5))
-
-
-def _write(kb: Path, folder: Path) -> int:
-    import tantivy
-
-    search = folder / SEARCH
-    search.mkdir(parents=True)
-    schema = tantivy.SchemaBuilder()
-    schema.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
-    schema.add_unsigned_field("number", fast=True)
-    starts = array("Q", [0])
-    df: Counter[str] = Counter()
-    with (
-        (folder / PASSAGES).open("wb") as lines,
-        tantivy.Index(schema.build(), path=str(search)).writer(WRITER_BYTES, num_threads=1) as writer,
-    ):
-        for number, passage in enumerate(read_knowledge_base(kb)):
-            grams = bigrams(searched_text(passage))
-            df.update(set(grams))
-            document = tantivy.Document(body=" ".join(grams))
-            document.add_unsigned("number", number)
-            writer.add_document(document)
-            starts.append(starts[-1] + lines.write(dump_line(passage)))
-    (folder / OFFSETS).write_bytes(starts.tobytes())
-    (folder / WEIGHTS).write_bytes(_weigh(folder / PASSAGES, df, len(starts) - 1).tobytes())
-    return len(starts) - 1
-
-
-def _weigh(lines: Path, df: Counter[str], passages: int) -> "array[float]":
-    """Two weights a passage, its whole and its title's: known only when every passage was counted."""
-    idf = {gram: inverse_frequency(count, passages) for gram, count in df.items()}
-    weights = array("d")
-    with lines.open("rb") as file:
-        for line in file:
-            passage = Passage.model_validate(orjson.loads(line))
-            for text in (searched_text(passage), passage.title):
-                weights.append(math.fsum(idf[gram] for gram in set(bigrams(text))))
-    return weights
 
 
 def _seal(folder: Path, manifest: Manifest) -> None:

@@ -6,8 +6,7 @@ Passages are created and never written anew, so that two loaders at once, or one
 every copy of the index counts its words alike.
 """
 
-import math
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,8 +18,7 @@ from qinglan.errors import DataError
 from qinglan.files import read_jsonl, sha256_file
 from qinglan.progress import progress
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import inverse_frequency, read_knowledge_base, searched_text
-from qinglan.text import bigrams
+from qinglan.rag.index import inverse_frequency, read_knowledge_base
 from serving.rag.opensearch.layout import FORMAT, Notes, index_of, new_index
 from serving.rag.opensearch.patience import Patience
 from serving.rag.opensearch.publishing import notes_of, publish
@@ -28,6 +26,8 @@ from serving.rag.opensearch.refusals import Outcome, Place, Refusals, outcome_of
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
+
+    from qinglan.rag.pairs import Frequencies
 
 CHUNK = 1000
 CHUNK_BYTES = 8_000_000
@@ -44,7 +44,7 @@ class Counted(NamedTuple):
     path: Path
     snapshot: str
     passages: int
-    df: Counter[str]
+    frequencies: "Frequencies"
     """In how many passages each pair stands."""
 
 
@@ -89,14 +89,16 @@ def load(
 
 def count(path: Path, snapshot: str, name: str) -> Counted:
     """The first reading: every passage is checked, before anything is sent."""
-    df: Counter[str] = Counter()
-    passages = 0
+    from qinglan.rag.pairs import Frequencies, batches, cut_passages
+
+    frequencies, passages = Frequencies(), 0
     with progress(f"read {name}") as tick:
-        for passage in read_knowledge_base(path):
-            df.update(set(bigrams(searched_text(passage))))
-            passages += 1
-            tick()
-    return Counted(path, snapshot, passages, df)
+        for batch in batches(read_knowledge_base(path)):
+            frequencies.add(cut_passages(batch))
+            passages += len(batch)
+            for _ in batch:
+                tick()
+    return Counted(path, snapshot, passages, frequencies)
 
 
 def _fill(client: "OpenSearch", counted: Counted, notes: Notes, patience: Patience, refusals: Refusals) -> int:
@@ -153,14 +155,25 @@ def first_missing(present: Callable[[int], int], passages: int) -> int:
 
 def documents(counted: Counted, begin: int, under_way: dict[int, Place]) -> Iterator[tuple[dict[str, Any], str]]:
     """The second reading, from one passage on: what is sent of each; where it stands is noted in `under_way`."""
-    idf = {gram: inverse_frequency(count, counted.passages) for gram, count in counted.df.items()}
-    for number, (line, passage) in islice(enumerate(read_jsonl(counted.path, Passage)), begin, None):
-        under_way[number] = Place(line, passage.id)
-        pairs = bigrams(searched_text(passage))
-        weights = [math.fsum(idf.get(pair, 0.0) for pair in set(each)) for each in (pairs, bigrams(passage.title))]
-        searched = {"number": number, "pairs": " ".join(pairs), "weights": weights}
-        document = {**passage.model_dump(mode="json"), **searched}
-        yield {"create": {"_id": str(number)}}, orjson.dumps(document).decode()
+    from qinglan.rag.pairs import batches, cut_passages
+
+    weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
+    places: deque[Place] = deque()
+
+    def rest() -> Iterator[Passage]:
+        for line, passage in islice(read_jsonl(counted.path, Passage), begin, None):
+            places.append(Place(line, passage.id))
+            yield passage
+
+    number = begin
+    for batch in batches(rest()):
+        cut = cut_passages(batch)
+        weights = weigh(cut.pairs, cut.in_title, cut.counts).tolist()
+        for passage, pairs, weight in zip(batch, cut.bodies, weights, strict=True):
+            under_way[number] = places.popleft()
+            document = {**vars(passage), "number": number, "pairs": pairs, "weights": weight}
+            yield {"create": {"_id": str(number)}}, orjson.dumps(document).decode()
+            number += 1
 
 
 def sent(client: "OpenSearch", index: str, pairs: Iterator[tuple[dict[str, Any], str]]) -> Iterator[Outcome]:

@@ -1,0 +1,77 @@
+"""Knowledge bases of any size in a sample tenant's words, and queries whose gold is known.
+
+made = write_knowledge_base(Path("kb.jsonl"), passages=1_000_000, queries=1_000)
+made[0].text, made[0].gold    # '海润虾青素软胶囊 每日服用频次', 'fivedoctors-0001234'
+
+A sample has 120 items. Here each stands once in every series, as in a catalogue of many brands: passages are told
+apart by two characters of the series, a few of the item, and the aspect.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.files import dump_line, replaced
+from qinglan.rag.contract import Passage
+from qinglan.samples.passages import passages
+from qinglan.samples.world import Draw, draw
+
+TENANT = "fivedoctors"
+SYLLABLES = "安百宝辰诚川春德东方丰福光国海和恒弘华佳健江金景康兰乐利良林龙美明南宁启清泉仁荣瑞润山盛泰"
+"""Series are called by two of these, in a seeded order."""
+
+
+class Query(NamedTuple):
+    """What is searched, as training and production do: an item, and an aspect in the house's words or a user's."""
+
+    text: str
+    gold: str
+    """The id of the passage that answers it."""
+
+    in_house_words: bool
+
+
+def write_knowledge_base(path: Path, passages: int, queries: int, seed: int = 0) -> list[Query]:
+    """So many passages in `path`, written as they are made, and queries from everywhere in it."""
+    rng = random.Random(f"{seed}-queries")
+    drawn = draw(TENANT, seed)
+    series = -(-passages // (len(drawn.items) * (len(drawn.world.aspects) + len(drawn.world.fillers))))
+    asked: list[Query] = []
+    written = 0
+    with replaced(path) as partial, partial.open("wb") as file:
+        for made, candidates in itertools.islice(_series(drawn, seed), series):
+            kept = made[: passages - written]
+            file.writelines(map(dump_line, kept))
+            written += len(kept)
+            asked += _choose(candidates, {passage.id for passage in kept}, -(-queries // series), rng)
+    return rng.sample(asked, min(queries, len(asked)))
+
+
+def _series(drawn: Draw, seed: int) -> Iterator[tuple[list[Passage], dict[tuple[str, str], str]]]:
+    """One series after another: its passages, and which of them answers which item and aspect."""
+    names = [first + second for first, second in itertools.permutations(SYLLABLES, 2)]
+    random.Random(f"{seed}-series").shuffle(names)
+    for number, name in enumerate(names):
+        its_own = drawn._replace(items=[name + item for item in drawn.items])
+        made, gold = passages(TENANT, seed * 10_000 + number, its_own)
+        prefix = f"{TENANT}-{number:04d}-"
+        yield (
+            [passage.model_copy(update={"id": _numbered(prefix, passage.id)}) for passage in made],
+            {pair: _numbered(prefix, id) for pair, id in gold.items()},
+        )
+
+
+def _numbered(prefix: str, id: str) -> str:
+    return prefix + id.rpartition("-")[2]
+
+
+def _choose(gold: dict[tuple[str, str], str], there: set[str], count: int, rng: random.Random) -> Iterator[Query]:
+    pairs = [pair for pair, id in gold.items() if id in there]
+    asks = draw(TENANT, 0).world.aspects
+    for item, term in rng.sample(pairs, min(count, len(pairs))):
+        if rng.random() < 0.5:
+            yield Query(f"{item} {term}", gold[item, term], in_house_words=True)
+        else:
+            yield Query(item + rng.choice(asks[term].asks), gold[item, term], in_house_words=False)

@@ -1,0 +1,149 @@
+"""What a knowledge base can be searched with, each behind the same two steps: load it into a folder, then open that.
+
+All find passages by BM25 over character pairs (OpenSearch by those of its cjk analyzer) and hand over the first
+twenty. Ours is called as the RAG service calls it; the others as their manuals do.
+"""
+
+import asyncio
+import os
+import pickle
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.knowledge_bases import TENANT
+from qinglan.rag.contract import Passage
+from qinglan.rag.index import Index, build_index, read_knowledge_base, searched_text
+from qinglan.text import bigrams
+from serving.rag.engine import Engine, TantivyEngine
+from serving.rag.reranker import DEFAULT
+from serving.rag.retrieve import CANDIDATES, retrieve
+
+NODE = "BENCH_OPENSEARCH"
+"""The environment's name of the node's address."""
+
+PATIENCE_SECONDS = 300.0
+DEADLINE_SECONDS = 60.0
+SQLITE_AT_ONCE = 10_000
+
+Ask = Callable[[str], str]
+"""The id of the first passage for a query, with the others fetched too."""
+
+
+class Opened(NamedTuple):
+    search: Ask
+    answer: Ask | None = None
+    """A search and the scores of what it found: all that the RAG service does for a query but HTTP."""
+
+
+class Contender(NamedTuple):
+    load: Callable[[Path, Path], None]
+    open: Callable[[Path], Opened]
+
+
+def load_tantivy(kb: Path, folder: Path) -> None:
+    build_index(kb, folder, TENANT)
+
+
+def open_tantivy(folder: Path) -> Opened:
+    (built,) = (folder / TENANT / "default").iterdir()
+    return _engine(TantivyEngine(Index.open(built), DEFAULT), asyncio.new_event_loop())
+
+
+def load_opensearch(kb: Path, folder: Path) -> None:
+    from serving.rag.opensearch.connecting import connect_to_load
+    from serving.rag.opensearch.loading import load
+
+    client = connect_to_load(os.environ[NODE], PATIENCE_SECONDS)
+    load(client, kb, TENANT, "default", replicas=0, patience_seconds=PATIENCE_SECONDS, refused=folder / "refused")
+
+
+def open_opensearch(_: Path) -> Opened:
+    from serving.rag.opensearch.asking import Cluster
+    from serving.rag.opensearch.connecting import OpenSearchConfig
+    from serving.rag.opensearch.live import LiveEngine
+
+    cluster = Cluster(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=DEADLINE_SECONDS))
+    loop = asyncio.new_event_loop()
+    return _engine(loop.run_until_complete(LiveEngine(cluster, TENANT, "default", DEFAULT).current()), loop)
+
+
+def _engine(engine: Engine, loop: asyncio.AbstractEventLoop) -> Opened:
+    def search(query: str) -> str:
+        found = loop.run_until_complete(engine.search(query, CANDIDATES))
+        return found[0].passage.id if found else ""
+
+    def answer(query: str) -> str:
+        shown = loop.run_until_complete(retrieve(engine, query, CANDIDATES, 0.0, None))
+        return shown[0].id if shown else ""
+
+    return Opened(search, answer)
+
+
+def load_fts5(kb: Path, folder: Path) -> None:
+    """Passages in a table, their pairs in FTS5 as words; what it keeps of them is what it needs to search."""
+    rows = enumerate(read_knowledge_base(kb))
+    with sqlite3.connect(folder / "fts5.sqlite") as store:
+        store.execute("PRAGMA journal_mode = OFF")
+        store.execute("CREATE TABLE passages (number INTEGER PRIMARY KEY, id TEXT, title TEXT, content TEXT)")
+        store.execute("CREATE VIRTUAL TABLE searched USING fts5(pairs, content='')")
+        while batch := [row for row, _ in zip(rows, range(SQLITE_AT_ONCE), strict=False)]:
+            store.executemany(
+                "INSERT INTO passages VALUES (?, ?, ?, ?)",
+                ((number, p.id, p.title, p.content) for number, p in batch),
+            )
+            pairs = ((number, " ".join(bigrams(searched_text(passage)))) for number, passage in batch)
+            store.executemany("INSERT INTO searched (rowid, pairs) VALUES (?, ?)", pairs)
+        store.execute("INSERT INTO searched (searched) VALUES ('optimize')")
+
+
+def open_fts5(folder: Path) -> Opened:
+    store = sqlite3.connect(folder / "fts5.sqlite")
+    ranked = "SELECT rowid AS found, rank FROM searched WHERE searched MATCH ? ORDER BY rank LIMIT ?"
+    found = f"SELECT id, title, content FROM passages JOIN ({ranked}) ON number = found ORDER BY rank"
+
+    def search(query: str) -> str:
+        words = " OR ".join(f'"{pair}"' for pair in dict.fromkeys(bigrams(query)))
+        rows = store.execute(found, (words, CANDIDATES)).fetchall()
+        return str(rows[0][0]) if rows else ""
+
+    return Opened(search)
+
+
+def load_rank_bm25(kb: Path, folder: Path) -> None:
+    """It has no form on disk of its own: a user would pickle it."""
+    from rank_bm25 import BM25Okapi
+
+    kept: list[Passage] = []
+
+    def texts() -> Iterator[list[str]]:
+        for passage in read_knowledge_base(kb):
+            kept.append(passage)
+            yield bigrams(searched_text(passage))
+
+    ranked = BM25Okapi(texts(), k1=1.2, b=0.75)
+    with (folder / "rank_bm25.pickle").open("wb") as file:
+        pickle.dump((ranked, kept), file)
+
+
+def open_rank_bm25(folder: Path) -> Opened:
+    import numpy as np
+
+    with (folder / "rank_bm25.pickle").open("rb") as file:
+        ranked, kept = pickle.load(file)
+
+    def search(query: str) -> str:
+        scores: Any = ranked.get_scores(list(dict.fromkeys(bigrams(query))))
+        best = np.argpartition(-scores, CANDIDATES)[:CANDIDATES]
+        return str(kept[best[np.argmax(scores[best])]].id)
+
+    return Opened(search)
+
+
+CONTENDERS = {
+    "tantivy": Contender(load_tantivy, open_tantivy),
+    "opensearch": Contender(load_opensearch, open_opensearch),
+    "fts5": Contender(load_fts5, open_fts5),
+    "rank_bm25": Contender(load_rank_bm25, open_rank_bm25),
+}
