@@ -52,10 +52,10 @@ def open_tantivy(folder: Path) -> Opened:
 
 
 def load_opensearch(kb: Path, folder: Path) -> None:
-    from serving.rag.opensearch.connecting import connect_to_load
+    from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
     from serving.rag.opensearch.loading import load
 
-    client = connect_to_load(os.environ[NODE], PATIENCE_SECONDS)
+    client = connect_to_load(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=PATIENCE_SECONDS))
     load(client, kb, TENANT, "default", replicas=0, patience_seconds=PATIENCE_SECONDS, refused=folder / "refused")
 
 
