@@ -76,7 +76,7 @@ def _engine(engine: Engine, loop: asyncio.AbstractEventLoop) -> Opened:
 
     def answer(query: str) -> str:
         shown = loop.run_until_complete(retrieve(engine, query, CANDIDATES, 0.0, None))
-        return shown[0].id if shown else ""
+        return shown.recall[0].id if shown.recall else ""
 
     return Opened(search, answer)
 

@@ -128,7 +128,7 @@ def test_a_passage_has_the_same_score_on_both(tenant: str, search: Node, samples
     """So that a reranker that was fitted on the local index is calibrated on OpenSearch too."""
 
     async def farthest(mine: TantivyEngine, theirs: Engine) -> float:
-        distances = []
+        distances: list[float] = []
         for text, _ in queries(samples[tenant], tenant)["history and question"]:
             found = await mine.search(text, K)
             scored = [(await engine.rerank(text, found)).values for engine in (mine, theirs)]
