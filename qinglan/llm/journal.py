@@ -40,19 +40,15 @@ CREATE TABLE attempts (
   id INTEGER PRIMARY KEY, call TEXT NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
   sent_at REAL NOT NULL, reserved REAL NOT NULL,
   outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
-  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL
+  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL,
+  batch INTEGER, tries INTEGER NOT NULL DEFAULT 1
 );
 CREATE TABLE entries (
   step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
   hits INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 1, artifact TEXT NOT NULL DEFAULT '',
+  ahead INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (step, row, role, call)
 ) WITHOUT ROWID;
-"""
-
-SECOND = """
-ALTER TABLE attempts ADD COLUMN batch INTEGER;
-ALTER TABLE attempts ADD COLUMN tries INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE entries ADD COLUMN ahead INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX attempts_of_call ON attempts (call);
 CREATE INDEX attempts_in_batches ON attempts (batch, step) WHERE outcome = 'sent' AND batch IS NOT NULL;
 CREATE TABLE queue (
@@ -67,7 +63,6 @@ CREATE TABLE batches (
   status TEXT NOT NULL DEFAULT 'made', ended INTEGER NOT NULL DEFAULT 0
 );
 """
-"""What version 2 added: a journal of version 1 gets it when it is opened, what it paid for stays."""
 
 RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
@@ -243,9 +238,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
-    if application == APPLICATION and version == 1:
-        database.executescript(f"BEGIN IMMEDIATE; {SECOND} PRAGMA user_version = {VERSION}; COMMIT;")
-        version = VERSION
     if application == APPLICATION and version == VERSION:
         database.execute(RECOVER)
         return
@@ -257,6 +249,5 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise DataError(f"{path}: a database, but no journal. Give another path.")
     database.executescript(
-        f"BEGIN IMMEDIATE; {SCHEMA} {SECOND} "
-        f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
     )
