@@ -108,6 +108,8 @@ class RoleBatches:
         while True:
             await self._wanted.wait()
             await self._gathered()
+            if not self._wanted.is_set():
+                continue  # stopped meanwhile
             self._wanted.clear()
             queue = await self._book.queued(self._role, self._most)
             if not queue:
@@ -173,9 +175,9 @@ class RoleBatches:
         try:
             await self._insist(lambda: rows.read(self._service, told))
             await rows.settle_rest(told)
+            await self._close(batch, told, rows)  # what is in the queue again goes when it is known whether it may
         finally:
             self._reading -= 1
-        await self._close(batch, told, rows)
 
     async def _close(self, batch: Batch, told: Told, rows: Rows) -> None:
         """All rows have their outcome: the batch ends, and with it perhaps the run's luck."""
