@@ -57,7 +57,7 @@ class Forgetful:
         return 0.0
 
     def read(self, query: str, values: Any = ()) -> list[Any]:
-        return []
+        return [(0,)] if "max(id)" in query else []
 
     def answer(self, key: str) -> None: ...
 

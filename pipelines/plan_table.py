@@ -31,7 +31,7 @@ def batches_in_words(plan: Plan) -> str:
         saved = plan.live_cost - plan.batch_cost
         return (
             f"This profile asks live. By batch it would cost {saved:.2f} {plan.currency} less, and each step may "
-            "take a day: `batch: {}` of a model. Training is always live."
+            "take its whole window of 24 h: `batch: {}` of a model. Training is always live."
         )
     return (
         f"By batch in this profile (marked *): {', '.join(chosen)}: {plan.cost:.2f} {plan.currency} in all, live it "
@@ -51,21 +51,20 @@ def _calls_table(plan: Plan) -> Any:
     table.add_column("tokens out", justify="right", footer=f"{sum(s.output_tokens for s in plan.steps):,}")
     table.add_column(f"live, {plan.currency}", justify="right", footer=f"{plan.live_cost:.2f}")
     table.add_column("about", justify="right", footer=_time(plan.live_seconds))
-    table.add_column(f"batch, {plan.currency}", justify="right", footer=f"{plan.batch_cost:.2f}")
-    table.add_column("at most", justify="right")
+    table.add_column("batch, 24 h", justify="right", footer=f"{plan.batch_cost:.2f}")
     for step in plan.steps:
         table.add_row(
             step.step, step.what, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
-            f"{step.cost:.2f}", _time(step.seconds), *_by_batch(step),
+            f"{step.cost:.2f}", _time(step.seconds), _by_batch(step),
         )  # fmt: skip
     return table
 
 
-def _by_batch(step: PlanStep) -> tuple[str, str]:
-    """Its price and time; training has none, and a retrieval is no paid call."""
+def _by_batch(step: PlanStep) -> str:
+    """Its price; training has none, and a retrieval is no paid call."""
     if step.batch_cost is None:
-        return ("live only", "") if step.model else ("", "")
-    return f"{'* ' if step.batched else ''}{step.batch_cost:.2f}", "24 h"
+        return "live only" if step.model else ""
+    return f"{'* ' if step.batched else ''}{step.batch_cost:.2f}"
 
 
 def _original_table(plan: Plan) -> Any:

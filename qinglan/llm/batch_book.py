@@ -109,6 +109,7 @@ class BatchBook:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._next_batch = int(journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
 
     async def want(self, wanted: Iterable[Wanted], ahead: bool) -> None:
         """Into the queue what nobody has answered, sent or queued. `ahead`: the rows will ask for it later."""
@@ -177,7 +178,7 @@ class BatchBook:
 
     async def make(self, role: str, taken: Sequence[Queued], factor: float) -> Batch:
         """The head of the queue as a batch: on disk with its money before anything leaves."""
-        number = int(self._journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
+        number, self._next_batch = self._next_batch, self._next_batch + 1
         made = Batch(number, role, uuid.uuid4().hex, time.time(), len(taken), factor, "", "", "made")
         last, before = taken[-1].place, self._journal.numbers(len(taken)) - 1
         await self._journal.write(
