@@ -1,9 +1,7 @@
 """A gateway killed at every point of a batch's life: nothing is paid twice, nothing is lost."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.llm.client import Answer, Gateway
+from qinglan.llm.client import Gateway
 from qinglan.llm.records import read_report
 from serving.teacher.app import create_app
 from serving.teacher.config import Behaviour
@@ -205,28 +203,6 @@ def test_a_batch_that_was_never_sent_is_given_up_where_its_role_is_live_again(tm
         answers = asyncio.run(resume(gateway_config(teacher)))
         assert (stats(teacher)["batches"], stats(teacher)["billed"]) == (0, 30)
     assert texts(answers) == echoes(ROWS)
-
-
-def test_a_journal_of_the_first_version_keeps_what_it_paid_for(tmp_path: Path) -> None:
-    with running(create_app(EchoBrain(), Behaviour())) as teacher:
-        run_rows(gateway_config(teacher), tmp_path, ["1"])
-        as_of_version_one(tmp_path / "journal.sqlite")
-        answers, report = run_rows(batched(teacher), tmp_path, ["1", "2"])
-        assert stats(teacher)["billed"] == 2
-    assert [answer.cached for answer in answers if isinstance(answer, Answer)] == [True, False]
-    assert report["answered"] == 2
-
-
-def as_of_version_one(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        for index in ("attempts_of_call", "attempts_in_batches", "queue_of_step"):
-            database.execute(f"DROP INDEX {index}")
-        for table, column in (("attempts", "batch"), ("attempts", "tries"), ("entries", "ahead")):
-            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        for table in ("queue", "batches"):
-            database.execute(f"DROP TABLE {table}")
-        database.execute("PRAGMA user_version = 1")
-        database.commit()
 
 
 @pytest.mark.parametrize(
