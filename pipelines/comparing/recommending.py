@@ -8,6 +8,15 @@ P = 0.05
 MANY_FAILED = 0.02
 """Rows without a rewrite that are worth a sentence: each is one that no student learns from."""
 
+TOO_MANY_FAILED = 0.2
+"""Above it nobody is taken, at any price."""
+
+FEWEST_CONVERSATIONS = 20
+"""Of fewer, the bootstrap's intervals are too narrow to say anything by."""
+
+ENOUGH_ALIKE = 100
+"""Where no conversation differs, the interval has no width. By the rule of three, so many leave 3 % at most."""
+
 Word = Literal["better", "as good", "not shown"]
 
 
@@ -19,7 +28,7 @@ class Standing(NamedTuple):
     """The deciding metric's."""
 
     cost: float
-    """Per 1,000 rows."""
+    """Per 1,000 rewrites that it gave."""
 
     failed: float
     """Share of rows without a rewrite."""
@@ -40,6 +49,15 @@ class Gap(NamedTuple):
     needed_for_margin: int | None
     """Rows that would show one as large as the margin."""
 
+    conversations: int
+    """That both are known on."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether its interval may be believed."""
+        fewest = ENOUGH_ALIKE if self.low == self.high else FEWEST_CONVERSATIONS
+        return self.conversations >= fewest
+
     def turned(self) -> "Gap":
         return self._replace(difference=-self.difference, low=-self.high, high=-self.low)
 
@@ -50,6 +68,8 @@ class Recommendation(NamedTuple):
     few rows to say."""
 
     take: str
+    """Empty where nobody can be taken."""
+
     lines: list[str]
 
 
@@ -57,10 +77,17 @@ def recommend(
     standings: Sequence[Standing], gaps: Mapping[tuple[str, str], Gap], margin: float, rows: int, unit: str
 ) -> Recommendation:
     """`gaps` holds each pair once, in either order; `rows` are those on which the deciding metric is known."""
-    best = max(standings, key=lambda one: (one.value, -one.cost))
-    others = [one for one in standings if one.name != best.name]
+    able = [one for one in standings if can_teach(one)]
+    if not able:
+        first = "Take none of them: no teacher gave a rewrite that can be judged for enough of the rows."
+        return Recommendation("not shown", "", [first, *failing(standings)])
+    best = max(able, key=lambda one: (one.value, -one.cost))
+    others = [one for one in able if one.name != best.name]
+    if not others:
+        first = f"Take {best.name}: it alone gave rewrites that can be judged for enough of the rows."
+        return Recommendation("better", best.name, [first, *failing(standings)])
     above = {one.name: oriented(gaps, best.name, one.name) for one in others}
-    within = [one for one in others if above[one.name].high < margin]
+    within = [one for one in others if above[one.name].enough and above[one.name].high < margin]
     worse = [one for one in others if shown_worse(above[one.name]) and one not in within]
     open_ = [one for one in others if one not in within and one not in worse]
     sure = min([best, *within], key=lambda one: one.cost)
@@ -79,16 +106,23 @@ def oriented(gaps: Mapping[tuple[str, str], Gap], one: str, other: str) -> Gap:
     return gaps[one, other] if (one, other) in gaps else gaps[other, one].turned()
 
 
+def can_teach(one: Standing) -> bool:
+    """Whether there is enough of it to judge; what is unknown is never the best, and nothing is not cheap."""
+    return math.isfinite(one.value) and math.isfinite(one.cost) and one.failed <= TOO_MANY_FAILED
+
+
 def shown_worse(gap: Gap) -> bool:
-    """The whole interval and the corrected p say so; what is unknown says nothing."""
-    return gap.low > 0 and gap.p < P
+    """The whole interval and the corrected p say so, on enough conversations; what is unknown says nothing."""
+    return gap.enough and gap.low > 0 and gap.p < P
 
 
 def told(best: Standing, other: Standing, gap: Gap, margin: float, unit: str) -> str:
     """What is known of one teacher beside the best."""
     interval = f"{best.name} minus {other.name}: {amount(gap.difference, unit)} [{_ends(gap, unit)}]"
     tolerated = amount(margin, unit, sign=False)
-    if gap.high < margin and gap.low <= 0:
+    if not gap.enough:
+        said = f"no difference is shown, and {gap.conversations:,} conversations are too few to call them alike"
+    elif gap.high < margin and gap.low <= 0:
         said = f"{other.name} is as good: the two are less than {tolerated} apart"
     elif gap.high < margin:
         said = f"{other.name} is worse, yet by less than the {tolerated} that are tolerated"
@@ -135,8 +169,9 @@ def _not_shown(
         )
     most = max((above[one.name].needed or 0 for one in cheaper), default=0)
     names = " and ".join(one.name for one in cheaper)
+    look = "looks" if len(cheaper) == 1 else "look"
     return (
-        f"No difference shown with {rows:,} rows, but {names} looks worse by more than is tolerated. Until about "
+        f"No difference shown with {rows:,} rows, but {names} {look} worse by more than is tolerated. Until about "
         f"{most:,} rows have told, take {take.name}."
     )
 
@@ -144,7 +179,7 @@ def _not_shown(
 def failing(standings: Sequence[Standing]) -> list[str]:
     return [
         f"{one.name} gave no rewrite for {one.failed:.1%} of the rows. They count here as the question itself; in "
-        "training data they would be missing."
+        f"training data they would be missing.{'' if can_teach(one) else ' It is left out of the choice.'}"
         for one in standings
         if one.failed > MANY_FAILED
     ]
@@ -161,10 +196,11 @@ def amount(value: float, unit: str, sign: bool = True) -> str:
     """A difference: points of a share, else in the metric's own unit."""
     if not math.isfinite(value):
         return "an unknown amount"
+    value += 0.0  # of -0.0 it makes 0.0
     number = f"{100 * value:{'+' if sign else ''}.1f}" if unit == "points" else f"{value:{'+' if sign else ''}.2f}"
     return f"{number} {unit}"
 
 
 def _ends(gap: Gap, unit: str) -> str:
     scale, places = (100, 1) if unit == "points" else (1, 2)
-    return f"{scale * gap.low:+.{places}f}, {scale * gap.high:+.{places}f}"
+    return ", ".join(f"{scale * end + 0.0:+.{places}f}" for end in (gap.low, gap.high))

@@ -49,7 +49,7 @@ def render(comparison: Json, examples: list[Json]) -> str:
 
 def headline(comparison: Json) -> str:
     found = comparison["recommendation"]
-    return WORDS[found["word"]].format(take=found["take"])
+    return WORDS[found["word"]].format(take=found["take"]) if found["take"] else "None of them can be taken"
 
 
 def gaps(comparison: Json) -> list[Line]:
@@ -145,7 +145,7 @@ def _of_teacher(currency: str) -> dict[str, Any]:
     return {
         "latency, median": lambda x: milliseconds(x["latency_p50"]["value"]),
         "latency, 95th percentile": lambda x: milliseconds(x["latency_p95"]["value"]),
-        f"cost per 1,000, {currency}": lambda x: money(x["cost"]["value"]),
+        f"cost per 1,000 rewrites, {currency}": lambda x: money(x["cost"]["value"]),
         "rows without a rewrite": lambda x: reasons(x["failed"]),
         "calls sent, lost": lambda x: f"{x['calls']['sent']:,}, {x['calls']['lost']:,}",
     }

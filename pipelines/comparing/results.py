@@ -68,10 +68,11 @@ def _of_teacher(written: Sequence[Written], spent: Spent, config: EvaluateConfig
         for name, share in (("latency_p50", 0.5), ("latency_p95", 0.95))
     }
     failed = Counter(one.reason for one in written if one.reason)
+    given = len(written) - failed.total()
     outcomes = Counter(one.outcome for one in spent.attempts)
     return {
         **times,
-        "cost": {"value": 1000 * sum(one.cost for one in spent.attempts) / len(written), "n": len(written)},
+        "cost": {"value": 1000 * sum(one.cost for one in spent.attempts) / given if given else math.nan, "n": given},
         "failed": {"rows": failed.total(), "share": failed.total() / len(written), "reasons": dict(failed)},
         "calls": {"sent": len(spent.attempts), **{name: outcomes[name] for name in ("answered", "rejected", "lost")}},
         "tokens": spent.tokens,
@@ -124,7 +125,7 @@ def recommendation(teachers: Json, paired: Json, names: Sequence[str], metric: s
     gaps = {
         (one["one"], one["other"]): Gap(
             one["difference"], one["low"], one["high"], one["p_holm"], one["power"]["needed"],
-            one["power"]["needed_for_margin"],
+            one["power"]["needed_for_margin"], one["conversations"],
         )
         for one in paired.values()
     }  # fmt: skip

@@ -111,7 +111,7 @@ def _write(
                 "teacher": model,
                 "judge": model,
                 "examiner": None,
-                "budget": _left(config, teachers, run, journal),
+                "budget": _left(config, run, journal),
             }
         )
         settings = run.root / "gateways" / f"{choice.name}.json"
@@ -141,7 +141,7 @@ def _shared_gateway(
 ) -> Iterator[str]:
     """Judge, examiner and RAG; no teacher is asked here, so none needs its key."""
     with ExitStack() as services:
-        left = _left(config, teachers, run, run.journal)
+        left = _left(config, run, run.journal)
         yield start_gateway(backends.model_copy(update={"teacher": backends.judge, "budget": left}), run, services)
 
 
@@ -149,9 +149,9 @@ def journal_of(choice: TeacherChoice, config: RunConfig, run: RunDir) -> Path:
     return run.root / "journals" / f"{identity(choice, config.stand_ins.teacher)}.sqlite"
 
 
-def _left(config: RunConfig, teachers: TeachersConfig, run: RunDir, mine: Path) -> float:
-    """The budget without what the other journals of this comparison have spent."""
-    journals = {run.journal, *(journal_of(one, config, run) for one in teachers.teachers)} - {mine}
+def _left(config: RunConfig, run: RunDir, mine: Path) -> float:
+    """The budget without what this comparison has spent in other journals, those of earlier settings among them."""
+    journals = {run.journal, *(run.root / "journals").glob("*.sqlite")} - {mine}
     spent = sum(float(read_report(path)["cost"]) for path in journals if path.is_file())
     return max(config.gateway.budget - spent, LEAST)
 

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from components.data.convert.fates import Conversation, split_of
+from components.data.convert.fates import Conversation, Surveyed, split_all
 from pipelines.config import RunConfig
 from qinglan.errors import DataError
 from qinglan.questions import read_questions
-from qinglan.rows import Question, Split
+from qinglan.rows import Question
 
 
 class Sample(NamedTuple):
@@ -23,20 +23,17 @@ class Sample(NamedTuple):
 
 def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
     """About so many rows; the same sheet and seed give the same ones, and more rows keep those of fewer."""
-    counts: Counter[Conversation] = Counter()
-    locked = 0
-    for row in _questions(config):
-        if split(row, config) == "train":
-            counts[row.tenant_id, row.conversation_id] += 1
-        else:
-            locked += 1
+    surveyed = [Surveyed(at, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)]
+    splits = split_all(surveyed, config.convert)  # one marked turn decides for all of its conversation
+    counts = Counter(row.conversation for row in surveyed if splits[row.conversation] == "train")
+    locked = len(surveyed) - counts.total()
     if not counts:
         raise DataError(
             f"{config.questions}: none of {locked:,} rows is for training. Teachers are never compared on dev or "
             "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
         )
     chosen = choose(counts, wanted, seed)
-    rows = [row for row in _questions(config) if (row.tenant_id, row.conversation_id) in chosen]
+    rows = [row for row in _questions(config) if _conversation(row) in chosen]
     return Sample(rows, counts.total(), locked)
 
 
@@ -52,9 +49,8 @@ def choose(conversations: Mapping[Conversation, int], wanted: int, seed: int) ->
     return chosen
 
 
-def split(row: Question, config: RunConfig) -> Split:
-    """The sheet's, or the one that the convert stage will give."""
-    return row.split or split_of((row.tenant_id, row.conversation_id), config.convert)
+def _conversation(row: Question) -> Conversation:
+    return row.tenant_id, row.conversation_id
 
 
 def _questions(config: RunConfig) -> Iterator[Question]:

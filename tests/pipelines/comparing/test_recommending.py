@@ -15,8 +15,10 @@ def standing(name: str, value: float, cost: float, failed: float = 0.0) -> Stand
     return Standing(name, value, cost, failed)
 
 
-def gap(difference: float, low: float, high: float, p: float = 0.001, needed: int | None = 870) -> Gap:
-    return Gap(difference, low, high, p, needed, 1306)
+def gap(
+    difference: float, low: float, high: float, p: float = 0.001, needed: int | None = 870, conversations: int = 60
+) -> Gap:
+    return Gap(difference, low, high, p, needed, 1306, conversations)
 
 
 def recommended(a_minus_b: Gap, cost_a: float = 1.0, cost_b: float = 0.1, **failed: float) -> Recommendation:
@@ -61,7 +63,7 @@ def test_the_interval_alone_does_not_show_what_the_corrected_p_does_not() -> Non
 
 
 def test_nothing_known_of_the_difference_is_nothing_shown() -> None:
-    found = recommended(Gap(0.0, NAN, NAN, NAN, None, None))
+    found = recommended(Gap(0.0, NAN, NAN, NAN, None, None, 1))
 
     assert found.word == "not shown"
 
@@ -94,9 +96,33 @@ def test_of_three_the_cheapest_that_is_as_good_is_taken() -> None:
 
 def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
     two = [standing("A", 4.4, 1.0), standing("B", 4.1, 0.1)]
-    found = recommend(two, {("B", "A"): Gap(-0.3, -0.4, -0.2, 0.001, 90, 90)}, 0.12, 120, "of 5")
+    found = recommend(two, {("B", "A"): Gap(-0.3, -0.4, -0.2, 0.001, 90, 90, 60)}, 0.12, 120, "of 5")
 
     assert "A minus B: +0.30 of 5 [+0.20, +0.40]" in found.lines[1]
+
+
+def test_an_interval_of_few_conversations_says_nothing() -> None:
+    alike, worse = (recommended(gap(d, d, d, conversations=20)) for d in (-0.0, 0.02))
+    few = recommended(gap(0.04, 0.01, 0.07, conversations=19))
+
+    assert {alike.word, worse.word, few.word} == {"not shown"}
+    assert "20 conversations are too few to call them alike" in alike.lines[1]
+    assert "[+0.0, +0.0]" in alike.lines[1]
+    assert recommended(gap(0.0, 0.0, 0.0, p=1.0, conversations=100)).word == "as good"
+
+
+@pytest.mark.parametrize(("failed", "value"), [(1.0, 0.73), (0.21, 0.9), (0.0, NAN)])
+def test_who_cannot_teach_is_never_taken_however_cheap(failed: float, value: float) -> None:
+    two = [standing("A", 0.75, 1.0), standing("dead", value, 0.0, failed)]
+    gaps = {("A", "dead"): gap(0.02, -0.02, 0.06, p=0.5)}
+
+    for order in (two, two[::-1]):
+        found = recommend(order, gaps, 0.03, 120, "points")
+        assert found.take == "A"
+        assert "it alone gave rewrites" in found.lines[0]
+    nobody = recommend(two[1:], {}, 0.03, 120, "points")
+    assert (nobody.word, nobody.take) == ("not shown", "")
+    assert "Take none of them" in nobody.lines[0]
 
 
 @given(

@@ -42,6 +42,21 @@ def test_rows_that_the_convert_stage_would_lock_away_are_not_drawn_either(tmp_pa
     assert sample.locked > 0
 
 
+def test_one_marked_turn_locks_all_of_its_conversation_as_convert_does(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"{one}-{turn}", "question": f"问{one}-{turn}", "conversation_id": f"c{one}",
+         "split": ("test" if one % 2 else "train") if turn == 0 else ""}
+        for one in range(40)
+        for turn in range(3)
+    ]  # fmt: skip
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(b"\n".join(orjson.dumps(row) for row in rows))
+    sample = draw_sample(load_config("fivedoctors", "demo", questions=path), 10_000, seed=0)
+
+    assert {int(row.conversation_id[1:]) % 2 for row in sample.rows} == {0}
+    assert (sample.training, sample.locked) == (60, 60)
+
+
 def test_a_sheet_of_locked_rows_alone_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="never compared on dev or the locked test"):
         draw_sample(sheet(tmp_path / "q.jsonl", ["test"]), 100, seed=0)
