@@ -31,6 +31,7 @@ Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
 Result = TypeVar("Result")
 NOTES = Notes(format=FORMAT, tenant_id="demo", kb_name="default", snapshot="abc", passages=3, whole=True)
+OURS = index_of("demo", "default", "abc")
 HIT = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}}
 
 
@@ -170,7 +171,7 @@ def mapping(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_alias_names_one_whole_index_of_ours() -> None:
-    assert served("a", {"one": mapping()}) == ("one", NOTES)
+    assert served("demo", "default", {OURS: mapping()}) == (OURS, NOTES)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +181,36 @@ def test_an_alias_names_one_whole_index_of_ours() -> None:
         ({"one": {"mappings": {}}}, "not an index of ours"),
         ({"one": mapping(passages="many")}, "passages"),
         ({"one": mapping(format=FORMAT + 1)}, f"has format {FORMAT + 1} and this version reads {FORMAT}"),
-        ({"one": mapping(whole=False)}, "was not loaded to its end"),
+        ({OURS: mapping(whole=False)}, "was not loaded to its end"),
+        ({index_of("other", "default", "abc"): mapping(tenant_id="other")}, "did not fill for demo/default"),
+        ({index_of("demo", "other", "abc"): mapping(kb_name="other")}, "did not fill for demo/default"),
+        ({OURS: mapping(tenant_id="other")}, "did not fill for demo/default"),
+        ({OURS + ".copy": mapping()}, "did not fill for demo/default"),
     ],
 )
 def test_an_alias_that_names_anything_else_is_explained(answer: Any, said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
-        served("a", answer)
+        served("demo", "default", answer)
 
     assert "oad" in str(caught.value), "the next step is to load it"
+
+
+def test_passages_of_another_tenant_are_never_searched(stand_in: StandIn, url: str) -> None:
+    """Whoever switches an alias by hand to another's index: the known one goes on, and without one nobody answers."""
+    theirs = {index_of("other", "default", "abc"): mapping(tenant_id="other")}
+
+    async def looked(cluster: Cluster) -> tuple[str, str]:
+        stand_in.content = orjson.dumps(theirs)
+        engine = LiveEngine(cluster, "demo", "default", DEFAULT)
+        with pytest.raises(EngineAway) as caught:
+            await engine.search("鱼油", 5)
+        stand_in.content = orjson.dumps({OURS: mapping()})
+        known = (await engine.current(gone=True)).index
+        stand_in.content = orjson.dumps(theirs)
+        assert (await engine.current(gone=True)).index == known
+        return caught.value.reason, known
+
+    assert with_cluster(url, looked) == ("not loaded", OURS)
 
 
 def test_tenant_and_knowledge_base_have_an_alias_of_their_own() -> None:
