@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qinglan.errors import ConfigError, DataError, OutageError
 from serving.rag.app import create_app
-from serving.rag.config import RagConfig, Source
+from serving.rag.config import ContentConfig, RagConfig, RerankServiceConfig, RewriterConfig, Source
 from serving.rag.engine import EngineAway, SnapshotGone
 from serving.rag.opensearch.asking import OUTAGE_AFTER, PROBE_SECONDS, Cluster
 from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
@@ -271,6 +271,28 @@ def test_a_name_or_password_in_the_url_is_refused_and_not_shown(monkeypatch: pyt
     monkeypatch.delenv("OPENSEARCH_PASSWORD", raising=False)
     with pytest.raises(ConfigError, match="one is set and the other is not"):
         connect_to_load(OpenSearchConfig(url="http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (RerankServiceConfig.read, "vllm={url},model=m"),
+        (RerankServiceConfig.read, "tei=http://gpu,url={url},model=m@1"),
+        (RerankServiceConfig.read, "vllm=http://me:a,{url},model=m"),
+        (RewriterConfig.read, "{url}"),
+        (RewriterConfig.read, "openai={url}/v1"),
+        (lambda url: ContentConfig.read(url, {}), "{url}"),
+    ],
+)
+def test_no_other_address_may_hold_a_password_either(read: Callable[[str], Any], text: str) -> None:
+    with pytest.raises(ConfigError, match="no name and no password belong into the URL") as caught:
+        read(text.format(url="http://me:hunter2@gpu:8000"))
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_rerankers_name_may_hold_what_an_address_may_not() -> None:
+    assert RerankServiceConfig.read("vllm=http://gpu:8000,model=house/m@v2").model == "house/m@v2"
 
 
 def test_who_we_are_is_said_to_the_cluster(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
