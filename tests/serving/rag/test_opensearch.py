@@ -1,6 +1,7 @@
 """The way to OpenSearch where it answers badly or not at all: a stand-in over real sockets says what a test wants."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,6 +24,7 @@ from serving.rag.opensearch.kept import Kept
 from serving.rag.opensearch.layout import FORMAT, Notes, alias_of, index_of
 from serving.rag.opensearch.live import LiveEngine, served
 from serving.rag.opensearch.loading import first_missing, sent
+from serving.rag.opensearch.patience import Patience
 from serving.rag.opensearch.refusals import outcome_of
 from serving.rag.reranker import DEFAULT
 from serving.rag.server import open_engines
@@ -260,6 +262,56 @@ def test_a_document_that_is_rejected_for_now_is_sent_again_alone(running: Runnin
 def test_what_is_the_clusters_doing_is_no_fault_of_a_passage(status: int) -> None:
     with pytest.raises(OutageError, match=f"passage 7 was not taken, status {status}: read-only"):
         outcome_of({"_id": "7", "status": status, "error": {"reason": "read-only"}})
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "cause"),
+    [
+        (
+            403,
+            {"error": {"type": "security_exception", "reason": "no rights"}, "status": 403},
+            "status 403, no rights",
+        ),
+        (503, {"error": {"reason": "x", "caused_by": {"reason": "no master"}}}, "status 503, x; no master"),
+    ],
+)
+def test_what_the_cluster_refuses_is_said_once(
+    status: int, content: Any, cause: str, stand_in: StandIn, url: str
+) -> None:
+    stand_in.status, stand_in.content = status, orjson.dumps(content)
+
+    told = outage(url)
+
+    assert f": {cause}. " in told
+    assert "Exception" not in told
+
+
+def test_a_cluster_that_is_away_is_said_once() -> None:
+    with socket.socket() as bound:  # and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        told = outage(f"http://127.0.0.1:{bound.getsockname()[1]}")
+
+    assert told == (
+        "x: no answer within 0 s: the cluster cannot be reached (Connection refused). "
+        "Run the same command again when the cluster is back: what was loaded stays."
+    )
+
+
+def test_a_cluster_that_is_too_slow_is_said_once(stand_in: StandIn, url: str) -> None:
+    stand_in.pause = 2.0
+
+    assert "no answer within 0 s: the cluster did not answer in time. Run" in outage(url, deadline=0.2)
+
+
+def outage(url: str, deadline: float = 5.0) -> str:
+    """What a loader says that has no patience."""
+    client = connect_to_load(OpenSearchConfig(url=url, deadline_seconds=deadline))
+    try:
+        with pytest.raises(OutageError) as caught:
+            Patience(0, "x").until_answered(client, lambda: client.indices.get_mapping(index="x"))
+    finally:
+        client.close()
+    return str(caught.value)
 
 
 def test_a_name_or_password_in_the_url_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
