@@ -191,6 +191,25 @@ def test_what_stands_beside_under_such_a_name_is_said_and_left(
     assert f"{prefix}.old: has format 0" in caplog.text
 
 
+def test_an_older_snapshot_that_cannot_be_deleted_now_is_left_for_a_later_load(
+    search: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [write_kb(tmp_path / f"{mark}.jsonl", many(mark, count=3)) for mark in "甲乙丙丁"]
+    names = [load_now(search, file, "held").served for file in files[:2]]
+    settings = f"{search.url}/{names[0]}/_settings"
+    httpx.put(settings, json={"index.blocks.read_only": True}, trust_env=False).raise_for_status()
+
+    names.append(load_now(search, files[2], "held").served)
+    held = indexes(search, "held")
+    httpx.put(settings, json={"index.blocks.read_only": False}, trust_env=False).raise_for_status()
+    names.append(load_now(search, files[3], "held").served)
+
+    assert f"{names[0]}: an older snapshot, not deleted: status 403" in caplog.text
+    assert held == sorted(names[:3])
+    assert aliased(search, "held") == [names[3]]
+    assert indexes(search, "held") == sorted(names[2:])
+
+
 def test_an_older_format_in_the_snapshots_place_is_to_be_deleted(search: Node, tmp_path: Path) -> None:
     kb = write_kb(tmp_path / "kb.jsonl", many(count=3))
     name = load_now(search, kb, "older").served

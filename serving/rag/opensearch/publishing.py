@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qinglan.errors import DataError
 from serving.rag.opensearch.layout import Notes, alias_of, noted
+from serving.rag.opensearch.patience import cause_of
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -60,8 +61,8 @@ def _complete(client: "OpenSearch", index: str, notes: Notes, replicas: int) -> 
 
 
 def _holders(client: "OpenSearch", alias: str) -> set[str]:
-    """Every index that the alias names; by hand it may have been put on anything."""
-    found = client.indices.get_alias(name=alias, ignore=404, params={"expand_wildcards": "all"})
+    """Every index that the alias names: by hand it may have been put on anything."""
+    found = client.indices.get_alias(index=alias, name=alias, ignore=404)  # rights on our own names are enough
     return {name for name, held in found.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
 
 
@@ -85,7 +86,18 @@ def _sweep(client: "OpenSearch", alias: str, kept: set[str]) -> None:
         if not notes.named(index):
             log.warning("%s: a copy of another index. %s", index, LEFT)
         elif notes.whole:
-            client.indices.delete(index=index, ignore_unavailable=True)
-            log.info("%s: deleted, an older snapshot", index)
+            _delete(client, index)
         else:
             log.info("%s: was not loaded to its end. If nobody is loading it, delete it", index)
+
+
+def _delete(client: "OpenSearch", index: str) -> None:
+    """What cannot be deleted now (a backup of it is under way) waits for a later load: this one has succeeded."""
+    from opensearchpy.exceptions import AuthorizationException, RequestError
+
+    try:
+        client.indices.delete(index=index, ignore_unavailable=True)
+    except (AuthorizationException, RequestError) as error:
+        log.warning("%s: an older snapshot, not deleted: %s", index, cause_of(error))
+    else:
+        log.info("%s: deleted, an older snapshot", index)
