@@ -1,5 +1,6 @@
 """What one RAG service serves, and where."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -8,7 +9,10 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
+from serving.rag.addresses import refuse_credentials
 from serving.rag.opensearch.connecting import OpenSearchConfig
+
+NEEDS_NONE = "It is asked without."
 
 
 class Source(Config):
@@ -48,6 +52,7 @@ class RewriterConfig(Config):
     @classmethod
     def read(cls, text: str) -> Self:
         """`URL`, `kserve=URL` or `openai=URL`."""
+        refuse_credentials("--rewriter", text, NEEDS_NONE)
         kind, equals, url = text.partition("=")
         named = equals and not kind.startswith("http")
         return parse_as(cls, {"kind": kind, "url": url} if named else {"url": text}, f"--rewriter {text}")
@@ -76,6 +81,7 @@ class ContentConfig(Config):
         """--style and the options that go with it."""
         if not url and chosen:
             raise ConfigError(f"{', '.join(chosen)}: means nothing without --style URL.")
+        refuse_credentials("--style", url, NEEDS_NONE)
         return parse_as(cls, {"url": url, **chosen}, f"--style {url}") if url else None
 
 
@@ -114,6 +120,8 @@ class RerankServiceConfig(ScoredBy):
     @classmethod
     def read(cls, text: str) -> Self:
         """`vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
+        but_the_model = re.sub(r",model=[^,]*", "", text)
+        refuse_credentials("--reranker-service", but_the_model, "Set QINGLAN_RERANKER_API_KEY where it wants a key.")
         (kind, _, url), *settings = (part.partition("=") for part in text.split(","))
         values = {"kind": kind, "url": url, **{name: value for name, _, value in settings}}
         return parse_as(cls, values, f"--reranker-service {text}")

@@ -149,6 +149,81 @@ def test_the_snapshot_before_is_kept_and_older_ones_are_deleted(search: Node, tm
     assert indexes(search, "versions") == sorted(names[1:])
 
 
+def test_an_alias_that_was_switched_by_hand_to_another_tenants_index_is_taken_back(
+    search: Node, tmp_path: Path
+) -> None:
+    kb = write_kb(tmp_path / "kb.jsonl", many(count=3))
+    older = write_kb(tmp_path / "older.jsonl", many("乙", count=3))
+    load_now(search, older, "mine")
+    mine, theirs = load_now(search, kb, "mine").served, load_now(search, kb, "theirs").served
+    alias = "qinglan.mine.default"
+    by_hand = {"actions": [{"remove": {"index": mine, "alias": alias}}, {"add": {"index": theirs, "alias": alias}}]}
+    httpx.post(f"{search.url}/_aliases", json=by_hand, trust_env=False).raise_for_status()
+    before = aliased(search, "mine")
+
+    load_now(search, kb, "mine")
+
+    assert before == [theirs]
+    assert aliased(search, "mine") == [mine]
+    assert aliased(search, "theirs") == [theirs]
+    assert len(indexes(search, "mine")) == 2, "the snapshot before stays"
+
+
+def test_what_stands_beside_under_such_a_name_is_said_and_left(
+    search: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody's backup, whether empty or a copy with our notes, and what another version made."""
+    caplog.set_level("INFO")
+    prefix = "qinglan.beside.default"
+    files = [write_kb(tmp_path / f"{mark}.jsonl", many(mark, count=3)) for mark in "甲乙丙"]
+    first = load_now(search, files[0], "beside").served
+    notes = get(search, f"/{first}/_mapping")[first]["mappings"]["_meta"]["qinglan"]
+    for name, meta in (("backup", {}), ("copy", {"qinglan": notes}), ("old", {"qinglan": {**notes, "format": 0}})):
+        made = {"mappings": {"_meta": meta}}
+        httpx.put(f"{search.url}/{prefix}.{name}", json=made, trust_env=False).raise_for_status()
+
+    served = [load_now(search, file, "beside").served for file in files[1:]]
+
+    assert aliased(search, "beside") == [served[1]]
+    assert indexes(search, "beside") == sorted([*served, *(f"{prefix}.{name}" for name in ("backup", "copy", "old"))])
+    assert f"{prefix}.backup: not an index of ours" in caplog.text
+    assert f"{prefix}.copy: a copy of another index" in caplog.text
+    assert f"{prefix}.old: has format 0" in caplog.text
+
+
+def test_an_older_snapshot_that_cannot_be_deleted_now_is_left_for_a_later_load(
+    search: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [write_kb(tmp_path / f"{mark}.jsonl", many(mark, count=3)) for mark in "甲乙丙丁"]
+    names = [load_now(search, file, "held").served for file in files[:2]]
+    settings = f"{search.url}/{names[0]}/_settings"
+    httpx.put(settings, json={"index.blocks.read_only": True}, trust_env=False).raise_for_status()
+
+    names.append(load_now(search, files[2], "held").served)
+    held = indexes(search, "held")
+    httpx.put(settings, json={"index.blocks.read_only": False}, trust_env=False).raise_for_status()
+    names.append(load_now(search, files[3], "held").served)
+
+    assert f"{names[0]}: an older snapshot, not deleted: status 403" in caplog.text
+    assert held == sorted(names[:3])
+    assert aliased(search, "held") == [names[3]]
+    assert indexes(search, "held") == sorted(names[2:])
+
+
+def test_an_older_format_in_the_snapshots_place_is_to_be_deleted(search: Node, tmp_path: Path) -> None:
+    kb = write_kb(tmp_path / "kb.jsonl", many(count=3))
+    name = load_now(search, kb, "older").served
+    notes = get(search, f"/{name}/_mapping")[name]["mappings"]["_meta"]["qinglan"]
+    older = {"_meta": {"qinglan": {**notes, "format": 0}}}
+    httpx.put(f"{search.url}/{name}/_mapping", json=older, trust_env=False).raise_for_status()
+
+    with pytest.raises(DataError, match=r"has format 0 .* delete that index, then load again"):
+        load_now(search, kb, "older")
+    httpx.delete(f"{search.url}/{name}", trust_env=False).raise_for_status()
+
+    assert load_now(search, kb, "older").added == 3
+
+
 def test_names_that_run_together_are_different_knowledge_bases(search: Node, tmp_path: Path) -> None:
     load_now(search, write_kb(tmp_path / "1.jsonl", many("甲", count=1)), "a-b", "c")
     load_now(search, write_kb(tmp_path / "2.jsonl", many("乙", count=2)), "a", "b-c")

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from qinglan.config import Config, parse_as
 from qinglan.errors import ConfigError
+from serving.rag.addresses import refuse_credentials
 
 if TYPE_CHECKING:
     from opensearchpy import AsyncOpenSearch, OpenSearch
@@ -34,11 +35,7 @@ class OpenSearchConfig(Config):
         """--opensearch and the option that goes with it."""
         if not url and deadline_seconds is not None:
             raise ConfigError("--opensearch-deadline: means nothing without --opensearch URL.")
-        if "@" in url:  # nor is it shown: it may hold a password
-            raise ConfigError(
-                "--opensearch: no name and no password belong into the URL. "
-                "Set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD instead."
-            )
+        refuse_credentials("--opensearch", url, "Set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD instead.")
         given = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
         return parse_as(cls, {"url": url, **given}, "--opensearch") if url else None
 

@@ -17,6 +17,8 @@ FORMAT = 1
 OWNER = "qinglan"
 """The first part of every name of ours, and the key of our notes in an index's mapping."""
 
+AGAIN = "Load the knowledge base again: python -m serving.rag.load"
+
 K1, B = 1.2, 0.75
 """Tantivy's, so that both engines rank alike."""
 
@@ -40,10 +42,13 @@ class Notes(Config):
     whole: bool
     """False while it is loaded; the alias never names such an index."""
 
+    def named(self, index: str) -> bool:
+        """Whether the index is the one that they were written for: a copy of it carries the same ones."""
+        return index == index_of(self.tenant_id, self.kb_name, self.snapshot)
+
     @classmethod
-    def read(cls, index: str, answer: Any) -> Self:
+    def read(cls, index: str, answer: Any, again: str = AGAIN) -> Self:
         """Those of an answer of `_mapping`; a DataError where this version cannot use the index."""
-        again = "Load the knowledge base again: python -m serving.rag.load"
         try:
             notes = cls.model_validate(answer["mappings"]["_meta"][OWNER])
         except (KeyError, TypeError):

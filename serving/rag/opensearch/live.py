@@ -22,6 +22,7 @@ class LiveEngine:
     def __init__(self, cluster: Cluster, tenant_id: str, kb_name: str, reranker: Reranker) -> None:
         self.calibrated = reranker.calibrated
         self._cluster, self._reranker = cluster, reranker
+        self._owner = tenant_id, kb_name
         self._alias = alias_of(tenant_id, kb_name)
         self._looked = -FRESH_SECONDS
         self._engine: OpenSearchEngine | None = None
@@ -48,10 +49,10 @@ class LiveEngine:
         return await (await self.current()).rerank(text, candidates)
 
     async def _look(self) -> None:
-        """Where nobody can say, or it is an index of another version, the known snapshot goes on answering."""
+        """Where nobody can say, or the index is none that we may use, the known snapshot goes on answering."""
         try:
             answer = await self._cluster.read("GET", f"/{self._alias}/_mapping", filter_path="*.mappings._meta")
-            index, notes = served(self._alias, answer)
+            index, notes = served(*self._owner, answer)
         except SnapshotGone:
             self._engine = None
             self._say(f"{self._alias}: no such alias. Load it: python -m serving.rag.load")
@@ -76,12 +77,21 @@ class LiveEngine:
         self._said = what
 
 
-def served(alias: str, answer: dict[str, object]) -> tuple[str, Notes]:
-    """The one index that an alias names, and its notes."""
+def served(tenant_id: str, kb_name: str, answer: dict[str, object]) -> tuple[str, Notes]:
+    """The one index that the alias of a knowledge base names, and its notes.
+
+    An alias can be switched by hand: nobody is shown what is not this tenant's.
+    """
+    alias = alias_of(tenant_id, kb_name)
     if len(answer) != 1:
         raise DataError(f"{alias}: names {len(answer)} indexes of ours, and should name one. Load it again.")
     ((index, mapping),) = answer.items()
     notes = Notes.read(index, mapping)
+    if (notes.tenant_id, notes.kb_name) != (tenant_id, kb_name) or not notes.named(index):
+        raise DataError(
+            f"{alias}: names {index}, which the loader did not fill for {tenant_id}/{kb_name}; it is not searched. "
+            "Load the knowledge base again: python -m serving.rag.load"
+        )
     if not notes.whole:
         raise DataError(f"{index}: was not loaded to its end, and {alias} names it. Load it again.")
     return index, notes

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from qinglan.errors import OutageError
+from qinglan.text import one_line
+from serving.rag.opensearch.refusals import LONGEST_REASON, said
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
+    from opensearchpy.exceptions import TransportError
 
 Result = TypeVar("Result")
 ASK_SECONDS = 1.0
@@ -38,8 +41,8 @@ class Patience:
                 self._wait(client, str(error))
             except TransportError as error:
                 if not isinstance(error, Unreachable) and error.status_code not in PASSING:
-                    raise OutageError(f"{self.index}: refused: {error}. See the cluster's log.") from None
-                self._wait(client, str(error))
+                    raise OutageError(f"{self.index}: refused: {cause_of(error)}. See the cluster's log.") from None
+                self._wait(client, cause_of(error))
 
     def _wait(self, client: "OpenSearch", why: str) -> None:
         """Until the index can be searched and written to again; one that is not there yet only needs the cluster."""
@@ -52,9 +55,29 @@ class Patience:
                 return
             time.sleep(ASK_SECONDS)
         raise OutageError(
-            f"{self.index}: no answer within {self._seconds:.0f} s: {why} "
+            f"{self.index}: no answer within {self._seconds:.0f} s: {why}. "
             "Run the same command again when the cluster is back: what was loaded stays."
         )
+
+
+def cause_of(error: "TransportError") -> str:
+    """In a few words of ours: the library nests each error in another and says all of them."""
+    from opensearchpy.exceptions import ConnectionError as Unreachable
+    from opensearchpy.exceptions import ConnectionTimeout
+
+    if isinstance(error, ConnectionTimeout):
+        return "the cluster did not answer in time"
+    if isinstance(error, Unreachable):
+        return f"the cluster cannot be reached ({one_line(str(_innermost(error)))[:LONGEST_REASON]})"
+    info: Any = error.info
+    return f"status {error.status_code}, {said(info.get('error') if isinstance(info, dict) else str(error.error))}"
+
+
+def _innermost(error: BaseException) -> BaseException | str:
+    """What the system said, where it was the system."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return getattr(error, "strerror", None) or error
 
 
 def answers(client: "OpenSearch", index: str) -> bool:

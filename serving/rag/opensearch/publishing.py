@@ -1,28 +1,35 @@
 """Makes a loaded index the one that is searched, and removes those that nobody can be searching any more."""
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from qinglan.errors import DataError
 from serving.rag.opensearch.layout import Notes, alias_of, noted
+from serving.rag.opensearch.patience import cause_of
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
 MERGE_SECONDS = 3600.0
+DELETE_IT = "delete that index, then load again."
+LEFT = "It is left as it is; delete it if nobody needs it"
 
 log = logging.getLogger("serving.rag")
 
 
 def notes_of(client: "OpenSearch", index: str) -> Notes | None:
     """What the index says of itself; None where there is no such index."""
-    return all_notes(client, index).get(index)
+    found = _mappings(client, index)
+    if index not in found:
+        return None
+    return Notes.read(index, found[index], f"It stands where this file belongs: {DELETE_IT}")
 
 
-def all_notes(client: "OpenSearch", pattern: str) -> dict[str, Notes]:
+def _mappings(client: "OpenSearch", pattern: str) -> dict[str, Any]:
     """Of every index whose name fits."""
-    found = client.indices.get_mapping(index=pattern, ignore_unavailable=True, allow_no_indices=True)
-    return {index: Notes.read(index, answer) for index, answer in found.items()}
+    found: dict[str, Any] = client.indices.get_mapping(index=pattern, ignore_unavailable=True, allow_no_indices=True)
+    return found
 
 
 def publish(client: "OpenSearch", index: str, notes: Notes, replicas: int) -> None:
@@ -30,8 +37,9 @@ def publish(client: "OpenSearch", index: str, notes: Notes, replicas: int) -> No
     alias = alias_of(notes.tenant_id, notes.kb_name)
     if not notes.whole:
         _complete(client, index, notes, replicas)
-    before = set(client.indices.get_alias(index=f"{alias}.*", name=alias, allow_no_indices=True, ignore=404))
-    _switch(client, alias, index)
+    holders = _holders(client, alias)
+    before = {name for name in holders if name.startswith(f"{alias}.")}
+    _switch(client, alias, index, holders - before)
     log.info("%s: names %s now, %d passages", alias, index, notes.passages)
     if before - {index}:
         _sweep(client, alias, {index, *before})
@@ -52,19 +60,44 @@ def _complete(client: "OpenSearch", index: str, notes: Notes, replicas: int) -> 
     client.indices.put_mapping(index=index, body={"_meta": noted(notes.model_copy(update={"whole": True}))})
 
 
-def _switch(client: "OpenSearch", alias: str, index: str) -> None:
+def _holders(client: "OpenSearch", alias: str) -> set[str]:
+    """Every index that the alias names: by hand it may have been put on anything."""
+    found = client.indices.get_alias(index=alias, name=alias, ignore=404)  # rights on our own names are enough
+    return {name for name, held in found.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
+
+
+def _switch(client: "OpenSearch", alias: str, index: str, strangers: Iterable[str]) -> None:
     """In one call: at no time is there no answer, or one of two."""
-    former = {"remove": {"index": f"{alias}.*", "alias": alias, "must_exist": False}}
-    client.indices.update_aliases(body={"actions": [former, {"add": {"index": index, "alias": alias}}]})
+    former = [f"{alias}.*", *strangers]
+    actions = [{"remove": {"index": name, "alias": alias, "must_exist": False}} for name in former]
+    client.indices.update_aliases(body={"actions": [*actions, {"add": {"index": index, "alias": alias}}]})
 
 
 def _sweep(client: "OpenSearch", alias: str, kept: set[str]) -> None:
-    """Only what is whole: another loader may be filling the others."""
-    for index, notes in all_notes(client, f"{alias}.*").items():
+    """Only what the loader made, and whole: another loader may be filling the others."""
+    for index, mapping in _mappings(client, f"{alias}.*").items():
         if index in kept:
             continue
-        if notes.whole:
-            client.indices.delete(index=index, ignore_unavailable=True)
-            log.info("%s: deleted, an older snapshot", index)
+        try:
+            notes = Notes.read(index, mapping, LEFT)
+        except DataError as error:
+            log.warning("%s", error)
+            continue
+        if not notes.named(index):
+            log.warning("%s: a copy of another index. %s", index, LEFT)
+        elif notes.whole:
+            _delete(client, index)
         else:
             log.info("%s: was not loaded to its end. If nobody is loading it, delete it", index)
+
+
+def _delete(client: "OpenSearch", index: str) -> None:
+    """What cannot be deleted now (a backup of it is under way) waits for a later load: this one has succeeded."""
+    from opensearchpy.exceptions import AuthorizationException, RequestError
+
+    try:
+        client.indices.delete(index=index, ignore_unavailable=True)
+    except (AuthorizationException, RequestError) as error:
+        log.warning("%s: an older snapshot, not deleted: %s", index, cause_of(error))
+    else:
+        log.info("%s: deleted, an older snapshot", index)

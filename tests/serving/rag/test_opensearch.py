@@ -1,6 +1,7 @@
 """The way to OpenSearch where it answers badly or not at all: a stand-in over real sockets says what a test wants."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from qinglan.errors import ConfigError, DataError, OutageError
 from serving.rag.app import create_app
-from serving.rag.config import RagConfig, Source
+from serving.rag.config import ContentConfig, RagConfig, RerankServiceConfig, RewriterConfig, Source
 from serving.rag.engine import EngineAway, SnapshotGone
 from serving.rag.opensearch.asking import OUTAGE_AFTER, PROBE_SECONDS, Cluster
 from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
@@ -23,6 +24,7 @@ from serving.rag.opensearch.kept import Kept
 from serving.rag.opensearch.layout import FORMAT, Notes, alias_of, index_of
 from serving.rag.opensearch.live import LiveEngine, served
 from serving.rag.opensearch.loading import first_missing, sent
+from serving.rag.opensearch.patience import Patience
 from serving.rag.opensearch.refusals import outcome_of
 from serving.rag.reranker import DEFAULT
 from serving.rag.server import open_engines
@@ -31,6 +33,7 @@ Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
 Result = TypeVar("Result")
 NOTES = Notes(format=FORMAT, tenant_id="demo", kb_name="default", snapshot="abc", passages=3, whole=True)
+OURS = index_of("demo", "default", "abc")
 HIT = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}}
 
 
@@ -170,7 +173,7 @@ def mapping(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_alias_names_one_whole_index_of_ours() -> None:
-    assert served("a", {"one": mapping()}) == ("one", NOTES)
+    assert served("demo", "default", {OURS: mapping()}) == (OURS, NOTES)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +183,36 @@ def test_an_alias_names_one_whole_index_of_ours() -> None:
         ({"one": {"mappings": {}}}, "not an index of ours"),
         ({"one": mapping(passages="many")}, "passages"),
         ({"one": mapping(format=FORMAT + 1)}, f"has format {FORMAT + 1} and this version reads {FORMAT}"),
-        ({"one": mapping(whole=False)}, "was not loaded to its end"),
+        ({OURS: mapping(whole=False)}, "was not loaded to its end"),
+        ({index_of("other", "default", "abc"): mapping(tenant_id="other")}, "did not fill for demo/default"),
+        ({index_of("demo", "other", "abc"): mapping(kb_name="other")}, "did not fill for demo/default"),
+        ({OURS: mapping(tenant_id="other")}, "did not fill for demo/default"),
+        ({OURS + ".copy": mapping()}, "did not fill for demo/default"),
     ],
 )
 def test_an_alias_that_names_anything_else_is_explained(answer: Any, said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
-        served("a", answer)
+        served("demo", "default", answer)
 
     assert "oad" in str(caught.value), "the next step is to load it"
+
+
+def test_passages_of_another_tenant_are_never_searched(stand_in: StandIn, url: str) -> None:
+    """Whoever switches an alias by hand to another's index: the known one goes on, and without one nobody answers."""
+    theirs = {index_of("other", "default", "abc"): mapping(tenant_id="other")}
+
+    async def looked(cluster: Cluster) -> tuple[str, str]:
+        stand_in.content = orjson.dumps(theirs)
+        engine = LiveEngine(cluster, "demo", "default", DEFAULT)
+        with pytest.raises(EngineAway) as caught:
+            await engine.search("鱼油", 5)
+        stand_in.content = orjson.dumps({OURS: mapping()})
+        known = (await engine.current(gone=True)).index
+        stand_in.content = orjson.dumps(theirs)
+        assert (await engine.current(gone=True)).index == known
+        return caught.value.reason, known
+
+    assert with_cluster(url, looked) == ("not loaded", OURS)
 
 
 def test_tenant_and_knowledge_base_have_an_alias_of_their_own() -> None:
@@ -239,6 +264,56 @@ def test_what_is_the_clusters_doing_is_no_fault_of_a_passage(status: int) -> Non
         outcome_of({"_id": "7", "status": status, "error": {"reason": "read-only"}})
 
 
+@pytest.mark.parametrize(
+    ("status", "content", "cause"),
+    [
+        (
+            403,
+            {"error": {"type": "security_exception", "reason": "no rights"}, "status": 403},
+            "status 403, no rights",
+        ),
+        (503, {"error": {"reason": "x", "caused_by": {"reason": "no master"}}}, "status 503, x; no master"),
+    ],
+)
+def test_what_the_cluster_refuses_is_said_once(
+    status: int, content: Any, cause: str, stand_in: StandIn, url: str
+) -> None:
+    stand_in.status, stand_in.content = status, orjson.dumps(content)
+
+    told = outage(url)
+
+    assert f": {cause}. " in told
+    assert "Exception" not in told
+
+
+def test_a_cluster_that_is_away_is_said_once() -> None:
+    with socket.socket() as bound:  # and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        told = outage(f"http://127.0.0.1:{bound.getsockname()[1]}")
+
+    assert told == (
+        "x: no answer within 0 s: the cluster cannot be reached (Connection refused). "
+        "Run the same command again when the cluster is back: what was loaded stays."
+    )
+
+
+def test_a_cluster_that_is_too_slow_is_said_once(stand_in: StandIn, url: str) -> None:
+    stand_in.pause = 2.0
+
+    assert "no answer within 0 s: the cluster did not answer in time. Run" in outage(url, deadline=0.2)
+
+
+def outage(url: str, deadline: float = 5.0) -> str:
+    """What a loader says that has no patience."""
+    client = connect_to_load(OpenSearchConfig(url=url, deadline_seconds=deadline))
+    try:
+        with pytest.raises(OutageError) as caught:
+            Patience(0, "x").until_answered(client, lambda: client.indices.get_mapping(index="x"))
+    finally:
+        client.close()
+    return str(caught.value)
+
+
 def test_a_name_or_password_in_the_url_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="OPENSEARCH_PASSWORD") as caught:
         OpenSearchConfig.read("https://admin:hunter2@search:9200", None)
@@ -248,6 +323,28 @@ def test_a_name_or_password_in_the_url_is_refused_and_not_shown(monkeypatch: pyt
     monkeypatch.delenv("OPENSEARCH_PASSWORD", raising=False)
     with pytest.raises(ConfigError, match="one is set and the other is not"):
         connect_to_load(OpenSearchConfig(url="http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (RerankServiceConfig.read, "vllm={url},model=m"),
+        (RerankServiceConfig.read, "tei=http://gpu,url={url},model=m@1"),
+        (RerankServiceConfig.read, "vllm=http://me:a,{url},model=m"),
+        (RewriterConfig.read, "{url}"),
+        (RewriterConfig.read, "openai={url}/v1"),
+        (lambda url: ContentConfig.read(url, {}), "{url}"),
+    ],
+)
+def test_no_other_address_may_hold_a_password_either(read: Callable[[str], Any], text: str) -> None:
+    with pytest.raises(ConfigError, match="no name and no password belong into the URL") as caught:
+        read(text.format(url="http://me:hunter2@gpu:8000"))
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_rerankers_name_may_hold_what_an_address_may_not() -> None:
+    assert RerankServiceConfig.read("vllm=http://gpu:8000,model=house/m@v2").model == "house/m@v2"
 
 
 def test_who_we_are_is_said_to_the_cluster(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
