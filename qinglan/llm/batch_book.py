@@ -42,7 +42,7 @@ FROM attempts JOIN calls ON key = call WHERE id = ? AND state != 'answered'
 """
 TAKE_CALLS = """
 INSERT INTO calls (key, model, sample, request, state) SELECT call, model, sample, request, 'sent' FROM queue
-WHERE role = ? AND place <= ? ON CONFLICT DO UPDATE SET state = 'sent'
+WHERE role = ? AND place <= ? ON CONFLICT DO UPDATE SET state = 'sent' WHERE calls.state != 'answered'
 """
 TAKE_ATTEMPTS = """
 INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost, batch, tries)

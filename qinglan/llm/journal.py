@@ -160,7 +160,7 @@ class Journal:
         await self._writer.write(
             (
                 "INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent') "
-                "ON CONFLICT DO UPDATE SET state = 'sent'",
+                "ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'",
                 call,
             ),
             (ENTER, (*entry, call.key, 0)),
@@ -210,7 +210,11 @@ def answered_by(attempt: int, key: str, response: bytes, usage: Usage, cost: flo
 
 
 def given_up(key: str, reason: str, raw: str) -> Statement:
-    return ("UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ?", (reason, raw.encode(), key))
+    """An answer that came meanwhile, live or by batch, was paid for: it stays."""
+    return (
+        "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
+        (reason, raw.encode(), key),
+    )
 
 
 def outcome_of(attempt: int, outcome: str, detail: str, cost: float) -> Statement:

@@ -146,7 +146,9 @@ class Rows:
             await written.done
             self._shared.budget.settle(written.row.reserved, written.cost)
             if written.outcome is not None:
-                self._shared.landed(written.row.call, written.outcome)
+                # Given up here, and yet answered live meanwhile: who waits gets what was paid for.
+                kept = self._shared.journal.answer(written.row.call)
+                self._shared.landed(written.row.call, written.outcome if kept is None else kept)
         self._written.clear()
 
     def _cost(self, usage: Usage) -> float:

@@ -81,6 +81,7 @@ class PaidCalls:
         self._pace = Pace(config.limits)
         self._breaker = Breaker(config.limits.outage_after)
         self._flights: dict[str, asyncio.Task[bytes]] = {}
+        self._live: set[str] = set()
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -101,7 +102,8 @@ class PaidCalls:
         wanted = [self._wanted(self._plan(ask)) for ask in asks if self._batches.takes(ask.entry)]
         if self._stopping:
             raise Stopping(STOPPED)
-        await self._batches.want(wanted)
+        # A live flight that still waits its turn is not in the journal yet: a batch would pay for it too.
+        await self._batches.want(one for one in wanted if one.call.key not in self._live)
         return len(wanted)
 
     def waiting(self, step: str) -> dict[str, Any]:
@@ -147,10 +149,13 @@ class PaidCalls:
         task = asyncio.create_task(self._batches.answer(self._wanted(flight)) if batched else self._pay(flight))
         key = flight.call.key
         self._flights[key] = task
+        if not batched:
+            self._live.add(key)
         self._interruptible.add(task)
 
         def landed(done: "asyncio.Task[bytes]") -> None:
             self._flights.pop(key, None)
+            self._live.discard(key)
             self._interruptible.discard(done)
             if not done.cancelled() and (error := done.exception()) is not None:
                 self._metrics.call(flight.entry.role, OUTCOMES.get(type(error), "outage"))
@@ -167,6 +172,8 @@ class PaidCalls:
                 raise OutageError(str(closed)) from None
             except Unanswered as failure:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
+                if (brought := self._brought(flight)) is not None:
+                    return brought
                 if failure.reason == REFUSED:
                     self._breaker.answered()  # the service is well: it does not want this question
                 else:
@@ -207,6 +214,10 @@ class PaidCalls:
         await self._budget.reserve(flight.worst)
         charged = 0.0
         try:
+            # The wait may have been long enough for a batch to take the same call, or to bring it.
+            if (brought := self._brought(flight)) is not None:
+                return brought
+            self._batches.check_not_under_way(flight.call.key, flight.entry)
             with self._uninterrupted():
                 number = await self._journal.sent(flight.call, flight.entry, flight.worst)
                 charged = flight.worst
@@ -219,6 +230,12 @@ class PaidCalls:
             raise
         finally:
             self._budget.settle(flight.worst, charged)
+
+    def _brought(self, flight: Flight) -> bytes | None:
+        """What a batch has answered since this flight began."""
+        if (kept := self._journal.answer(flight.call.key)) is not None:
+            self._journal.hit(flight.call.key, flight.entry)
+        return kept
 
     async def _send(self, flight: Flight, number: int) -> tuple[bytes, float]:
         """Send what the journal knows to be sent; the answer is committed with its cost before anyone sees it."""
