@@ -46,9 +46,13 @@ class RoleBatches:
             self._follow(batch)
         self._spawn(self._fill())
 
-    async def aclose(self) -> None:
+    def stop(self) -> None:
+        """Nothing more is sent, asked or read: the journal knows how far each batch is."""
         for task in self._tasks:
             task.cancel()
+
+    async def aclose(self) -> None:
+        self.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def wake(self) -> None:
@@ -118,8 +122,13 @@ class RoleBatches:
             if not taken:
                 await self._when_there_is_room(queue[0].reserved)
                 continue
-            batch = await self._book.make(self._role, taken, self._config.price_factor)
-            self._shared.budget.hold(sum(one.reserved for one in taken))
+            held = sum(one.reserved for one in taken)
+            self._shared.budget.hold(held)  # before it is written: a live call may look at the room meanwhile
+            try:
+                batch = await self._book.make(self._role, taken, self._config.price_factor)
+            except BaseException:
+                self._shared.budget.settle(held, 0.0)
+                raise
             self._shared.metrics.batch(self._role, "made")
             self._shared.metrics.attempt(self._role, batch.rows)
             log.info("batch %s of %s: %s rows", batch.name[:8], self._role, f"{batch.rows:,}")
@@ -224,7 +233,8 @@ class RoleBatches:
 
         async def create() -> Told:
             nonlocal resumed
-            if resumed and (found := await self._service.find(made.name, made.made_at)):
+            # Whatever the listing answers, it is no refusal of the batch, which may be there.
+            if resumed and (found := await self._insist(lambda: self._service.find(made.name, made.made_at))):
                 return found
             resumed = True
             return await self._service.create(made.file, made.name)

@@ -46,6 +46,10 @@ class Batches:
         for role, line in self._roles.items():
             line.start([batch for batch in unfinished if batch.role == role])
 
+    def stop(self) -> None:
+        for line in self._roles.values():
+            line.stop()
+
     async def aclose(self) -> None:
         """As good as a kill: the journal knows how far each batch is, and the service goes on."""
         for line in self._roles.values():

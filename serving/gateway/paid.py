@@ -115,6 +115,7 @@ class PaidCalls:
     def stop(self) -> None:
         """Send nothing more. Who waits is told so; what was sent is still awaited and journaled."""
         self._stopping = True
+        self._batches.stop()
         for task in self._interruptible:
             task.cancel()
 
