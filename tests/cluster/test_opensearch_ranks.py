@@ -97,7 +97,7 @@ async def agreement(mine: Engine, theirs: Engine, asked: list[tuple[str, frozens
     return Agreement(mean(first), mean(shared), (mean(one for one, _ in golds), mean(one for _, one in golds)))
 
 
-# Measured at 1,000 conversations, in the README. Elliptic questions fit hundreds of passages equally well, and
+# What is measured stands in the README. Elliptic questions fit hundreds of passages equally well, and
 # where the item's name mixes scripts (维生素E软胶囊), the cjk analyzer cuts it in other places.
 BOUNDS = {
     ("fivedoctors", "plain"): (0.5, 0.65), ("fivedoctors", "history and question"): (0.93, 0.9),
