@@ -64,6 +64,9 @@ CREATE TABLE batches (
 );
 """
 
+FORGET_QUEUE = "DELETE FROM queue"
+"""Stages say anew what they want. What nobody names again, of another sheet or prompt perhaps, is not paid for."""
+
 RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
 WHERE outcome = 'sent' AND batch IS NULL
@@ -244,6 +247,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     )
     if application == APPLICATION and version == VERSION:
         database.execute(RECOVER)
+        database.execute(FORGET_QUEUE)
         return
     if application == APPLICATION:
         raise DataError(

@@ -40,7 +40,7 @@ class RoleBatches:
         """What holds this role's batches up; whoever waits is told."""
 
     def start(self, unfinished: Sequence[Batch]) -> None:
-        """Go on with the batches from before. The queue waits until somebody asks for what is in it."""
+        """Go on with the batches from before. What else is wanted, somebody will say."""
         for batch in unfinished:
             log.info("batch %s of %s: going on, it was %s", batch.name[:8], self._role, batch.status)
             self._follow(batch)
@@ -156,8 +156,7 @@ class RoleBatches:
         else:
             error = BudgetError(
                 f"{budget.spent:.4f} of the budget of {budget.cap:g} is spent; the next call of a batch may cost "
-                f"{amount:.4f}. Raise gateway.budget and run again: what was paid for is in the journal, what waits "
-                "is in its queue."
+                f"{amount:.4f}. Raise gateway.budget and run again: what was paid for is in the journal."
             )
             self._stop_for(error)
             return

@@ -159,3 +159,12 @@ def test_a_batch_takes_no_more_rows_than_the_budget_holds(tmp_path: Path) -> Non
         answers, _ = run_rows(batched(teacher), tmp_path, [str(n) for n in range(200)])
         assert stats(teacher)["billed"] == 200
     assert all(isinstance(answer, Answer) for answer in answers)
+
+
+def test_what_an_earlier_run_wanted_and_this_one_does_not_is_not_paid_for(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        with pytest.raises(BudgetError):
+            run_rows(batched(teacher, budget=1e-9), tmp_path, ["old 1", "old 2"])
+        answers, _ = run_rows(batched(teacher), tmp_path, ["new"])
+        assert stats(teacher)["billed"] == 1
+    assert texts(answers) == echoes(["new"])
