@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
+
 from qinglan.llm.commits import Statement
 from qinglan.llm.journal import ENTER, UNDER_WAY, Call, Entry, Journal, given_up, outcome_of
 
@@ -157,6 +159,19 @@ class BatchBook:
             (key,),
         )
         return str(found[0][0]) if found else ""
+
+    def role_of(self, key: str) -> str | None:
+        """Under which role a call is queued or in a batch: the role that asked first, whoever asks since."""
+        sent = f"SELECT role FROM attempts WHERE {UNDER_WAY} AND call = ?"
+        query = f"SELECT role FROM queue WHERE call = ? UNION ALL {sent}"
+        found = self._journal.read(query, (key, key))
+        return str(found[0][0]) if found else None
+
+    def queued_under(self, keys: Iterable[str]) -> set[str]:
+        """The roles whose queues hold some of these calls."""
+        listed = orjson.dumps(list(keys)).decode()
+        query = "SELECT DISTINCT role FROM queue WHERE call IN (SELECT value FROM json_each(?))"
+        return {str(row[0]) for row in self._journal.read(query, (listed,))}
 
     def steps(self, batch: int) -> set[str]:
         """Whose asks are under way in it."""

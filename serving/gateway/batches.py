@@ -5,7 +5,7 @@ Everything that a batch goes through stands in the journal first, so a gateway t
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from qinglan.errors import OutageError, QinglanError, RowError
 from qinglan.llm.batch_book import BatchBook, Wanted
@@ -16,6 +16,13 @@ from qinglan.llm.upstream import Upstream
 from serving.gateway.batch_role import RoleBatches
 from serving.gateway.batch_rows import Shared
 from serving.gateway.metrics import Metrics
+
+
+class Waiter(NamedTuple):
+    """Who waits for one call, and the role whose batches bring it: where two roles share a model, the other's."""
+
+    role: str
+    future: "asyncio.Future[bytes]"
 
 
 class Batches:
@@ -30,10 +37,10 @@ class Batches:
         metrics: Metrics,
     ) -> None:
         self._book, self._journal, self._upstreams = BatchBook(journal), journal, upstreams
-        self._waiting: dict[str, dict[str, asyncio.Future[bytes]]] = {role: {} for role in upstreams}
+        self._waiting: dict[str, Waiter] = {}
         shared = Shared(
             self._book, journal, budget, limits, metrics, self._landed, self._stopped,
-            lambda role: bool(self._waiting[role]),
+            lambda role: any(one.role == role for one in self._waiting.values()),
         )  # fmt: skip
         unfinished = self._book.open()
         roles = {batch.role for batch in unfinished} & upstreams.keys()
@@ -63,7 +70,8 @@ class Batches:
         """Queue what rows will ask for; what is answered, under way or queued already stays as it is."""
         known = list(wanted)
         await self._book.want(known, ahead=True)
-        for role in {one.entry.role for one in known}:
+        carrying = self._book.queued_under(one.call.key for one in known)
+        for role in (carrying | {one.entry.role for one in known}) & self._roles.keys():
             self._roles[role].wake()
 
     async def answer(self, one: Wanted) -> bytes:
@@ -72,16 +80,18 @@ class Batches:
         if self._book.ahead(key, one.entry) and (found := self._book.failure(key)):
             await self._book.fetched(key, one.entry)
             raise RowError(*found)
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[one.entry.role][key] = future
+        waiter = self._waiting[key] = Waiter(one.entry.role, asyncio.get_running_loop().create_future())
         try:
             await self._book.want([one], ahead=False)
             if (kept := self._journal.answer(key)) is not None:
                 return kept
-            self._roles[one.entry.role].wake()
-            return await future
+            role = self._book.role_of(key)
+            if role in self._roles and not waiter.future.done():
+                waiter = self._waiting[key] = waiter._replace(role=role)
+            self._roles[waiter.role].wake()
+            return await waiter.future
         finally:
-            self._waiting[one.entry.role].pop(key, None)
+            self._waiting.pop(key, None)
 
     def check_not_under_way(self, key: str, entry: Entry) -> None:
         """Refuse to pay live for what a batch is bringing, now that its role is live again. Training cannot wait."""
@@ -113,14 +123,13 @@ class Batches:
         return [batch for line in self._roles.values() for batch in line.listed()]
 
     def _landed(self, key: str, outcome: bytes | QinglanError) -> None:
-        for waiting in self._waiting.values():
-            if (future := waiting.pop(key, None)) and not future.done():
-                _tell(future, outcome)
+        if (waiter := self._waiting.pop(key, None)) and not waiter.future.done():
+            _tell(waiter.future, outcome)
 
     def _stopped(self, role: str, error: QinglanError) -> None:
-        for future in self._waiting[role].values():
-            if not future.done():
-                _tell(future, error)
+        for waiter in self._waiting.values():
+            if waiter.role == role and not waiter.future.done():
+                _tell(waiter.future, error)
 
 
 def _tell(future: "asyncio.Future[bytes]", outcome: bytes | QinglanError) -> None:

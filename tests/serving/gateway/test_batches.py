@@ -5,10 +5,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.client import Answer, Gateway
+from qinglan.llm.contract import WANTED_PATH
 from qinglan.llm.records import read_report
 from serving.teacher.app import create_app
 from serving.teacher.config import Behaviour
@@ -168,3 +170,23 @@ def test_what_an_earlier_run_wanted_and_this_one_does_not_is_not_paid_for(tmp_pa
         answers, _ = run_rows(batched(teacher), tmp_path, ["new"])
         assert stats(teacher)["billed"] == 1
     assert texts(answers) == echoes(["new"])
+
+
+def test_a_call_that_another_role_queued_is_sent_for_whoever_waits_for_it(tmp_path: Path) -> None:
+    """Two roles of one model: the judge announced it, its batch expired, and only the teacher still wants it."""
+
+    async def run(teacher: str) -> list[str]:
+        config = batched(teacher)
+        config = config.model_copy(update={"judge": config.teacher})
+        async with gateway(config, tmp_path) as url, httpx.AsyncClient(base_url=url, trust_env=False) as http:
+            asks = [{"model": "judge", "messages": messages(row), "row": row} for row in ROWS]
+            await http.post(WANTED_PATH, json={"step": "generate", "asks": asks})
+            while 'status="expired"' not in (await http.get("/metrics")).text:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            async with Gateway(url, "generate") as client:
+                asked = (client.ask("teacher", messages(row), row=row) for row in ROWS)
+                return [one.text for one in await asyncio.wait_for(asyncio.gather(*asked), 60.0)]
+
+    with running(create_app(EchoBrain(), Behaviour(batch_faults="expired"))) as teacher:
+        assert asyncio.run(run(teacher)) == echoes(ROWS)
+        assert (stats(teacher)["billed"], stats(teacher)["batches"]) == (20, 2)
