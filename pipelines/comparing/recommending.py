@@ -1,6 +1,7 @@
 """Which teacher to take, in words: a pure function of levels, paired differences and prices."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -14,10 +15,13 @@ TOO_MANY_FAILED = 0.2
 FEWEST_CONVERSATIONS = 20
 """Of fewer, the bootstrap's intervals are too narrow to say anything by."""
 
-ENOUGH_ALIKE = 100
-"""Where no conversation differs, the interval has no width. By the rule of three, so many leave 3 % at most."""
+RULE_OF_THREE = 3
+"""Where none of n conversations differs, the interval has no width; yet up to 3 / n of all may, at 95 %."""
 
-Word = Literal["better", "as good", "not shown"]
+SPANS = {"points": 1.0, "of 5": 4.0}
+"""By how much one row can differ at most, by unit."""
+
+Word = Literal["better", "as good", "not shown", "alone", "none"]
 
 
 class Standing(NamedTuple):
@@ -49,14 +53,19 @@ class Gap(NamedTuple):
     needed_for_margin: int | None
     """Rows that would show one as large as the margin."""
 
-    conversations: int
+    rows: int
     """That both are known on."""
 
-    @property
-    def enough(self) -> bool:
-        """Whether its interval may be believed."""
-        fewest = ENOUGH_ALIKE if self.low == self.high else FEWEST_CONVERSATIONS
-        return self.conversations >= fewest
+    conversations: int
+    """Of these rows."""
+
+    def fewest(self, margin: float, unit: str) -> int:
+        """Conversations without which its interval says nothing."""
+        if self.low < self.high:
+            return FEWEST_CONVERSATIONS
+        if not margin > 0:
+            return sys.maxsize  # no number of them shows that there is no difference at all
+        return max(FEWEST_CONVERSATIONS, math.ceil(round(RULE_OF_THREE * SPANS[unit] / margin, 6)))
 
     def turned(self) -> "Gap":
         return self._replace(difference=-self.difference, low=-self.high, high=-self.low)
@@ -65,10 +74,10 @@ class Gap(NamedTuple):
 class Recommendation(NamedTuple):
     word: Word
     """better: everyone else is shown to be worse. as good: the cheapest of those within the margin. not shown: too
-    few rows to say."""
+    few rows to say. alone: only one gave enough rewrites. none: nobody did."""
 
     take: str
-    """Empty where nobody can be taken."""
+    """Empty for none."""
 
     lines: list[str]
 
@@ -78,17 +87,14 @@ def recommend(
 ) -> Recommendation:
     """`gaps` holds each pair once, in either order; `rows` are those on which the deciding metric is known."""
     able = [one for one in standings if can_teach(one)]
-    if not able:
-        first = "Take none of them: no teacher gave a rewrite that can be judged for enough of the rows."
-        return Recommendation("not shown", "", [first, *failing(standings)])
+    if len(able) < 2:
+        return _without_choice(able, failing(standings))
     best = max(able, key=lambda one: (one.value, -one.cost))
     others = [one for one in able if one.name != best.name]
-    if not others:
-        first = f"Take {best.name}: it alone gave rewrites that can be judged for enough of the rows."
-        return Recommendation("better", best.name, [first, *failing(standings)])
     above = {one.name: oriented(gaps, best.name, one.name) for one in others}
-    within = [one for one in others if above[one.name].enough and above[one.name].high < margin]
-    worse = [one for one in others if shown_worse(above[one.name]) and one not in within]
+    known = [one for one in others if lacking(above[one.name], margin, unit) is None]
+    within = [one for one in known if above[one.name].high < margin]
+    worse = [one for one in known if shown_worse(above[one.name]) and one not in within]
     open_ = [one for one in others if one not in within and one not in worse]
     sure = min([best, *within], key=lambda one: one.cost)
     cheaper = [one for one in open_ if one.cost < sure.cost]
@@ -98,8 +104,17 @@ def recommend(
         return Recommendation(word, sure.name, [_taken(sure, best, word, margin, unit), *lines, *failing(standings)])
     hopeful = [one for one in cheaper if above[one.name].difference <= margin]
     take = min(hopeful, key=lambda one: one.cost) if hopeful else sure
-    first = _not_shown(take, best, above, cheaper, rows, unit)
+    first = _not_shown(take, best, above, cheaper, margin, rows, unit)
     return Recommendation("not shown", take.name, [first, *lines, *failing(standings)])
+
+
+def _without_choice(able: Sequence[Standing], failing: Sequence[str]) -> Recommendation:
+    """Nothing is said of quality where there is nobody to compare with."""
+    if not able:
+        first = "Take none of them: no teacher gave a rewrite that can be judged for enough of the rows."
+        return Recommendation("none", "", [first, *failing])
+    first = f"Take {able[0].name}: it alone gave rewrites that can be judged for enough of the rows."
+    return Recommendation("alone", able[0].name, [first, *failing])
 
 
 def oriented(gaps: Mapping[tuple[str, str], Gap], one: str, other: str) -> Gap:
@@ -111,17 +126,34 @@ def can_teach(one: Standing) -> bool:
     return math.isfinite(one.value) and math.isfinite(one.cost) and one.failed <= TOO_MANY_FAILED
 
 
+def lacking(gap: Gap, margin: float, unit: str) -> str | None:
+    """Why its interval says nothing yet, with the rows that would do; None where it may be believed."""
+    fewest = gap.fewest(margin, unit)
+    if gap.conversations >= fewest:
+        return None
+    if not gap.conversations:
+        return "no row is known of both"
+    said = f"{gap.conversations:,} conversations are too few to tell"
+    if fewest == sys.maxsize:
+        return said
+    return f"{said}: {fewest:,} are needed, about {_as_rows(gap, fewest):,} rows like these"
+
+
+def _as_rows(gap: Gap, conversations: int) -> int:
+    return math.ceil(conversations * gap.rows / gap.conversations)
+
+
 def shown_worse(gap: Gap) -> bool:
-    """The whole interval and the corrected p say so, on enough conversations; what is unknown says nothing."""
-    return gap.enough and gap.low > 0 and gap.p < P
+    """The whole interval and the corrected p say so; what is unknown says nothing."""
+    return gap.low > 0 and gap.p < P
 
 
 def told(best: Standing, other: Standing, gap: Gap, margin: float, unit: str) -> str:
     """What is known of one teacher beside the best."""
     interval = f"{best.name} minus {other.name}: {amount(gap.difference, unit)} [{_ends(gap, unit)}]"
     tolerated = amount(margin, unit, sign=False)
-    if not gap.enough:
-        said = f"no difference is shown, and {gap.conversations:,} conversations are too few to call them alike"
+    if lacks := lacking(gap, margin, unit):
+        said = f"no difference is shown; {lacks}"
     elif gap.high < margin and gap.low <= 0:
         said = f"{other.name} is as good: the two are less than {tolerated} apart"
     elif gap.high < margin:
@@ -156,33 +188,50 @@ def _taken(sure: Standing, best: Standing, word: Word, margin: float, unit: str)
 
 
 def _not_shown(
-    take: Standing, best: Standing, above: Mapping[str, Gap], cheaper: Sequence[Standing], rows: int, unit: str
-) -> str:
+    take: Standing, best: Standing, above: Mapping[str, Gap], cheaper: Sequence[Standing], margin: float, rows: int,
+    unit: str,
+) -> str:  # fmt: skip
     """Too few rows to choose between the best seen and what costs less."""
-    if take in cheaper:
-        gap = above[take.name]
-        more = f"; {gap.needed:,} would be needed for the difference seen" if gap.needed else ""
+    first = f"No difference shown with {rows:,} rows"
+    if take not in cheaper:
+        names = " and ".join(one.name for one in cheaper)
+        look = "looks" if len(cheaper) == 1 else "look"
+        most = max(_until(above[one.name], margin, unit) for one in cheaper)
+        until = f"Until about {most:,} rows have told" if most else "Until more rows have told"
         return (
-            f"No difference shown with {rows:,} rows{more}. {take.name} costs {times(take.cost, best.cost)} what "
-            f"{best.name} does: take {take.name}, unless up to {amount(gap.high, unit, sign=False)} matter more than "
-            "the price; then ask that many rows first."
+            f"{first}, but {names} {look} worse by more than is tolerated, or is unknown. {until}, take {take.name}."
         )
-    most = max((above[one.name].needed or 0 for one in cheaper), default=0)
-    names = " and ".join(one.name for one in cheaper)
-    look = "looks" if len(cheaper) == 1 else "look"
+    gap = above[take.name]
+    costs = f"{take.name} costs {times(take.cost, best.cost)} what {best.name} does"
+    if lacks := lacking(gap, margin, unit):
+        return f"{first}; {lacks}. {costs}: take {take.name} for now."
+    more = f"; {gap.needed:,} would be needed for the difference seen" if gap.needed else ""
     return (
-        f"No difference shown with {rows:,} rows, but {names} {look} worse by more than is tolerated. Until about "
-        f"{most:,} rows have told, take {take.name}."
+        f"{first}{more}. {costs}: take {take.name}, unless up to {amount(gap.high, unit, sign=False)} matter more "
+        "than the price; then ask that many rows first."
     )
 
 
+def _until(gap: Gap, margin: float, unit: str) -> int:
+    """Rows that would tell; 0 where nobody knows."""
+    fewest = gap.fewest(margin, unit)
+    least = _as_rows(gap, fewest) if gap.conversations and fewest < sys.maxsize else 0
+    return max(gap.needed or 0, least)
+
+
 def failing(standings: Sequence[Standing]) -> list[str]:
-    return [
-        f"{one.name} gave no rewrite for {one.failed:.1%} of the rows. They count here as the question itself; in "
-        f"training data they would be missing.{'' if can_teach(one) else ' It is left out of the choice.'}"
-        for one in standings
-        if one.failed > MANY_FAILED
-    ]
+    lines = []
+    for one in standings:
+        if one.failed > MANY_FAILED:
+            lines.append(
+                f"{one.name} gave no rewrite for {one.failed:.1%} of the rows. They count here as the question "
+                "itself; in training data they would be missing."
+            )
+        if one.failed > TOO_MANY_FAILED:
+            lines.append(f"{one.name} is left out of the choice: more than {TOO_MANY_FAILED:.0%} are missing.")
+        elif not can_teach(one):
+            lines.append(f"{one.name} is left out of the choice: its quality or its cost is unknown.")
+    return lines
 
 
 def times(cost: float, other: float) -> str:
@@ -196,11 +245,13 @@ def amount(value: float, unit: str, sign: bool = True) -> str:
     """A difference: points of a share, else in the metric's own unit."""
     if not math.isfinite(value):
         return "an unknown amount"
-    value += 0.0  # of -0.0 it makes 0.0
-    number = f"{100 * value:{'+' if sign else ''}.1f}" if unit == "points" else f"{value:{'+' if sign else ''}.2f}"
+    plus = "+" if sign else "-"
+    number = f"{100 * value:{plus}z.1f}" if unit == "points" else f"{value:{plus}z.2f}"  # z: never -0.0
     return f"{number} {unit}"
 
 
 def _ends(gap: Gap, unit: str) -> str:
     scale, places = (100, 1) if unit == "points" else (1, 2)
-    return ", ".join(f"{scale * end + 0.0:+.{places}f}" for end in (gap.low, gap.high))
+    return ", ".join(
+        f"{scale * end:+z.{places}f}" if math.isfinite(end) else "unknown" for end in (gap.low, gap.high)
+    )

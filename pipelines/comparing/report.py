@@ -22,6 +22,8 @@ WORDS = {
     "better": "{take}: better than every other",
     "as good": "{take}: as good as any within the margin, and the cheapest",
     "not shown": "{take}, for now: no difference is shown",
+    "alone": "{take}: the only one that gave enough rewrites",
+    "none": "None of them can be taken: too few rewrites",
 }
 Json = dict[str, Any]
 
@@ -49,7 +51,7 @@ def render(comparison: Json, examples: list[Json]) -> str:
 
 def headline(comparison: Json) -> str:
     found = comparison["recommendation"]
-    return WORDS[found["word"]].format(take=found["take"]) if found["take"] else "None of them can be taken"
+    return WORDS[found["word"]].format(take=found["take"])
 
 
 def gaps(comparison: Json) -> list[Line]:
@@ -76,7 +78,7 @@ def difference(found: Mapping[str, Any], unit: str, key: str = "difference") -> 
     value = found[key]
     if value is None:
         return NONE
-    return f"{100 * value:+.1f}" if unit == "points" else f"{value:+.2f}"
+    return f"{100 * value:+z.1f}" if unit == "points" else f"{value:+z.2f}"
 
 
 def money(value: Any) -> str:

@@ -125,7 +125,7 @@ def recommendation(teachers: Json, paired: Json, names: Sequence[str], metric: s
     gaps = {
         (one["one"], one["other"]): Gap(
             one["difference"], one["low"], one["high"], one["p_holm"], one["power"]["needed"],
-            one["power"]["needed_for_margin"], one["conversations"],
+            one["power"]["needed_for_margin"], one["n"], one["conversations"],
         )
         for one in paired.values()
     }  # fmt: skip

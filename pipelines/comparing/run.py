@@ -111,7 +111,7 @@ def _write(
                 "teacher": model,
                 "judge": model,
                 "examiner": None,
-                "budget": _left(config, run, journal),
+                "budget": budget_left(config, run, journal),
             }
         )
         settings = run.root / "gateways" / f"{choice.name}.json"
@@ -141,7 +141,7 @@ def _shared_gateway(
 ) -> Iterator[str]:
     """Judge, examiner and RAG; no teacher is asked here, so none needs its key."""
     with ExitStack() as services:
-        left = _left(config, run, run.journal)
+        left = budget_left(config, run, run.journal)
         yield start_gateway(backends.model_copy(update={"teacher": backends.judge, "budget": left}), run, services)
 
 
@@ -149,7 +149,7 @@ def journal_of(choice: TeacherChoice, config: RunConfig, run: RunDir) -> Path:
     return run.root / "journals" / f"{identity(choice, config.stand_ins.teacher)}.sqlite"
 
 
-def _left(config: RunConfig, run: RunDir, mine: Path) -> float:
+def budget_left(config: RunConfig, run: RunDir, mine: Path) -> float:
     """The budget without what this comparison has spent in other journals, those of earlier settings among them."""
     journals = {run.journal, *(run.root / "journals").glob("*.sqlite")} - {mine}
     spent = sum(float(read_report(path)["cost"]) for path in journals if path.is_file())

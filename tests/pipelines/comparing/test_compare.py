@@ -119,6 +119,17 @@ def test_a_row_that_a_teacher_declines_is_counted_and_searched_as_it_was_asked(
     assert "shy gave no rewrite" in " ".join(found["recommendation"]["lines"])
 
 
+def test_the_money_of_calls_that_gave_no_rewrite_is_part_of_what_a_rewrite_costs(
+    different: tuple[Path, dict[str, Any], list[str]],
+) -> None:
+    out, found, _ = different
+    shy = found["systems"]["shy"]
+    paid = sum(read_report(path)["cost"] for path in journals(out) if path.name.startswith("shy-"))
+
+    assert shy["cost"]["n"] == found["counts"]["rows"] - shy["failed"]["rows"] < found["counts"]["rows"]
+    assert shy["cost"]["value"] * shy["cost"]["n"] / 1000 == pytest.approx(paid)
+
+
 def test_thoughts_reach_no_query(different: tuple[Path, dict[str, Any], list[str]]) -> None:
     out, found, _ = different
 

@@ -1,12 +1,15 @@
 """What is said of teachers follows from intervals and prices, and never claims what the rows do not show."""
 
 import math
+from itertools import combinations, permutations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.comparing.recommending import Gap, Recommendation, Standing, recommend
+from qinglan.statistics import paired
 
 NAN = math.nan
 
@@ -18,7 +21,7 @@ def standing(name: str, value: float, cost: float, failed: float = 0.0) -> Stand
 def gap(
     difference: float, low: float, high: float, p: float = 0.001, needed: int | None = 870, conversations: int = 60
 ) -> Gap:
-    return Gap(difference, low, high, p, needed, 1306, conversations)
+    return Gap(difference, low, high, p, needed, 1306, 4 * conversations, conversations)
 
 
 def recommended(a_minus_b: Gap, cost_a: float = 1.0, cost_b: float = 0.1, **failed: float) -> Recommendation:
@@ -63,9 +66,12 @@ def test_the_interval_alone_does_not_show_what_the_corrected_p_does_not() -> Non
 
 
 def test_nothing_known_of_the_difference_is_nothing_shown() -> None:
-    found = recommended(Gap(0.0, NAN, NAN, NAN, None, None, 1))
+    two = [standing("A", 0.8, 1.0), standing("B", 0.75, 0.1)]
+    found = recommend(two, {("A", "B"): Gap(NAN, NAN, NAN, NAN, None, None, 0, 0)}, 0.03, 0, "points")
 
-    assert found.word == "not shown"
+    assert (found.word, found.take) == ("not shown", "A")
+    assert "an unknown amount [unknown, unknown]: no difference is shown; no row is known of both." in found.lines[1]
+    assert not any("nan" in line or "about 0 rows" in line for line in found.lines)
 
 
 def test_a_dearer_one_that_is_not_shown_to_be_better_is_not_waited_for() -> None:
@@ -96,33 +102,89 @@ def test_of_three_the_cheapest_that_is_as_good_is_taken() -> None:
 
 def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
     two = [standing("A", 4.4, 1.0), standing("B", 4.1, 0.1)]
-    found = recommend(two, {("B", "A"): Gap(-0.3, -0.4, -0.2, 0.001, 90, 90, 60)}, 0.12, 120, "of 5")
+    found = recommend(two, {("B", "A"): Gap(-0.3, -0.4, -0.2, 0.001, 90, 90, 60, 60)}, 0.12, 120, "of 5")
 
     assert "A minus B: +0.30 of 5 [+0.20, +0.40]" in found.lines[1]
 
 
-def test_an_interval_of_few_conversations_says_nothing() -> None:
-    alike, worse = (recommended(gap(d, d, d, conversations=20)) for d in (-0.0, 0.02))
-    few = recommended(gap(0.04, 0.01, 0.07, conversations=19))
+@pytest.mark.parametrize(
+    ("one", "margin", "word", "said"),
+    [
+        (gap(-0.0, -0.0, -0.0, p=1.0, needed=None, conversations=7), 0.03, "not shown", "100 are needed, about 400"),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=99), 0.03, "not shown", "about 400 rows"),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=100), 0.03, "as good", "less than 3.0 points apart"),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=100), 0.01, "not shown", "300 are needed"),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=900), 0.0, "not shown", "too few to tell."),
+        (gap(0.02, 0.02, 0.02, conversations=2), 0.03, "not shown", "100 are needed, about 400"),
+        (gap(0.01, 0.0, 0.02, p=1.0, conversations=19), 0.03, "not shown", "20 are needed, about 80 rows"),
+        (gap(0.01, -0.0001, 0.02, p=1.0, conversations=20), 0.03, "as good", "less than 3.0 points apart"),
+        (gap(0.3, 0.2, 0.4, conversations=19), 0.03, "not shown", "20 are needed, about 80 rows"),
+        (gap(0.3, 0.2, 0.4, conversations=20), 0.03, "better", "shown to be worse"),
+    ],
+)  # fmt: skip
+def test_few_conversations_show_nothing_and_it_says_how_many_rows_would(
+    one: Gap, margin: float, word: str, said: str
+) -> None:
+    two = [standing("A", 0.75, 1.0), standing("B", 0.75 - one.difference, 0.1)]
+    found = recommend(two, {("A", "B"): one}, margin, one.rows, "points")
 
-    assert {alike.word, worse.word, few.word} == {"not shown"}
-    assert "20 conversations are too few to call them alike" in alike.lines[1]
-    assert "[+0.0, +0.0]" in alike.lines[1]
-    assert recommended(gap(0.0, 0.0, 0.0, p=1.0, conversations=100)).word == "as good"
+    assert (found.word, said in found.lines[1]) == (word, True), found.lines
+    assert "-0.0" not in " ".join(found.lines)
 
 
-@pytest.mark.parametrize(("failed", "value"), [(1.0, 0.73), (0.21, 0.9), (0.0, NAN)])
-def test_who_cannot_teach_is_never_taken_however_cheap(failed: float, value: float) -> None:
-    two = [standing("A", 0.75, 1.0), standing("dead", value, 0.0, failed)]
+def test_rows_that_all_come_out_alike_are_no_proof_that_two_are_alike() -> None:
+    """The statistics themselves, as a comparison takes them."""
+    for groups in ([0] * 10 + [1] * 10, [at // 3 for at in range(20)], [0] * 20):
+        found = paired(np.zeros((20, 1)), np.array(groups), 200, 0)[0]
+        one = Gap(*found[:4], None, None, found.n, found.conversations)
+
+        assert recommended(one).word == "not shown"
+    alike = paired(np.zeros((100, 1)), np.arange(100), 200, 0)[0]
+    assert recommended(Gap(*alike[:4], None, None, alike.n, alike.conversations)).word == "as good"
+
+
+@pytest.mark.parametrize(
+    ("failed", "value", "cost", "why"),
+    [
+        (1.0, 0.73, NAN, "more than 20% are missing"), (0.21, 0.9, 0.0, "more than 20% are missing"),
+        (0.0, NAN, 0.0, "its quality or its cost is unknown"), (0.0, 0.9, NAN, "its quality or its cost is unknown"),
+    ],
+)  # fmt: skip
+def test_who_cannot_teach_is_never_taken_however_cheap(failed: float, value: float, cost: float, why: str) -> None:
+    two = [standing("A", 0.75, 1.0), standing("dead", value, cost, failed)]
     gaps = {("A", "dead"): gap(0.02, -0.02, 0.06, p=0.5)}
 
     for order in (two, two[::-1]):
         found = recommend(order, gaps, 0.03, 120, "points")
-        assert found.take == "A"
-        assert "it alone gave rewrites" in found.lines[0]
-    nobody = recommend(two[1:], {}, 0.03, 120, "points")
-    assert (nobody.word, nobody.take) == ("not shown", "")
-    assert "Take none of them" in nobody.lines[0]
+        assert (found.word, found.take) == ("alone", "A")
+        assert found.lines[-1] == f"dead is left out of the choice: {why}."
+
+
+@pytest.mark.parametrize("failed", [0.0, 1.0])
+def test_without_a_row_or_with_every_one_refused_nobody_is_taken(failed: float) -> None:
+    three = [standing(name, NAN if failed == 0.0 else 0.4, NAN, failed) for name in "ABC"]
+    nothing = Gap(NAN, NAN, NAN, NAN, None, None, 0, 0)
+    found = recommend(three, dict.fromkeys(combinations("ABC", 2), nothing), 0.03, 0, "points")
+
+    assert (found.word, found.take) == ("none", "")
+    assert "Take none of them" in found.lines[0]
+    assert sum("left out of the choice" in line for line in found.lines) == 3
+
+
+@pytest.mark.parametrize("order", list(permutations("ABC")))
+@pytest.mark.parametrize(("conversations", "word"), [(1, "not shown"), (60, "as good")])
+def test_of_three_equal_ones_the_cheapest_is_taken_in_whatever_order(
+    order: tuple[str, ...], conversations: int, word: str
+) -> None:
+    costs = {"A": 3.0, "B": 0.5, "C": 2.0}
+    three = [standing(name, 0.75, costs[name]) for name in order]
+    gaps = {
+        pair: gap(0.0, -0.02, 0.02, p=1.0, needed=None, conversations=conversations)
+        for pair in combinations(order, 2)
+    }
+    found = recommend(three, gaps, 0.03, 240, "points")
+
+    assert (found.word, found.take) == (word, "B")
 
 
 @given(

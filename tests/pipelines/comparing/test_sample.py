@@ -57,6 +57,15 @@ def test_one_marked_turn_locks_all_of_its_conversation_as_convert_does(tmp_path:
     assert (sample.training, sample.locked) == (60, 60)
 
 
+def test_turns_that_contradict_each_other_are_refused_as_convert_refuses_them(tmp_path: Path) -> None:
+    rows = [{"id": x, "question": f"问{x}", "conversation_id": "c1", "split": x} for x in ("train", "test")]
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(b"\n".join(orjson.dumps(row) for row in rows))
+
+    with pytest.raises(DataError, match="'c1' is in 'train' and in 'test'"):
+        draw_sample(load_config("fivedoctors", "demo", questions=path), 100, seed=0)
+
+
 def test_a_sheet_of_locked_rows_alone_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="never compared on dev or the locked test"):
         draw_sample(sheet(tmp_path / "q.jsonl", ["test"]), 100, seed=0)
