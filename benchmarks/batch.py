@@ -12,8 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +20,7 @@ import orjson
 
 from benchmarks.memory import largest_memory
 from benchmarks.report import report
+from benchmarks.standin import started
 from qinglan.llm.client import Gateway, Wish
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.records import read_report
@@ -59,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--memory-rows", type=int, nargs="*", default=[1_000, 100_000])
     given = parser.parse_args()
-    with teacher() as url:
+    with started("benchmarks.batch", "teacher") as url:
         live = measure(gateway_config(url, limits=FREE, budget=10**6), given.rows)
         print(f"live: {live.seconds:.1f} s, gateway {live.gateway_mb} MB", flush=True)
         ours = measure(by_batch(url), given.rows)
@@ -71,7 +70,7 @@ def main() -> None:
         print(f"a bare script: {plain:.1f} s", flush=True)
     memory = {str(given.rows): ours.gateway_mb}
     for rows in given.memory_rows:
-        with teacher() as url:
+        with started("benchmarks.batch", "teacher") as url:
             found = measure(by_batch(url), rows, fetched=FETCHED)
             memory[str(rows)] = found.gateway_mb
             print(f"{rows:,} rows by batch: {found.ahead:.1f} s, gateway {found.gateway_mb} MB", flush=True)
@@ -102,7 +101,7 @@ def measure(config: GatewayConfig, rows: int, fetched: int = 0) -> Measured:
         gateway = GatewayProcess(config, Path(folder))
         try:
             seconds, ahead = asyncio.run(ask_all(gateway.url(), rows, fetched or rows))
-            used = memory_of(gateway.process.pid)
+            used = largest_memory(gateway.process.pid)
         finally:
             gateway.stop()
         return Measured(seconds, ahead, used, read_report(Path(folder) / "journal.sqlite")["cost"])
@@ -160,26 +159,8 @@ async def bare(url: str, rows: int) -> float:
     return time.perf_counter() - started
 
 
-def memory_of(process: int) -> int:
-    """The most that a process has held, in MB."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0]) // 1024
-
-
-@contextmanager
-def teacher() -> Iterator[str]:
-    """The stand-in's protocol over a brain that repeats what it hears, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.batch", "teacher"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def serve_teacher() -> None:
+    """The stand-in's protocol over a brain that repeats what it hears, in a process of its own."""
     import uvicorn
 
     from serving.teacher.app import create_app

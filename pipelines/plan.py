@@ -206,10 +206,14 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     if total > config.gateway.budget:
         found.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
     for role in ("teacher", "judge"):
-        price: Price = getattr(config.gateway, role).price
-        if config.pays and (age := (today - price.as_of).days) > STALE_DAYS:
-            found.append(f"The {role}'s price was read {age} days ago ({price.as_of}); read it again.")
+        found += stale(f"The {role}", getattr(config.gateway, role).price, today) if config.pays else []
     return found
+
+
+def stale(whose: str, price: Price, today: date) -> list[str]:
+    """What to say of a price that nobody has looked at for long, if it is one."""
+    age = (today - price.as_of).days
+    return [f"{whose}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
 
 
 def original_budget(rewriting: PlanStep, rows: int, judgements: Tokens, judge: PaidModel) -> tuple[TheirBudget, ...]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pipelines.comparing.config import TeachersConfig
 from pipelines.config import RunConfig
-from pipelines.plan import ANSWER_TOKENS, STALE_DAYS, Tokens
+from pipelines.plan import ANSWER_TOKENS, Tokens, stale
 from qinglan.llm.config import PaidModel
 from qinglan.llm.prices import cost
 from qinglan.prompts import judge_messages, need_messages, teacher_messages
@@ -61,9 +61,7 @@ def warnings(config: RunConfig, teachers: TeachersConfig, lines: Sequence[PlanLi
             "be resumed with more."
         )
     for one in teachers.teachers:
-        age = (today - one.model.price.as_of).days
-        if config.pays and age > STALE_DAYS:
-            found.append(f"{one.name}'s price was read {age} days ago ({one.model.price.as_of}); read it again.")
+        found += stale(one.name, one.model.price, today) if config.pays else []
     return found
 
 

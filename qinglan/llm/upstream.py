@@ -105,13 +105,13 @@ class Upstream:
             body = self.clean(error.response.text)
             raise classify(error.status_code, error.response.headers, body, self.where) from None
         except (openai.APIConnectionError, httpx2.TransportError, TimeoutError) as error:
-            raise self._lost(error) from None
+            raise self._lost(error, seconds) from None
 
-    def _lost(self, error: Exception) -> Passing:
+    def _lost(self, error: Exception, seconds: float) -> Passing:
         cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
-        said = f"no answer in {self._timeout:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
+        said = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
         return Passing("timeout" if timed_out else "connection", f"{self.where}: {said}.", "", not never_sent)
 
     def clean(self, text: str) -> str:
