@@ -4,7 +4,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from pipelines.rollout.shown import Shown, named, read
 from qinglan.errors import DataError
@@ -18,6 +18,9 @@ ASK_SECONDS = 0.5
 OUTAGE_SECONDS = 300.0
 """An API server that restarts is waited for so long; the rollout goes on without us."""
 
+BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0)
+Result = TypeVar("Result")
+
 
 class Rollouts:
     def __init__(self, namespace: str = "", api: Api | None = None) -> None:
@@ -29,7 +32,7 @@ class Rollouts:
 
     def all(self) -> list[Object]:
         with self._explained():
-            return list(self.api.all(PLURAL, {})["items"])
+            return list(_let_in(lambda: self.api.all(PLURAL, {}))["items"])
 
     def one(self, name: str) -> Shown:
         there = self.all()
@@ -38,7 +41,7 @@ class Rollouts:
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """The rest of the spec stays as it was made: the API server sees to it."""
         with self._explained():
-            self.api.merge(PLURAL, name, {"spec": dict(spec)})
+            _let_in(lambda: self.api.merge(PLURAL, name, {"spec": dict(spec)}))
 
     def follow(self, name: str, heard: Callable[[Shown], None]) -> Shown:
         """Every state of it as it comes, to its end."""
@@ -83,6 +86,18 @@ class Rollouts:
             yield
         except Refusal as refusal:
             raise explain(refusal, self.api.host, self.namespace) from None
+
+
+def _let_in(call: Callable[[], Result]) -> Result:
+    """A server that says 429 has done nothing yet; just after a CRD was applied it says so for a second."""
+    for pause in BUSY_PAUSES:
+        try:
+            return call()
+        except Refusal as refusal:
+            if refusal.status != 429:
+                raise
+        time.sleep(pause)
+    return call()
 
 
 class News:
