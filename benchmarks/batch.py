@@ -111,7 +111,7 @@ async def ask_all(url: str, rows: int, fetched: int) -> tuple[float, float]:
     """As a stage asks: announced where that helps, then row by row with a window of them in memory."""
     started = time.perf_counter()
     async with Gateway(url, "generate") as client:
-        await client.ahead(Wish("teacher", str(n), messages(n)) for n in range(rows))
+        await client.ahead(lambda: (Wish("teacher", str(n), messages(n)) for n in range(rows)))
         ahead = time.perf_counter() - started
 
         async def ask(n: int) -> str:

@@ -3,8 +3,8 @@
 What a service says is read here and nowhere else; every failure is an Unanswered, as of a live call.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +14,7 @@ import orjson
 
 from qinglan.llm.upstream import (
     RAW_SHOWN,
+    Closed,
     Completion,
     Passing,
     Unanswered,
@@ -25,6 +26,10 @@ from qinglan.llm.upstream import (
 ENDPOINT = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
 """The only one that services offer."""
+
+LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
+LINE_BYTES = len(LINE) + 64
+"""Around a request in a batch's file: the call's key is 64 characters."""
 
 MOST_BYTES = 190_000_000
 """Of one file; services refuse more than 200 MB."""
@@ -60,6 +65,12 @@ class Told(NamedTuple):
     done: int
     total: int
     problems: tuple[Problem, ...]
+    unfiled: bool = False
+    """It counts rows that none of its files holds: a service may say so a moment before the file is there."""
+
+
+class Forgotten(Closed):
+    """The service knows no such batch or file: not at this address, not with this key, or no longer."""
 
 
 class Line(NamedTuple):
@@ -111,7 +122,8 @@ class BatchService:
             after = self._text(items[-1], "id")
 
     async def ask(self, batch: str) -> Told:
-        return self._told(await self._json("GET", f"/batches/{batch}"))
+        with self._known(f"batch {batch}"):
+            return self._told(await self._json("GET", f"/batches/{batch}"))
 
     async def lines(self, file: str) -> AsyncGenerator[Line, None]:
         """A file's lines as they come; a line that cannot be read is one without a key."""
@@ -139,7 +151,8 @@ class BatchService:
             request = client.files.with_streaming_response.content(file)
             return request, await request.__aenter__()
 
-        request, response = await self._upstream.call(begin, ASK_SECONDS)
+        with self._known(f"file {file}"):
+            request, response = await self._upstream.call(begin, ASK_SECONDS)
         try:
             async for chunk in response.iter_bytes():
                 yield chunk
@@ -172,16 +185,31 @@ class BatchService:
             raise Passing("unreadable", f"{self._where}: the answer has no {name}.", str(values)[:RAW_SHOWN])
         return value
 
+    @contextmanager
+    def _known(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Closed as closed:
+            if closed.reason != "address":
+                raise
+            raise Forgotten(
+                "forgotten",
+                f"{self._where}: {what} is not known there. Set base_url and key to those it was made with. If it "
+                "is gone for good, take `batch` out of this role's settings: its rows then count as possibly billed.",
+            ) from None
+
     def _told(self, values: dict[str, Any]) -> Told:
         counts = _object(values, "request_counts")
         files = (values.get("output_file_id"), values.get("error_file_id"))
+        counted = (_number(counts.get("completed")), _number(counts.get("failed")))
         return Told(
             self._text(values, "id"),
             self._text(values, "status"),
             tuple(str(file) for file in files if file),
-            _number(counts.get("completed")) + _number(counts.get("failed")),
+            sum(counted),
             _number(counts.get("total")),
             tuple(_problem(error) for error in _objects(_object(values, "errors"))),
+            any(count and not file for count, file in zip(counted, files, strict=True)),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the journal knows of batches: who waits for one, what each holds, and how every row of it ended.
+"""What the journal knows of batches: what each holds, how far it is, and how every row of it ended.
 
 A batch's life stands on disk before anything happens to it: made (its attempts are sent, the money is reserved),
 uploaded (the service's file), created (the service's batch), ended. Killed at any point, it goes on from there.
@@ -12,73 +12,24 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
+from qinglan.llm.batch_api import LINE
+from qinglan.llm.batch_queue import IN_QUEUE, NO_LONGER, Queued, again
 from qinglan.llm.commits import Statement
-from qinglan.llm.journal import ENTER, UNDER_WAY, Call, Entry, Journal, given_up, outcome_of
+from qinglan.llm.journal import UNDER_WAY, Journal, given_up, outcome_of
 
-LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
-LINE_BYTES = len(LINE) + 64
-"""Around a request in a batch's file: the call's key is 64 characters."""
-
-NOT_KNOWN = """
-NOT EXISTS (SELECT 1 FROM calls WHERE key = :call AND state = 'answered')
-"""
-IN_QUEUE = "EXISTS (SELECT 1 FROM queue WHERE call = key)"
-LAST_DETAIL = "SELECT detail FROM attempts WHERE call = key ORDER BY id DESC LIMIT 1"
-QUEUE = f"""
-INSERT OR IGNORE INTO queue (call, model, sample, request, step, row, role, reserved, tries)
-SELECT :call, :model, :sample, :request, :step, :row, :role, :reserved, 1
-WHERE {NOT_KNOWN} AND NOT EXISTS (SELECT 1 FROM attempts WHERE call = :call AND outcome = 'sent')
-"""
-# changes() is 1 when the statement before it put the call into the queue: then this row is the one that pays.
-AHEAD = f"""
-INSERT INTO entries (step, row, role, call, hits, waiting, ahead)
-SELECT :step, :row, :role, :call, 0, 0, CASE changes() WHEN 1 THEN 1 ELSE 2 END WHERE {NOT_KNOWN}
-ON CONFLICT DO UPDATE SET ahead = CASE WHEN 1 IN (ahead, excluded.ahead) THEN 1 ELSE 2 END
-"""
-AGAIN = """
-INSERT OR IGNORE INTO queue (call, model, sample, request, step, row, role, reserved, tries)
-SELECT key, model, sample, request, step, row, role, reserved, tries + ?
-FROM attempts JOIN calls ON key = call WHERE id = ? AND state != 'answered'
+TAKE_BATCH = """
+INSERT INTO batches (id, role, name, made_at, factor, rows)
+SELECT ?, ?, ?, ?, ?, count(*) FROM queue WHERE role = ? AND place <= ?
 """
 TAKE_CALLS = """
 INSERT INTO calls (key, model, sample, request, state) SELECT call, model, sample, request, 'sent' FROM queue
-WHERE role = ? AND place <= ? ON CONFLICT DO UPDATE SET state = 'sent' WHERE calls.state != 'answered'
+WHERE role = ? AND place <= ? ON CONFLICT DO UPDATE SET state = 'sent'
 """
 TAKE_ATTEMPTS = """
 INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost, batch, tries)
 SELECT ? + row_number() OVER (ORDER BY place), call, step, row, role, ?, reserved, 'sent', reserved, ?, tries
 FROM queue WHERE role = ? AND place <= ?
 """
-NO_LONGER = """
-DELETE FROM queue WHERE role = ? AND (
-  EXISTS (SELECT 1 FROM calls WHERE key = queue.call AND state = 'answered')
-  OR EXISTS (SELECT 1 FROM attempts WHERE call = queue.call AND outcome = 'sent')
-)
-"""
-"""Somebody else has paid for it meanwhile, or is about to."""
-
-
-class Wanted(NamedTuple):
-    """One ask that can wait, with the most that it can cost in a batch."""
-
-    call: Call
-    entry: Entry
-    reserved: float
-
-    def values(self) -> dict[str, object]:
-        key, model, sample, request = self.call
-        return {"call": key, "model": model, "sample": sample, "request": request, "reserved": self.reserved,
-                **self.entry._asdict()}  # fmt: skip
-
-
-class Queued(NamedTuple):
-    """One place of the queue."""
-
-    place: int
-    size: int
-    reserved: float
 
 
 class Batch(NamedTuple):
@@ -113,44 +64,6 @@ class BatchBook:
         self._journal = journal
         self._next_batch = int(journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
 
-    async def want(self, wanted: Iterable[Wanted], ahead: bool) -> None:
-        """Into the queue what nobody has answered, sent or queued. `ahead`: the rows will ask for it later."""
-        statements: list[Statement] = []
-        for one in wanted:
-            statements.append((QUEUE, one.values()))
-            statements.append((AHEAD, one.values()) if ahead else (ENTER, (*one.entry, one.call.key, 0)))
-        if statements:
-            await self._journal.write(*statements)
-
-    def ahead(self, key: str, entry: Entry) -> int:
-        """1: a batch was paid for this row's sake, and the row has not fetched its answer. 2: for another's."""
-        found = self._journal.read(
-            "SELECT ahead FROM entries WHERE step = ? AND row = ? AND role = ? AND call = ?", (*entry, key)
-        )
-        return int(found[0][0]) if found else 0
-
-    def failure(self, key: str) -> tuple[str, str, str] | None:
-        """Why a call was given up: a short word, what was said, and what came instead of an answer."""
-        found = self._journal.read(
-            f"SELECT reason, response, ({LAST_DETAIL}) FROM calls "
-            f"WHERE key = ? AND state = 'failed' AND NOT {IN_QUEUE}",
-            (key,),
-        )
-        if not found:
-            return None
-        reason, raw, said = found[0][0], bytes(found[0][1] or b"").decode("utf-8", "replace"), found[0][2] or ""
-        return reason, said.removesuffix(raw).strip() or reason, raw
-
-    async def fetched(self, key: str, entry: Entry) -> None:
-        """The row knows how its ask ended."""
-        await self._journal.write((ENTER, (*entry, key, 0)))
-
-    def left(self, step: str) -> dict[str, int]:
-        """Asks of a step that wait, and those that are in batches under way."""
-        waiting = self._journal.read("SELECT count(*) FROM queue WHERE step = ?", (step,))[0][0]
-        sent = self._journal.read(f"SELECT count(*) FROM attempts WHERE {UNDER_WAY} AND step = ?", (step,))[0][0]
-        return {"waiting": int(waiting), "sent": int(sent)}
-
     def batch_of(self, key: str) -> str:
         """The batch that is bringing an answer, as the service calls it, or else as we do; empty for none."""
         found = self._journal.read(
@@ -160,49 +73,29 @@ class BatchBook:
         )
         return str(found[0][0]) if found else ""
 
-    def role_of(self, key: str) -> str | None:
-        """Under which role a call is queued or in a batch: the role that asked first, whoever asks since."""
-        sent = f"SELECT role FROM attempts WHERE {UNDER_WAY} AND call = ?"
-        query = f"SELECT role FROM queue WHERE call = ? UNION ALL {sent}"
-        found = self._journal.read(query, (key, key))
-        return str(found[0][0]) if found else None
-
-    def queued_under(self, keys: Iterable[str]) -> set[str]:
-        """The roles whose queues hold some of these calls."""
-        listed = orjson.dumps(list(keys)).decode()
-        query = "SELECT DISTINCT role FROM queue WHERE call IN (SELECT value FROM json_each(?))"
-        return {str(row[0]) for row in self._journal.read(query, (listed,))}
-
     def steps(self, batch: int) -> set[str]:
         """Whose asks are under way in it."""
         query = f"SELECT DISTINCT step FROM attempts WHERE {UNDER_WAY} AND batch = ?"
         return {str(row[0]) for row in self._journal.read(query, (batch,))}
 
-    def waiting(self, role: str, most: int) -> int:
-        """How long a role's queue is, counted up to `most`."""
-        query = "SELECT count(*) FROM (SELECT 1 FROM queue WHERE role = ? LIMIT ?)"
-        return int(self._journal.read(query, (role, most))[0][0])
+    async def make(self, role: str, taken: Sequence[Queued], factor: float) -> tuple[Batch, float]:
+        """The head of the queue as a batch, and its money: on disk before anything leaves.
 
-    async def queued(self, role: str, most: int) -> list[Queued]:
-        """The head of a role's queue, without what has been answered since."""
-        await self._journal.write((NO_LONGER, (role,)))
-        found = self._journal.read(
-            "SELECT place, length(request), reserved FROM queue WHERE role = ? ORDER BY place LIMIT ?", (role, most)
-        )
-        return [Queued(*row) for row in found]
-
-    async def make(self, role: str, taken: Sequence[Queued], factor: float) -> Batch:
-        """The head of the queue as a batch: on disk with its money before anything leaves."""
+        What somebody else has sent meanwhile stays out of it, in the same commit: it may have no row in the end.
+        """
         number, self._next_batch = self._next_batch, self._next_batch + 1
-        made = Batch(number, role, uuid.uuid4().hex, time.time(), len(taken), factor, "", "", "made")
-        last, before = taken[-1].place, self._journal.numbers(len(taken)) - 1
+        name, made_at, last = uuid.uuid4().hex, time.time(), taken[-1].place
+        before = self._journal.numbers(len(taken)) - 1
         await self._journal.write(
-            ("INSERT INTO batches (id, role, name, made_at, rows, factor) VALUES (?, ?, ?, ?, ?, ?)", made[:6]),
+            (NO_LONGER, (role, last)),
+            (TAKE_BATCH, (number, role, name, made_at, factor, role, last)),
             (TAKE_CALLS, (role, last)),
-            (TAKE_ATTEMPTS, (before, made.made_at, number, role, last)),
+            (TAKE_ATTEMPTS, (before, made_at, number, role, last)),
             ("DELETE FROM queue WHERE role = ? AND place <= ?", (role, last)),
         )
-        return made
+        held = f"SELECT count(*), coalesce(sum(reserved), 0) FROM attempts WHERE {UNDER_WAY} AND batch = ?"
+        [(rows, money)] = self._journal.read(held, (number,))
+        return Batch(number, role, name, made_at, rows, factor, "", "", "made"), float(money)
 
     def open(self) -> list[Batch]:
         """All batches that have not ended, the oldest first."""
@@ -265,20 +158,10 @@ def rejected(row: Row, said: str, cost: float = 0.0) -> Statement:
     return outcome_of(row.attempt, "lost" if cost else "rejected", said, cost)
 
 
-def asked_again(row: Row, said: str, cost: float, counts: bool) -> tuple[Statement, ...]:
+def asked_again(row: Row, said: str, cost: float, counts: bool, steps: Iterable[str]) -> tuple[Statement, ...]:
     """Its attempt ends, and it waits for the next batch; `counts` whether that was one of its tries."""
-    return rejected(row, said, cost), (AGAIN, (int(counts), row.attempt))
+    return rejected(row, said, cost), again(row.attempt, counts, steps)
 
 
 def failed(row: Row, reason: str, said: str, raw: str, cost: float) -> tuple[Statement, ...]:
     return rejected(row, said, cost), given_up(row.call, reason, raw)
-
-
-def rows_that_fit(queue: Sequence[Queued], room: float, most_rows: int, most_bytes: int) -> int:
-    """How many from the head of the queue one batch takes: what the file holds and what the money allows."""
-    size, money = 0, 0.0
-    for count, one in enumerate(queue[:most_rows]):
-        size, money = size + one.size + LINE_BYTES, money + one.reserved
-        if size > most_bytes or money > room:
-            return count
-    return min(len(queue), most_rows)

@@ -153,32 +153,42 @@ class Gateway:
             usage=read_usage(completion) or Usage(),
         )
 
-    async def ahead(self, wishes: Iterable[Wish]) -> None:
+    async def ahead(self, wishes: Callable[[], Iterable[Wish]]) -> None:
         """Tell the gateway what rows will ask for. What goes by batch is paid for now, at a batch's price: when this
         returns, each such ask has its answer in the journal, or the reason why it has none.
 
-        Returns at once, with no wish looked at, where this step has no batches.
+        Returns at once, with no wish looked at, where this step has no batches. A gateway that starts anew has
+        forgotten what waited, and is told again.
         """
         prices = await self._plain("GET", PRICES_PATH)
         roles = {role for role, told in prices.items() if self._step in (told.get("batch") or {}).get("steps", ())}
         if not roles:
             return
-        total = 0
-        for chunk in chunks((wish for wish in wishes if wish.role in roles), WISHES, WISH_BYTES):
+        while not await self._answered(*await self._announced(wish for wish in wishes() if wish.role in roles)):
+            pass
+
+    async def _announced(self, wishes: Iterable[Wish]) -> tuple[int, set[str]]:
+        """How many of them go by batch, and the gateway's starts that took them: two if it died meanwhile."""
+        total, starts = 0, set()
+        for chunk in chunks(wishes, WISHES, WISH_BYTES):
             told = await self._plain("POST", WANTED_PATH, {"step": self._step, "asks": chunk})
             total += int(told["queued"])
-        await self._until_answered(total)
+            starts.add(str(told["start"]))
+        return total, starts
 
-    async def _until_answered(self, total: int) -> None:
+    async def _answered(self, total: int, starts: set[str]) -> bool:
+        """True when no ask waits any more; False when another start of the gateway has forgotten some."""
         pause = FIRST_LOOK_SECONDS
         with steps(f"{self._step}, by batch") as show:
             while True:
                 told = await self._plain("GET", f"{WANTED_PATH}?step={quote(self._step)}")
+                if starts - {told["start"]}:
+                    return False
                 left = int(told["waiting"]) + int(told["sent"])
                 names = ", ".join(f"{one['batch'] or one['name']} {one['status']}" for one in told["batches"][:3])
                 show(max(0, total - left + min(int(told["done"]), left)) if left else total, total, names)
                 if not left:
-                    return
+                    return True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LOOK_SECONDS)
 

@@ -42,7 +42,7 @@ class GroupWriter:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._failure: OutageError | None = None
+        self.failure: OutageError | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer of {name}", daemon=True)
         self._thread.start()
 
@@ -51,8 +51,8 @@ class GroupWriter:
 
         Whoever does not wait for it learns of a failure at the next write: after one, nothing more is written.
         """
-        if self._failure:
-            raise self._failure
+        if self.failure:
+            raise self.failure
         done = self._loop.create_future()
         done.add_done_callback(_retrieved)
         self._queue.put(_Write(statements, done))
@@ -77,7 +77,7 @@ class GroupWriter:
                         "answers that were under way count as possibly billed."
                     ),
                 )
-                self._failure = failure
+                self.failure = failure
             self._loop.call_soon_threadsafe(_resolve, group, changed, failure)
             if last:
                 return

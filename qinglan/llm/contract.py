@@ -5,8 +5,9 @@ POST /api/chat/general_rag    the RAG contract, limited and cached for the whole
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
 GET  /v1/journal/report       calls, hits, money, what may have been billed twice, who answers for each role
 GET  /v1/journal/paid?step=   the answers that a step got, by digest, for its provenance
-POST /v1/journal/wanted       {"step","asks"}: what rows will ask for; what goes by batch is queued on disk
-GET  /v1/journal/wanted?step= how many of a step's asks wait, or are in batches under way
+POST /v1/journal/wanted       {"step","asks"}: what rows will ask for; what goes by batch is queued
+GET  /v1/journal/wanted?step= how many of a step's asks wait, or are in batches under way; both answers name the
+                              gateway's start: under another one the queue is empty, and all is said again
 GET  /v1/prices               who answers for each role, and for what; "batch" where there is a batch mode
 GET  /healthz  /readyz  /metrics
 """

@@ -7,7 +7,7 @@ possibly billed, an answer is never asked for again.
 calls      one per thing asked: its key is the digest of the request and the sample
 attempts   one per request that left: sent -> answered | rejected | lost; answered_at is when that was known
 entries    one per row of a step that wanted the answer, with the artifact that it went into
-queue      what waits for the next batch; batches: files that went to the service (see batch_book.py)
+queue      what waits for the next batch (see batch_queue.py); batches: files that went to the service (batch_book.py)
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 import orjson
 
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.llm.commits import GroupWriter, Statement, open_database
 from qinglan.llm.prices import Usage
 
@@ -81,6 +81,12 @@ ON CONFLICT DO UPDATE SET hits = hits + excluded.hits * (ahead != 1), waiting = 
 
 UNDER_WAY = "outcome = 'sent' AND batch IS NOT NULL"
 
+SEND = f"""
+INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost)
+SELECT ?, ?, ?, ?, ?, ?, ?, 'sent', ? WHERE NOT EXISTS (SELECT 1 FROM calls WHERE key = ? AND state = 'answered')
+AND (? OR NOT EXISTS (SELECT 1 FROM attempts WHERE call = ? AND {UNDER_WAY}))
+"""
+
 Outcome = Literal["rejected", "lost"]
 """How an attempt ends without an answer: rejected costs nothing, lost may have been billed."""
 
@@ -138,6 +144,11 @@ class Journal:
         """Committed together, after all that was written before."""
         return self._writer.write(*statements)
 
+    @property
+    def failure(self) -> OutageError | None:
+        """Why nothing more is written, ever; None while all is well."""
+        return self._writer.failure
+
     def numbers(self, count: int) -> int:
         """The first of so many new attempts' names."""
         first, self._next_attempt = self._next_attempt, self._next_attempt + count
@@ -157,23 +168,23 @@ class Journal:
         row = found.fetchone()
         return bytes(row[0]) if row else None
 
-    async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
-        """Committed before the request leaves; names the attempt."""
+    async def sent(self, call: Call, entry: Entry, reserved: float, beside_batch: bool = False) -> int:
+        """Committed before the request leaves; names the attempt.
+
+        0, and nothing may leave, where a batch has brought the answer meanwhile, or is bringing it and this entry
+        may wait. Decided within the commit: a batch takes its calls in one of the same line.
+        """
         number = self.numbers(1)
-        await self._writer.write(
+        sent = await self._writer.write(
             (
                 "INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent') "
                 "ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'",
                 call,
             ),
             (ENTER, (*entry, call.key, 0)),
-            (
-                "INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 'sent', ?)",
-                (number, call.key, *entry, time.time(), reserved, reserved),
-            ),
+            (SEND, (number, call.key, *entry, time.time(), reserved, reserved, call.key, beside_batch, call.key)),
         )
-        return number
+        return number if sent else 0
 
     async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
         """The answer, its usage and its cost, in one transaction."""

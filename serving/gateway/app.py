@@ -30,8 +30,9 @@ from qinglan.llm.dialects import plain_completion
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.records import paid_by, read_report
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
+from serving.gateway.asks import Ask
 from serving.gateway.metrics import Metrics
-from serving.gateway.paid import Ask, PaidCalls, Stopping
+from serving.gateway.paid import PaidCalls, Stopping
 from serving.gateway.retrieval import Reply, Retrievals
 from serving.listening import hung_up
 
@@ -62,7 +63,7 @@ def create_app(
 
     async def want(request: Request) -> Response:
         try:
-            return _json({"queued": await paid.want(read_wishes(await request.body()))})
+            return _json(await paid.want(read_wishes(await request.body())))
         except QinglanError as error:
             return error_response(error)
 
@@ -85,7 +86,7 @@ def create_app(
     app.add_route(RAG_PATH, rag, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
-    _add_probes(app, metrics)
+    _add_probes(app, journal, metrics)
     prices = {role: _priced(model) for role, model in models.items()}
 
     @app.get(PRICES_PATH)
@@ -130,12 +131,14 @@ def _priced(model: PaidModel) -> dict[str, Any]:
     return {**priced, "batch": model.batch.model_dump(mode="json")} if model.batch else priced
 
 
-def _add_probes(app: FastAPI, metrics: Metrics) -> None:
+def _add_probes(app: FastAPI, journal: Journal, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
-    async def ready() -> dict[str, str]:
-        """The journal is open for as long as this process lives."""
-        return {"status": "ok"}
+    async def ready() -> Response:
+        """A journal that could not be written once is written no more: another start may find the disk mended."""
+        if journal.failure:
+            return error_response(journal.failure)
+        return _json({"status": "ok"})
 
     @app.get("/metrics")
     async def prometheus() -> PlainTextResponse:

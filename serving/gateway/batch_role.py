@@ -7,14 +7,16 @@ follow(): uploaded -> created -> ended -> every row has its outcome; each step s
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from qinglan.errors import BudgetError, OutageError, QinglanError
-from qinglan.llm.batch_api import ENDED, MOST_BYTES, BatchService, Told
-from qinglan.llm.batch_book import Batch, rows_that_fit
+from qinglan.llm.batch_api import ENDED, MOST_BYTES, BatchService, Forgotten, Told
+from qinglan.llm.batch_book import Batch
+from qinglan.llm.batch_queue import rows_that_fit
 from qinglan.llm.config import BatchConfig
 from qinglan.llm.upstream import Closed, Refused, Unanswered, Upstream
-from serving.gateway.batch_rows import Rows, Shared, is_too_large, whole_trouble
+from serving.gateway.batch_rows import FORGOTTEN, Rows, Shared, is_too_large, whole_trouble
 
 log = logging.getLogger("serving.gateway.batches")
 
@@ -28,7 +30,7 @@ class RoleBatches:
     def __init__(self, role: str, upstream: Upstream, config: BatchConfig, shared: Shared) -> None:
         self._role, self._upstream, self._config, self._shared = role, upstream, config, shared
         self._service = BatchService(upstream)
-        self._book = shared.book
+        self._book, self._queue = shared.book, shared.queue
         self._wanted, self._ended = asyncio.Event(), asyncio.Event()
         self._most = config.requests
         self._last_wish = 0.0
@@ -115,7 +117,7 @@ class RoleBatches:
             if not self._wanted.is_set():
                 continue  # stopped meanwhile
             self._wanted.clear()
-            queue = await self._book.queued(self._role, self._most)
+            queue = await self._queue.queued(self._role, self._most)
             if not queue:
                 continue
             taken = queue[: rows_that_fit(queue, self._shared.budget.room, self._most, MOST_BYTES)]
@@ -125,22 +127,26 @@ class RoleBatches:
             held = sum(one.reserved for one in taken)
             self._shared.budget.hold(held)  # before it is written: a live call may look at the room meanwhile
             try:
-                batch = await self._book.make(self._role, taken, self._config.price_factor)
+                batch, money = await self._book.make(self._role, taken, self._config.price_factor)
             except BaseException:
                 self._shared.budget.settle(held, 0.0)
                 raise
+            self._shared.budget.settle(held - money, 0.0)
+            self._wanted.set()
+            if not batch.rows:  # all of it was sent live meanwhile
+                await self._book.end(batch._replace(status="empty"))
+                continue
             self._shared.metrics.batch(self._role, "made")
             self._shared.metrics.attempt(self._role, batch.rows)
             log.info("batch %s of %s: %s rows", batch.name[:8], self._role, f"{batch.rows:,}")
             self._follow(batch)
-            self._wanted.set()
 
     async def _gathered(self) -> None:
         """Until nobody has asked for a while, or a file is full; never while answers are still being read."""
         loop = asyncio.get_running_loop()
         while True:
             left = self._last_wish + self._config.gather_seconds - loop.time()
-            ready = left <= 0 or self._book.waiting(self._role, self._most) >= self._most
+            ready = left <= 0 or self._queue.waiting(self._role, self._most) >= self._most
             if ready and not self._reading:
                 return
             await asyncio.sleep(max(0.05, min(left, 1.0)))
@@ -181,9 +187,9 @@ class RoleBatches:
         rows = Rows(batch, self._upstream.model, self._shared)
         self._reading += 1
         try:
-            await self._insist(lambda: rows.read(self._service, told))
-            await rows.settle_rest(told)
-            await self._close(batch, told, rows)  # what is in the queue again goes when it is known whether it may
+            ended = await self._unless_forgotten(batch, lambda: self._read(rows, told))
+            await rows.settle_rest(ended)
+            await self._close(batch, ended, rows)  # what is in the queue again goes when it is known whether it may
         finally:
             self._reading -= 1
 
@@ -212,6 +218,7 @@ class RoleBatches:
 
     async def _end(self, batch: Batch) -> None:
         await self._book.end(batch)
+        self._path(batch).unlink(missing_ok=True)  # left by a gateway that was killed while it uploaded
         del self._open[batch.id], self._steps[batch.id]
         self._shared.metrics.batch(self._role, batch.status)
         self._shared.metrics.open_batches.labels(self._role).dec()
@@ -253,18 +260,25 @@ class RoleBatches:
         return await self._book.note(batch._replace(batch=told.id, status=told.status))
 
     async def _upload(self, batch: Batch) -> str:
-        path = self._shared.journal.path
-        path = path.with_name(f"{path.name}.{batch.name}.jsonl")
+        path = self._path(batch)
         try:
             await asyncio.to_thread(self._book.write_file, batch, path)
             return await self._service.upload(path, batch.name)
         finally:
             path.unlink(missing_ok=True)
 
+    def _path(self, batch: Batch) -> Path:
+        path = self._shared.journal.path
+        return path.with_name(f"{path.name}.{batch.name}.jsonl")
+
+    async def _read(self, rows: Rows, told: Told) -> Told:
+        await rows.read(self._service, told)
+        return told
+
     async def _until_ended(self, batch: Batch) -> Told:
-        said = None
+        said, looks = None, self._shared.limits.attempts
         while True:
-            told = await self._insist(lambda: self._service.ask(batch.batch))
+            told = await self._unless_forgotten(batch, lambda: self._service.ask(batch.batch))
             self._open[batch.id] = batch._replace(status=told.status), told
             if (told.status, told.done) != said:
                 said = told.status, told.done
@@ -272,23 +286,34 @@ class RoleBatches:
                     "batch %s of %s: %s, %s of %s done",
                     batch.name[:8], self._role, told.status, f"{told.done:,}", f"{batch.rows:,}",
                 )  # fmt: skip
-            if told.status in ENDED:
-                return told
+            if told.status in ENDED | {FORGOTTEN}:
+                if not (told.unfiled and looks):
+                    return told
+                looks -= 1
             await asyncio.sleep(self._config.poll_seconds)
+
+    async def _unless_forgotten(self, batch: Batch, work: Callable[[], Awaitable[Told]]) -> Told:
+        try:
+            return await self._insist(work)
+        except Forgotten as forgotten:
+            log.warning("batch %s of %s is given up: %s", batch.name[:8], self._role, forgotten)
+            return Told(batch.batch, FORGOTTEN, (), 0, 0, ())
 
     async def _insist(self, work: Callable[[], Awaitable[Result]], refusable: bool = False) -> Result:
         """Tried for as long as it takes, since what is under way was paid for; who waits hears of an outage.
 
-        Only an upload or a creation can be refused: then there is nothing to go on with.
+        Only an upload or a creation can be refused: then there is nothing to go on with. What the service has
+        forgotten is waited for too, until somebody sets the role live: then it is Forgotten.
         """
         failures, pause = 0, min(FIRST_PAUSE, self._config.poll_seconds)
         while True:
             try:
                 found = await work()
             except (Closed, Refused) as refused:
-                if refusable:
-                    raise
                 failures += 1
+                given_up = isinstance(refused, Forgotten) and self._upstream.model.batch is None
+                if refusable or (given_up and failures >= self._shared.limits.attempts):
+                    raise
                 self._hold_up(refused)
             except Unanswered as failure:
                 failures += 1

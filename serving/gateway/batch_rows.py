@@ -8,6 +8,7 @@ from typing import NamedTuple
 from qinglan.errors import QinglanError, RowError
 from qinglan.llm.batch_api import BatchService, Line, Problem, Told
 from qinglan.llm.batch_book import Batch, BatchBook, Row, asked_again, failed
+from qinglan.llm.batch_queue import BatchQueue
 from qinglan.llm.budget import Budget
 from qinglan.llm.commits import Statement
 from qinglan.llm.config import Limits, PaidModel
@@ -22,12 +23,15 @@ GROUP = 500
 """Rows whose outcomes are written before the first is waited for."""
 
 TOO_LARGE = "token_limit_exceeded"
+FORGOTTEN = "forgotten"
+"""Our word for a batch that its service no longer knows, when nobody waits for it to come back."""
 
 
 class Shared(NamedTuple):
     """What the batches of all roles stand on."""
 
     book: BatchBook
+    queue: BatchQueue
     journal: Journal
     budget: Budget
     limits: Limits
@@ -127,7 +131,8 @@ class Rows:
             statements = failed(row, failure.reason, said, failure.raw, charged)
             self._write(row, charged, error, statements, "failed")
         else:
-            self._write(row, charged, None, asked_again(row, said, charged, counts), "again")
+            steps = self._model.batch.steps if self._model.batch else ()  # a role that is live again asks anew
+            self._write(row, charged, None, asked_again(row, said, charged, counts, steps), "again")
 
     def _write(
         self,
@@ -161,6 +166,8 @@ def end_of(status: str, problem: Problem | None) -> tuple[Unanswered, bool]:
         return Refused("rejected", f"The service refused the line: {problem.code}: {problem.message}"), True
     if status == "completed":
         return Passing("missing", "The batch ended without a line for this row.", "", True), True
+    if status == FORGOTTEN:
+        return Passing("forgotten", "The service no longer knows the batch, or its file.", "", True), False
     if status == "expired":
         return Passing("expired", "The batch expired before this row's turn."), True
     if status == "cancelled":

@@ -6,9 +6,11 @@ Everything that a batch goes through stands in the journal first, so a gateway t
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, get_args
+from uuid import uuid4
 
 from qinglan.errors import OutageError, QinglanError, RowError
-from qinglan.llm.batch_book import BatchBook, Wanted
+from qinglan.llm.batch_book import BatchBook
+from qinglan.llm.batch_queue import BatchQueue, Wanted
 from qinglan.llm.budget import Budget
 from qinglan.llm.config import BatchConfig, BatchStep, Limits
 from qinglan.llm.journal import Entry, Journal
@@ -36,10 +38,14 @@ class Batches:
         limits: Limits,
         metrics: Metrics,
     ) -> None:
-        self._book, self._journal, self._upstreams = BatchBook(journal), journal, upstreams
+        self._book, self._queue = BatchBook(journal), BatchQueue(journal)
+        self._journal, self._upstreams = journal, upstreams
+        self._start = uuid4().hex
+        """Names this gateway's start: its queue has what was announced since, and nothing older."""
+
         self._waiting: dict[str, Waiter] = {}
         shared = Shared(
-            self._book, journal, budget, limits, metrics, self._landed, self._stopped,
+            self._book, self._queue, journal, budget, limits, metrics, self._landed, self._stopped,
             lambda role: any(one.role == role for one in self._waiting.values()),
         )  # fmt: skip
         unfinished = self._book.open()
@@ -66,26 +72,30 @@ class Batches:
         """Whether this ask waits for a batch."""
         return self._upstreams[entry.role].model.batches(entry.step)
 
-    async def want(self, wanted: Iterable[Wanted]) -> None:
-        """Queue what rows will ask for; what is answered, under way or queued already stays as it is."""
+    async def want(self, wanted: Iterable[Wanted]) -> str:
+        """Queue what rows will ask for, until the gateway's start with this name ends.
+
+        What is answered, under way or queued already stays as it is.
+        """
         known = list(wanted)
-        await self._book.want(known, ahead=True)
-        carrying = self._book.queued_under(one.call.key for one in known)
+        await self._queue.want(known, ahead=True)
+        carrying = self._queue.queued_under(one.call.key for one in known)
         for role in (carrying | {one.entry.role for one in known}) & self._roles.keys():
             self._roles[role].wake()
+        return self._start
 
     async def answer(self, one: Wanted) -> bytes:
         """The answer that a batch brings; a RowError when its row was given up."""
         key = one.call.key
-        if self._book.ahead(key, one.entry) and (found := self._book.failure(key)):
-            await self._book.fetched(key, one.entry)
+        if self._queue.ahead(key, one.entry) and (found := self._queue.failure(key)):
+            await self._queue.fetched(key, one.entry)
             raise RowError(*found)
         waiter = self._waiting[key] = Waiter(one.entry.role, asyncio.get_running_loop().create_future())
         try:
-            await self._book.want([one], ahead=False)
+            await self._queue.want([one], ahead=False)
             if (kept := self._journal.answer(key)) is not None:
                 return kept
-            role = self._book.role_of(key)
+            role = self._queue.role_of(key)
             if role in self._roles and not waiter.future.done():
                 waiter = self._waiting[key] = waiter._replace(role=role)
             self._roles[waiter.role].wake()
@@ -93,30 +103,39 @@ class Batches:
         finally:
             self._waiting.pop(key, None)
 
+    def goes_beside(self, entry: Entry) -> bool:
+        """Whether this ask is sent live though a batch is bringing it: training cannot wait."""
+        return entry.step not in get_args(BatchStep)
+
     def check_not_under_way(self, key: str, entry: Entry) -> None:
-        """Refuse to pay live for what a batch is bringing, now that its role is live again. Training cannot wait."""
-        if entry.step not in get_args(BatchStep) or all(line.idle for line in self._roles.values()):
+        """Refuse to pay live for what a batch is bringing, now that its role is live again."""
+        if self.goes_beside(entry) or all(line.idle for line in self._roles.values()):
             return
         if name := self._book.batch_of(key):
-            raise OutageError(
-                f"{entry.step}/{entry.row} is in batch {name}, which is under way at the service. Live it would be "
-                "paid twice: let it end, with batch mode on again, or cancel it there; then run again."
-            )
+            raise self.under_way(entry, name)
+
+    def under_way(self, entry: Entry, name: str = "") -> OutageError:
+        return OutageError(
+            f"{entry.step}/{entry.row} is in {f'batch {name}' if name else 'a batch'}, which is under way at the "
+            "service. Live it would be paid twice: let it end, with batch mode on again, or cancel it there; then "
+            "run again."
+        )
 
     def paid_ahead(self, key: str, entry: Entry) -> bool:
         """Whether a batch was paid for this very row, which fetches the answer now: that is no hit."""
-        return self.takes(entry) and self._book.ahead(key, entry) == 1
+        return self.takes(entry) and self._queue.ahead(key, entry) == 1
 
     def state(self, step: str) -> dict[str, Any]:
         """How far a step's asks are; the error that holds them up, if there is one."""
-        left = self._book.left(step)
+        left = self._queue.left(step)
         lines = [line for role, line in self._roles.items() if self._upstreams[role].model.batches(step)]
         if any(left.values()):
             for line in lines:
                 if line.trouble:
                     raise line.trouble
                 line.nudge()
-        return {**left, "done": sum(line.done_of(step) for line in lines), "batches": self.listed()}
+        done = sum(line.done_of(step) for line in lines)
+        return {**left, "done": done, "batches": self.listed(), "start": self._start}
 
     def listed(self) -> list[dict[str, Any]]:
         """All batches under way, for people."""

@@ -7,18 +7,18 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import stamina
 
 from qinglan.errors import BudgetError, OutageError, RowError
-from qinglan.llm.batch_book import Wanted
 from qinglan.llm.budget import Budget
-from qinglan.llm.config import GatewayConfig, PaidModel
-from qinglan.llm.journal import Call, Entry, Journal, Outcome, make_call
+from qinglan.llm.config import GatewayConfig
+from qinglan.llm.journal import Journal, Outcome
 from qinglan.llm.limits import Breaker, Pace
-from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
+from qinglan.llm.prices import Usage
 from qinglan.llm.upstream import Closed, Limited, Passing, Unanswered, Upstream
+from serving.gateway.asks import Ask, Flight, Served, plan, price_of, wanted
 from serving.gateway.batches import Batches
 from serving.gateway.metrics import Metrics
 
@@ -35,32 +35,6 @@ class Stopping(OutageError):
 
 
 OUTCOMES: dict[type[BaseException], str] = {RowError: "failed", BudgetError: "budget"}
-
-
-class Ask(NamedTuple):
-    entry: Entry
-    sample: int
-    messages: list[dict[str, Any]]
-    response_format: dict[str, Any] | None
-
-
-class Served(NamedTuple):
-    """An answer as it was received."""
-
-    raw: bytes
-    call: str
-    cached: bool
-
-
-class Flight(NamedTuple):
-    """One call on its way, for the entry that asked first."""
-
-    call: Call
-    entry: Entry
-    upstream: Upstream
-    request: dict[str, Any]
-    worst: float
-    tokens: int
 
 
 class PaidCalls:
@@ -97,14 +71,14 @@ class PaidCalls:
         self._metrics.call(ask.entry.role, "answered")
         return Served(raw, key, cached=False)
 
-    async def want(self, asks: Sequence[Ask]) -> int:
-        """Queue for a batch what will be asked for; how many of these asks go by batch."""
-        wanted = [self._wanted(self._plan(ask)) for ask in asks if self._batches.takes(ask.entry)]
+    async def want(self, asks: Sequence[Ask]) -> dict[str, Any]:
+        """Queue for a batch what will be asked for; tells how many asks go by batch, and under which start."""
+        flights = [self._plan(ask) for ask in asks if self._batches.takes(ask.entry)]
         if self._stopping:
             raise Stopping(STOPPED)
         # A live flight that still waits its turn is not in the journal yet: a batch would pay for it too.
-        await self._batches.want(one for one in wanted if one.call.key not in self._live)
-        return len(wanted)
+        start = await self._batches.want(wanted(one) for one in flights if one.call.key not in self._live)
+        return {"queued": len(flights), "start": start}
 
     def waiting(self, step: str) -> dict[str, Any]:
         """How far a step's asks are that go by batch."""
@@ -123,22 +97,13 @@ class PaidCalls:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
     def _plan(self, ask: Ask) -> Flight:
-        upstream = self._upstreams[ask.entry.role]
-        request = build_request(upstream.model, ask.messages, ask.response_format)
-        call = make_call(request, ask.sample)
-        most = upstream.model.max_output_tokens
-        worst = worst_cost(upstream.model.price, call.request, most)
-        return Flight(call, ask.entry, upstream, request, worst, estimate_tokens(call.request.decode()) + most)
+        return plan(ask, self._upstreams[ask.entry.role])
 
     def _hit(self, flight: Flight, raw: bytes) -> Served:
         fetched = self._batches.paid_ahead(flight.call.key, flight.entry)
         self._journal.hit(flight.call.key, flight.entry)
         self._metrics.call(flight.entry.role, "answered" if fetched else "hit")
         return Served(raw, flight.call.key, cached=not fetched)
-
-    def _wanted(self, flight: Flight) -> Wanted:
-        batch = flight.upstream.model.batch
-        return Wanted(flight.call, flight.entry, flight.worst * (batch.price_factor if batch else 1.0))
 
     def _start(self, flight: Flight) -> "asyncio.Task[bytes]":
         """A task of its own: an asker who hangs up does not waste what is being paid for."""
@@ -147,7 +112,7 @@ class PaidCalls:
         batched = self._batches.takes(flight.entry)
         if not batched:
             self._batches.check_not_under_way(flight.call.key, flight.entry)
-        task = asyncio.create_task(self._batches.answer(self._wanted(flight)) if batched else self._pay(flight))
+        task = asyncio.create_task(self._batches.answer(wanted(flight)) if batched else self._pay(flight))
         key = flight.call.key
         self._flights[key] = task
         if not batched:
@@ -215,12 +180,11 @@ class PaidCalls:
         await self._budget.reserve(flight.worst)
         charged = 0.0
         try:
-            # The wait may have been long enough for a batch to take the same call, or to bring it.
-            if (brought := self._brought(flight)) is not None:
-                return brought
-            self._batches.check_not_under_way(flight.call.key, flight.entry)
             with self._uninterrupted():
-                number = await self._journal.sent(flight.call, flight.entry, flight.worst)
+                beside = self._batches.goes_beside(flight.entry)
+                number = await self._journal.sent(flight.call, flight.entry, flight.worst, beside)
+                if not number:
+                    return self._by_batch(flight)
                 charged = flight.worst
                 raw, charged = await self._send(flight, number)
                 return raw
@@ -231,6 +195,12 @@ class PaidCalls:
             raise
         finally:
             self._budget.settle(flight.worst, charged)
+
+    def _by_batch(self, flight: Flight) -> bytes:
+        """The wait was long enough for a batch to take the same call; it may have brought the answer by now."""
+        if (brought := self._brought(flight)) is None:
+            raise self._batches.under_way(flight.entry)
+        return brought
 
     def _brought(self, flight: Flight) -> bytes | None:
         """What a batch has answered since this flight began."""
@@ -250,7 +220,7 @@ class PaidCalls:
             await self._journal.unanswered(number, outcome, f"{failure} {failure.raw}".strip(), charged)
             raise
         usage = completion.usage
-        charged = _cost(flight.upstream.model, usage) if usage else flight.worst
+        charged = price_of(flight, usage) if usage else flight.worst
         await self._journal.answered(number, flight.call.key, completion.raw, usage or Usage(), charged)
         return completion.raw, charged
 
@@ -264,25 +234,6 @@ class PaidCalls:
             yield
         finally:
             self._interruptible.add(task)
-
-
-def build_request(
-    model: PaidModel, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
-) -> dict[str, Any]:
-    """What the model is sent: only parameters that it accepts."""
-    request: dict[str, Any] = {**model.extra_body, "model": model.model, "messages": messages}
-    request[model.max_tokens_parameter] = model.max_output_tokens
-    if model.temperature is not None:
-        request["temperature"] = model.temperature
-    if model.reasoning_effort is not None:
-        request["reasoning_effort"] = model.reasoning_effort
-    if response_format is not None:
-        request["response_format"] = response_format
-    return request
-
-
-def _cost(model: PaidModel, usage: Usage) -> float:
-    return cost(model.price, usage.input, usage.output, usage.cached)
 
 
 async def _landed(flight: "asyncio.Task[bytes]") -> bytes:

@@ -46,7 +46,7 @@ async def _generate(
     rows = read_questions(questions, config.columns, config.tenant_id)
     kept = set_aside = paid_earlier = 0
     async with Gateway(gateway_url, STEP) as gateway:
-        await gateway.ahead(wishes(questions, config))
+        await gateway.ahead(lambda: wishes(questions, config))
 
         async def rewrite(row: Question | Quarantined) -> tuple[Rewrite | Quarantined, bool]:
             return (row, False) if isinstance(row, Quarantined) else await _rewrite(gateway, row, config)

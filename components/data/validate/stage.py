@@ -78,7 +78,7 @@ async def _validate(
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
     async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        await gateway.ahead(wishes(rewrites))
+        await gateway.ahead(lambda: wishes(rewrites))
 
         async def check(row: Rewrite) -> Validated | Quarantined:
             return await _check(gateway, rag, row, snapshots, config)

@@ -106,7 +106,7 @@ async def _ask_all(
     examined, judged = set(drawn), set(drawn[: config.agreement_rows])
     out = Asking([], [], Counter(), [], {})
     async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        await gateway.ahead(wishes(rows, texts, examined, judged))
+        await gateway.ahead(lambda: wishes(rows, texts, examined, judged))
         asker = Asker(gateway, rag, config)
 
         async def ask(at: int) -> Answered:

@@ -268,11 +268,12 @@ def test_a_journal_that_cannot_be_written_stops_the_run_instead_of_forgetting(tm
 
 def test_an_answer_that_was_paid_for_outlives_whatever_the_same_call_comes_to_later(path: Path) -> None:
     async def work(journal: Journal) -> None:
+        late = await journal.sent(call("问"), ENTRY, reserved=1.0)
         made = await pay(journal, "问")
         said = journal.answer(made.key)
-        second = await journal.sent(made, ENTRY, reserved=1.0)
-        assert journal.answer(made.key) == said
-        await journal.unanswered(second, "rejected", "no", 0.0)
+        assert said is not None
+        assert await journal.sent(made, ENTRY, reserved=1.0) == 0, "and nobody pays for it again"
+        await journal.unanswered(late, "rejected", "no", 0.0)
         await journal.failed(made.key, "rejected", "raw")
         assert journal.answer(made.key) == said
 

@@ -27,7 +27,7 @@ def batched(teacher: str, batch: dict[str, Any] | None = None, **changes: Any) -
 async def ask_rows(url: str, rows: list[str], step: str = "generate") -> list[Asked]:
     """Say what will be asked, wait for the batches, then ask row by row."""
     async with Gateway(url, step, back_within=120.0) as client:
-        await client.ahead(Wish("teacher", row, messages(row)) for row in rows)
+        await client.ahead(lambda: (Wish("teacher", row, messages(row)) for row in rows))
         asks = (client.ask("teacher", messages(row), row=row) for row in rows)
         answers = await asyncio.gather(*asks, return_exceptions=True)
         await client.exported("artifact")

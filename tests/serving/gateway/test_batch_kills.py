@@ -190,7 +190,9 @@ class Closing:
 def test_a_batch_that_was_never_sent_is_given_up_where_its_role_is_live_again(tmp_path: Path) -> None:
     with pytest.raises(OutageError):
         run_rows(batched("http://127.0.0.1:9"), tmp_path, ROWS)
-    assert len(read_report(tmp_path / "journal.sqlite")["batches"]) == 1
+    [left] = read_report(tmp_path / "journal.sqlite")["batches"]
+    half = tmp_path / f"journal.sqlite.{left['name']}.jsonl"
+    half.write_text("{")  # as if the gateway had been killed while it uploaded
 
     async def resume(config: Any) -> list[Asked]:
         async with gateway(config, tmp_path) as url:
@@ -203,6 +205,7 @@ def test_a_batch_that_was_never_sent_is_given_up_where_its_role_is_live_again(tm
         answers = asyncio.run(resume(gateway_config(teacher)))
         assert (stats(teacher)["batches"], stats(teacher)["billed"]) == (0, 30)
     assert texts(answers) == echoes(ROWS)
+    assert not half.exists()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.llm.batch_api import Problem, Told
-from qinglan.llm.batch_book import LINE_BYTES, Batch, Queued, rows_that_fit
+from qinglan.llm.batch_api import LINE_BYTES, Problem, Told
+from qinglan.llm.batch_book import Batch
+from qinglan.llm.batch_queue import Queued, rows_that_fit
 from qinglan.llm.records import read_report
 from serving.gateway.batch_rows import end_of, whole_trouble
 from serving.teacher.app import create_app
