@@ -111,7 +111,8 @@ class BatchService:
         """The batch of that name of ours, if its creation arrived; newest first, none older than `since`."""
         after = ""
         while True:
-            listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
+            with self._known(f"batch {name}"):
+                listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
             items = _objects(listed)
             for item in items:
                 if _object(item, "metadata").get(OUR_NAME) == name:

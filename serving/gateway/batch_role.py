@@ -178,18 +178,23 @@ class RoleBatches:
         """From wherever it stands to its end."""
         try:
             batch = await self._created(batch)
+            told = await self._until_ended(batch)
+        except Forgotten as forgotten:
+            told = self._given_up(batch, forgotten)
         except (Closed, Refused) as refused:
             await self._dissolve(batch, refused)
             return
-        told = await self._until_ended(batch)
         batch = await self._book.note(batch._replace(status=told.status))
         self._open[batch.id] = batch, told
         rows = Rows(batch, self._upstream.model, self._shared)
         self._reading += 1
         try:
-            ended = await self._unless_forgotten(batch, lambda: self._read(rows, told))
-            await rows.settle_rest(ended)
-            await self._close(batch, ended, rows)  # what is in the queue again goes when it is known whether it may
+            try:
+                await self._insist(lambda: rows.read(self._service, told))
+            except Forgotten as forgotten:
+                told = self._given_up(batch, forgotten)
+            await rows.settle_rest(told)
+            await self._close(batch, told, rows)  # what is in the queue again goes when it is known whether it may
         finally:
             self._reading -= 1
 
@@ -271,14 +276,10 @@ class RoleBatches:
         path = self._shared.journal.path
         return path.with_name(f"{path.name}.{batch.name}.jsonl")
 
-    async def _read(self, rows: Rows, told: Told) -> Told:
-        await rows.read(self._service, told)
-        return told
-
     async def _until_ended(self, batch: Batch) -> Told:
         said, looks = None, self._shared.limits.attempts
         while True:
-            told = await self._unless_forgotten(batch, lambda: self._service.ask(batch.batch))
+            told = await self._insist(lambda: self._service.ask(batch.batch))
             self._open[batch.id] = batch._replace(status=told.status), told
             if (told.status, told.done) != said:
                 said = told.status, told.done
@@ -286,18 +287,16 @@ class RoleBatches:
                     "batch %s of %s: %s, %s of %s done",
                     batch.name[:8], self._role, told.status, f"{told.done:,}", f"{batch.rows:,}",
                 )  # fmt: skip
-            if told.status in ENDED | {FORGOTTEN}:
+            if told.status in ENDED:
                 if not (told.unfiled and looks):
                     return told
                 looks -= 1
             await asyncio.sleep(self._config.poll_seconds)
 
-    async def _unless_forgotten(self, batch: Batch, work: Callable[[], Awaitable[Told]]) -> Told:
-        try:
-            return await self._insist(work)
-        except Forgotten as forgotten:
-            log.warning("batch %s of %s is given up: %s", batch.name[:8], self._role, forgotten)
-            return Told(batch.batch, FORGOTTEN, (), 0, 0, ())
+    def _given_up(self, batch: Batch, forgotten: Forgotten) -> Told:
+        """Somebody has set the role live, so nobody waits for the service to know it again."""
+        log.warning("batch %s of %s is given up: %s", batch.name[:8], self._role, forgotten)
+        return Told(batch.batch, FORGOTTEN, (), 0, 0, ())
 
     async def _insist(self, work: Callable[[], Awaitable[Result]], refusable: bool = False) -> Result:
         """Tried for as long as it takes, since what is under way was paid for; who waits hears of an outage.

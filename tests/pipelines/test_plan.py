@@ -47,7 +47,7 @@ def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
     rewrites = plan.steps[0]
 
-    assert rewrites.cost == pytest.approx((rewrites.input_tokens * 1.25 + rewrites.output_tokens * 10) / 1e6)
+    assert rewrites.cost == pytest.approx((rewrites.input_tokens * 5 + rewrites.output_tokens * 30) / 1e6)
     assert plan.cost == pytest.approx(sum(step.cost for step in plan.steps))
 
 
@@ -79,8 +79,8 @@ def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None
     warnings = " ".join(make_plan(poor, TODAY).warnings)
 
     assert "ends this run early" in warnings
-    assert "The teacher's price was read 471 days ago (2025-08-07)" in warnings
-    assert make_plan(config, date(2025, 8, 8)).warnings == ()
+    assert "The teacher's price was read 135 days ago (2026-07-09)" in warnings
+    assert make_plan(config, date(2026, 7, 10)).warnings == ()
 
 
 def test_a_run_on_stand_ins_pays_nothing(questions: Path) -> None:

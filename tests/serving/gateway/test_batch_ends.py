@@ -107,6 +107,18 @@ def test_a_batch_that_its_service_has_forgotten_is_waited_for_until_somebody_giv
     assert (report["attempts"], report["batches"]) == (2 * len(ROWS), [])
 
 
+def test_where_no_batches_are_known_one_that_nobody_heard_of_is_given_up_as_possibly_billed(tmp_path: Path) -> None:
+    """It was made and the answer was lost; the role is live since, at a service without batches."""
+    app = Refusing(create_app(EchoBrain(), Behaviour()), 500, "POST", "/v1/batches", acts=True)
+    with running(Refusing(app, 404, "GET", "/v1/batches")) as teacher:
+        with pytest.raises(OutageError, match="is not known there"):
+            run_rows(batched(teacher), tmp_path, ROWS)
+        answers = asyncio.run(live_again(teacher, tmp_path))
+        assert stats(teacher)["batches"] == 1
+    assert texts(answers) == echoes(ROWS)
+    assert len(read_report(tmp_path / "journal.sqlite")["possibly_billed"]) == len(ROWS)
+
+
 def test_a_batch_that_is_known_again_is_read_and_nothing_was_paid_twice(tmp_path: Path) -> None:
     service = Refusing(create_app(EchoBrain(), Behaviour()), 404, "GET", "/v1/batches/")
     with running(service) as teacher:
