@@ -3,6 +3,7 @@
 What a service says is read here and nowhere else; every failure is an Unanswered, as of a live call.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -38,11 +39,10 @@ OUR_NAME = "qinglan"
 """The key of a batch's name in its metadata."""
 
 ENDED = {"completed", "failed", "expired", "cancelled"}
+RUNNING = {"validating", "queued", "in_progress", "finalizing", "cancelling"}
 TRANSFER_SECONDS = 1800.0
 ASK_SECONDS = 60.0
 LISTED = 100
-CLOCKS_APART = 3600.0
-"""How much older than ours a batch may say it is and still be the one that we made."""
 
 
 class Problem(NamedTuple):
@@ -66,7 +66,7 @@ class Told(NamedTuple):
     total: int
     problems: tuple[Problem, ...]
     unfiled: bool = False
-    """It counts rows that none of its files holds: a service may say so a moment before the file is there."""
+    """Rows of it have an answer and no file: a service may say so a moment before the file is there."""
 
 
 class Forgotten(Closed):
@@ -107,20 +107,22 @@ class BatchService:
         }  # fmt: skip
         return self._told(await self._json("POST", "/batches", body))
 
-    async def find(self, name: str, since: float) -> Told | None:
-        """The batch of that name of ours, if its creation arrived; newest first, none older than `since`."""
-        after = ""
+    async def find(self, name: str, file: str) -> Told | None:
+        """The batch of that name of ours, or of that file, if its creation arrived; in whatever order they come."""
+        after, seen = "", set[str]()
         while True:
             with self._known(f"batch {name}"):
                 listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
             items = _objects(listed)
             for item in items:
-                if _object(item, "metadata").get(OUR_NAME) == name:
+                if _object(item, "metadata").get(OUR_NAME) == name or item.get("input_file_id") == file:
                     return self._told(item)
-            old = any(0 < _number(item.get("created_at")) < since - CLOCKS_APART for item in items)
-            if old or not items or not listed.get("has_more"):
+            if not items or not listed.get("has_more"):
                 return None
             after = self._text(items[-1], "id")
+            if after in seen:
+                raise Passing("unreadable", f"{self._where}: the list of batches has no end.")
+            seen.add(after)
 
     async def ask(self, batch: str) -> Told:
         with self._known(f"batch {batch}"):
@@ -141,7 +143,7 @@ class BatchService:
 
     def read_line(self, line: bytes) -> Line:
         try:
-            value = orjson.loads(self._upstream.clean(line.decode("utf-8", "replace")))
+            value = orjson.loads(self._upstream.clean(line.removeprefix(BOM_UTF8).decode("utf-8", "replace")))
             key = value["custom_id"]
         except (orjson.JSONDecodeError, TypeError, KeyError):
             value, key = {}, ""
@@ -183,7 +185,7 @@ class BatchService:
     def _text(self, values: dict[str, Any], name: str) -> str:
         value = values.get(name)
         if not isinstance(value, str) or not value.replace("-", "").replace("_", "").isalnum():
-            raise Passing("unreadable", f"{self._where}: the answer has no {name}.", str(values)[:RAW_SHOWN])
+            raise Passing("unreadable", f"{self._where}: the answer has no {name} to go by.", str(values)[:RAW_SHOWN])
         return value
 
     @contextmanager
@@ -203,14 +205,16 @@ class BatchService:
         counts = _object(values, "request_counts")
         files = (values.get("output_file_id"), values.get("error_file_id"))
         counted = (_number(counts.get("completed")), _number(counts.get("failed")))
+        status = self._text(values, "status").lower().replace("canceled", "cancelled")
+        unnamed = any(count and not file for count, file in zip(counted, files, strict=True))
         return Told(
             self._text(values, "id"),
-            self._text(values, "status"),
+            status,
             tuple(str(file) for file in files if file),
             sum(counted),
             _number(counts.get("total")),
             tuple(_problem(error) for error in _objects(_object(values, "errors"))),
-            any(count and not file for count, file in zip(counted, files, strict=True)),
+            unnamed or (status == "completed" and not any(files)),
         )
 
 
@@ -219,10 +223,9 @@ def _outcome(value: dict[str, Any], where: str) -> Completion | Unanswered:
     response = value.get("response")
     try:
         if isinstance(response, dict):
-            status, body = response.get("status_code"), orjson.dumps(response.get("body")).decode()
-            if status == 200:
-                return read_completion(body, where)
-            return classify(_number(status) or 500, {}, body, where)
+            status, body = _status(response.get("status_code")), orjson.dumps(response.get("body")).decode()
+            # Without a status it may be an answer; whatever else it is, it may have been billed.
+            return classify(status, {}, body, where) if status >= 300 else read_completion(body, where)
     except Unanswered as unanswered:
         return unanswered
     error = value.get("error")
@@ -246,6 +249,11 @@ def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
     """What is under `data` of a list as these services write them."""
     listed = values.get("data")
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def _status(value: object) -> int:
+    """0 where there is none."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _number(value)
 
 
 def _number(value: object) -> int:

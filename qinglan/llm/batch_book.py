@@ -7,7 +7,7 @@ uploaded (the service's file), created (the service's batch), ended. Killed at a
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +55,7 @@ class Row(NamedTuple):
     call: str
     reserved: float
     tries: int
+    step: str
 
 
 class BatchBook:
@@ -71,6 +72,11 @@ class BatchBook:
             "JOIN batches ON batches.id = attempts.batch WHERE call = ? AND outcome = 'sent'",
             (key,),
         )
+        return str(found[0][0]) if found else ""
+
+    def batch_role(self, key: str) -> str:
+        """Under which role the batch went that is bringing an answer; empty for none."""
+        found = self._journal.read(f"SELECT role FROM attempts WHERE {UNDER_WAY} AND call = ?", (key,))
         return str(found[0][0]) if found else ""
 
     def steps(self, batch: int) -> set[str]:
@@ -126,15 +132,16 @@ class BatchBook:
     def row(self, batch: Batch, key: str) -> tuple[Row, bool] | None:
         """The row that a line answers, and whether it has its outcome already; None for a stranger's line."""
         found = self._journal.read(
-            "SELECT id, call, reserved, tries, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
+            "SELECT id, call, reserved, tries, step, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
             (key, batch.id),
         )
-        return (Row(*found[0][:4]), bool(found[0][4])) if found else None
+        return (Row(*found[0][:5]), bool(found[0][5])) if found else None
 
     def unsettled(self, batch: Batch, most: int) -> list[Row]:
         """Rows that still have no outcome, in the order of the file."""
         found = self._journal.read(
-            f"SELECT id, call, reserved, tries FROM attempts WHERE {UNDER_WAY} AND batch = ? ORDER BY id LIMIT ?",
+            "SELECT id, call, reserved, tries, step FROM attempts "
+            f"WHERE {UNDER_WAY} AND batch = ? ORDER BY id LIMIT ?",
             (batch.id, most),
         )
         return [Row(*row) for row in found]
@@ -158,9 +165,9 @@ def rejected(row: Row, said: str, cost: float = 0.0) -> Statement:
     return outcome_of(row.attempt, "lost" if cost else "rejected", said, cost)
 
 
-def asked_again(row: Row, said: str, cost: float, counts: bool, steps: Iterable[str]) -> tuple[Statement, ...]:
+def asked_again(row: Row, said: str, cost: float, counts: bool) -> tuple[Statement, ...]:
     """Its attempt ends, and it waits for the next batch; `counts` whether that was one of its tries."""
-    return rejected(row, said, cost), again(row.attempt, counts, steps)
+    return rejected(row, said, cost), again(row.attempt, counts)
 
 
 def failed(row: Row, reason: str, said: str, raw: str, cost: float) -> tuple[Statement, ...]:

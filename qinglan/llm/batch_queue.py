@@ -32,7 +32,6 @@ AGAIN = """
 INSERT OR IGNORE INTO queue (call, model, sample, request, step, row, role, reserved, tries)
 SELECT key, model, sample, request, step, row, role, reserved, tries + ?
 FROM attempts JOIN calls ON key = call WHERE id = ? AND state != 'answered'
-AND step IN (SELECT value FROM json_each(?))
 """
 NO_LONGER = """
 DELETE FROM queue WHERE role = ? AND place <= ? AND (
@@ -105,10 +104,12 @@ class BatchQueue:
         """The row knows how its ask ended."""
         await self._journal.write((ENTER, (*entry, key, 0)))
 
-    def left(self, step: str) -> dict[str, int]:
-        """Asks of a step that wait, and those that are in batches under way."""
-        waiting = self._journal.read("SELECT count(*) FROM queue WHERE step = ?", (step,))[0][0]
-        sent = self._journal.read(f"SELECT count(*) FROM attempts WHERE {UNDER_WAY} AND step = ?", (step,))[0][0]
+    def left(self, step: str, roles: Iterable[str]) -> dict[str, int]:
+        """Asks of a step to these roles that wait, and those that are in batches under way."""
+        given = (step, orjson.dumps(list(roles)).decode())
+        where = "step = ? AND role IN (SELECT value FROM json_each(?))"
+        waiting = self._journal.read(f"SELECT count(*) FROM queue WHERE {where}", given)[0][0]
+        sent = self._journal.read(f"SELECT count(*) FROM attempts WHERE {UNDER_WAY} AND {where}", given)[0][0]
         return {"waiting": int(waiting), "sent": int(sent)}
 
     def role_of(self, key: str) -> str | None:
@@ -138,9 +139,9 @@ class BatchQueue:
         return [Queued(*row) for row in found]
 
 
-def again(attempt: int, counts: bool, steps: Iterable[str]) -> Statement:
-    """Its call waits for the next batch, if its step is one of those that wait; `counts` whether it was a try."""
-    return AGAIN, (int(counts), attempt, orjson.dumps(list(steps)).decode())
+def again(attempt: int, counts: bool) -> Statement:
+    """Its call waits for the next batch; `counts` whether this one was a try."""
+    return AGAIN, (int(counts), attempt)
 
 
 def rows_that_fit(queue: Sequence[Queued], room: float, most_rows: int, most_bytes: int) -> int:

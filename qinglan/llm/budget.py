@@ -4,6 +4,9 @@ import asyncio
 
 from qinglan.errors import BudgetError
 
+DUST = 1e-9
+"""What sums of money leave behind when they are taken apart again is none."""
+
 
 def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
     """Whether a call that may cost `amount` could not pass the cap, however the others end."""
@@ -46,6 +49,7 @@ class Budget:
 
     def settle(self, reserved: float, cost: float) -> None:
         """The call has ended: its reservation makes way for what it cost."""
-        self.reserved = max(0.0, self.reserved - reserved)
+        left = self.reserved - reserved
+        self.reserved = left if left > DUST else 0.0
         self.spent += cost
         self._settled.set()

@@ -171,7 +171,10 @@ class Gateway:
         """How many of them go by batch, and the gateway's starts that took them: two if it died meanwhile."""
         total, starts = 0, set()
         for chunk in chunks(wishes, WISHES, WISH_BYTES):
-            told = await self._plain("POST", WANTED_PATH, {"step": self._step, "asks": chunk})
+            try:
+                told = await self._plain("POST", WANTED_PATH, {"step": self._step, "asks": chunk})
+            except RowError:
+                continue  # one alone, larger than the gateway takes: its row will be told when it asks
             total += int(told["queued"])
             starts.add(str(told["start"]))
         return total, starts
@@ -256,6 +259,8 @@ def read_error(where: str, status: int, body: object) -> Exception:
         return BudgetError(message)
     if fields.get("code") == STOPPING:
         return _Stopping(message)
+    if status == 413:
+        return RowError("too large", "The request is larger than the gateway takes (2 MB).")
     if status >= 500:
         return OutageError(message or f"{where}: status {status}. See the gateway's log.")
     if 400 <= status < 500:

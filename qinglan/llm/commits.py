@@ -69,7 +69,7 @@ class GroupWriter:
             group, last = self._group(first)
             try:
                 changed, failure = self._commit(group), None
-            except sqlite3.Error as error:
+            except Exception as error:  # whatever it is, who waits must hear of it: the thread ends for nobody
                 changed, failure = (
                     [],
                     OutageError(

@@ -8,6 +8,9 @@ MILLION = 1_000_000
 TOKENS_PER_WIDE_CHARACTER = 0.8
 """Chinese takes 0.7 to 1 token a character in the vocabularies of today's models."""
 
+MOST_TOKENS = 10**9
+"""Of one answer; who counts more has not counted."""
+
 CHARACTERS_PER_TOKEN = 4
 """Of ASCII text, as everyone estimates it."""
 
@@ -55,7 +58,9 @@ def read_usage(completion: dict[str, Any]) -> Usage | None:
         _count(usage, "completion_tokens"),
         _count(spent, "reasoning_tokens"),
     )
-    adds_up = min(numbers) >= 0 and numbers.cached <= numbers.input and numbers.input > 0
+    adds_up = (
+        min(numbers) >= 0 and max(numbers) <= MOST_TOKENS and numbers.cached <= numbers.input and numbers.input > 0
+    )
     return numbers if adds_up else None
 
 

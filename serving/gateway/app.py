@@ -86,7 +86,7 @@ def create_app(
     app.add_route(RAG_PATH, rag, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
-    _add_probes(app, journal, metrics)
+    _add_probes(app, paid, metrics)
     prices = {role: _priced(model) for role, model in models.items()}
 
     @app.get(PRICES_PATH)
@@ -131,13 +131,13 @@ def _priced(model: PaidModel) -> dict[str, Any]:
     return {**priced, "batch": model.batch.model_dump(mode="json")} if model.batch else priced
 
 
-def _add_probes(app: FastAPI, journal: Journal, metrics: Metrics) -> None:
+def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
     async def ready() -> Response:
         """A journal that could not be written once is written no more: another start may find the disk mended."""
-        if journal.failure:
-            return error_response(journal.failure)
+        if paid.failure:
+            return error_response(paid.failure)
         return _json({"status": "ok"})
 
     @app.get("/metrics")

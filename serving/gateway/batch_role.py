@@ -6,22 +6,22 @@ follow(): uploaded -> created -> ended -> every row has its outcome; each step s
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from qinglan.errors import BudgetError, OutageError, QinglanError
-from qinglan.llm.batch_api import ENDED, MOST_BYTES, BatchService, Forgotten, Told
+from qinglan.llm.batch_api import ENDED, MOST_BYTES, RUNNING, BatchService, Told
 from qinglan.llm.batch_book import Batch
-from qinglan.llm.batch_queue import rows_that_fit
+from qinglan.llm.batch_queue import Queued, rows_that_fit
+from qinglan.llm.budget import fits
 from qinglan.llm.config import BatchConfig
 from qinglan.llm.upstream import Closed, Refused, Unanswered, Upstream
+from serving.gateway.batch_making import Making
+from serving.gateway.batch_patience import GivenUp, Patience, overdue
 from serving.gateway.batch_rows import FORGOTTEN, Rows, Shared, is_too_large, whole_trouble
 
 log = logging.getLogger("serving.gateway.batches")
-
-FIRST_PAUSE = 0.5
-Result = TypeVar("Result")
 
 
 class RoleBatches:
@@ -31,20 +31,34 @@ class RoleBatches:
         self._role, self._upstream, self._config, self._shared = role, upstream, config, shared
         self._service = BatchService(upstream)
         self._book, self._queue = shared.book, shared.queue
+        self._live = upstream.model.batch is None
+        self._patience = Patience(
+            shared.limits.attempts, config.poll_seconds, self._live, self._hold_up, self._recovered
+        )
+        self._making = Making(self._service, shared.book, shared.journal.path, self._patience, self._note)
         self._wanted, self._ended = asyncio.Event(), asyncio.Event()
         self._most = config.requests
+        self._squeezed = False
         self._last_wish = 0.0
         self._open: dict[int, tuple[Batch, Told | None]] = {}
         self._steps: dict[int, set[str]] = {}
         self._reading = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unseen: set[int] = set()
+        self._seen = asyncio.Event()
+        self._seen.set()
         self.trouble: QinglanError | None = None
         """What holds this role's batches up; whoever waits is told."""
+
+        self.failure: QinglanError | None = None
+        """Why this role's batches do not go on until the gateway starts anew."""
 
     def start(self, unfinished: Sequence[Batch]) -> None:
         """Go on with the batches from before. What else is wanted, somebody will say."""
         for batch in unfinished:
             log.info("batch %s of %s: going on, it was %s", batch.name[:8], self._role, batch.status)
+            self._unseen.add(batch.id)
+            self._seen.clear()
             self._follow(batch)
         self._spawn(self._fill())
 
@@ -59,9 +73,15 @@ class RoleBatches:
 
     def wake(self) -> None:
         """Somebody waits for what is in the queue."""
+        if self.failure:
+            raise self.failure
         self._last_wish = asyncio.get_running_loop().time()
         self.trouble = None
         self._wanted.set()
+
+    async def looked_at(self) -> None:
+        """Until it is known how the batches from before are, or that the service does not say."""
+        await self._seen.wait()
 
     @property
     def idle(self) -> bool:
@@ -88,11 +108,12 @@ class RoleBatches:
         async def guarded() -> None:
             try:
                 await work
-            except QinglanError as error:
-                self._stop_for(error)
-            except Exception:
+            except Exception as error:
                 log.exception("batches of %s", self._role)
-                self._stop_for(OutageError(f"batches of {self._role}: an error of ours. See the gateway's log."))
+                ours = f"batches of {self._role}: an error of ours ({error!r}). See the log, then start it again."
+                self.failure = error if isinstance(error, QinglanError) else OutageError(ours)
+                self._see(*self._unseen)
+                self._stop_for(self.failure)
 
         task = asyncio.create_task(guarded())
         self._tasks.add(task)
@@ -105,9 +126,21 @@ class RoleBatches:
         self._wanted.clear()
         self._shared.stopped(self._role, error)
 
-    def _hold_up(self, failure: Unanswered) -> None:
+    def _hold_up(self, batch: Batch, failure: Unanswered) -> None:
         """Whoever waits is told; the batch is looked at again and again."""
+        self._see(batch.id)
         self._stop_for(OutageError(f"{failure} What is in a batch is not lost: run again later, it is polled on."))
+
+    def _recovered(self) -> None:
+        self.trouble = None
+
+    def _see(self, *batches: int) -> None:
+        self._unseen.difference_update(batches)
+        if not self._unseen:
+            self._seen.set()
+
+    def _note(self, batch: Batch, told: Told | None) -> None:
+        self._open[batch.id] = batch, told
 
     async def _fill(self) -> None:
         """Make batches of what is in the queue, for as long as somebody wants it."""
@@ -117,6 +150,7 @@ class RoleBatches:
             if not self._wanted.is_set():
                 continue  # stopped meanwhile
             self._wanted.clear()
+            await self._unless_squeezed()
             queue = await self._queue.queued(self._role, self._most)
             if not queue:
                 continue
@@ -124,22 +158,26 @@ class RoleBatches:
             if not taken:
                 await self._when_there_is_room(queue[0].reserved)
                 continue
-            held = sum(one.reserved for one in taken)
-            self._shared.budget.hold(held)  # before it is written: a live call may look at the room meanwhile
-            try:
-                batch, money = await self._book.make(self._role, taken, self._config.price_factor)
-            except BaseException:
-                self._shared.budget.settle(held, 0.0)
-                raise
-            self._shared.budget.settle(held - money, 0.0)
             self._wanted.set()
-            if not batch.rows:  # all of it was sent live meanwhile
-                await self._book.end(batch._replace(status="empty"))
-                continue
-            self._shared.metrics.batch(self._role, "made")
-            self._shared.metrics.attempt(self._role, batch.rows)
-            log.info("batch %s of %s: %s rows", batch.name[:8], self._role, f"{batch.rows:,}")
-            self._follow(batch)
+            await self._make(taken)
+
+    async def _make(self, taken: Sequence[Queued]) -> None:
+        """A batch of the queue's head, with its money."""
+        budget, held = self._shared.budget, sum(one.reserved for one in taken)
+        budget.hold(held)  # before it is written: a live call may look at the room meanwhile
+        try:
+            batch, money = await self._book.make(self._role, taken, self._config.price_factor)
+        except BaseException:
+            budget.settle(held, 0.0)
+            raise
+        budget.settle(held - money, 0.0)
+        if not batch.rows:  # all of it was sent live meanwhile
+            await self._book.end(batch._replace(status="empty"))
+            return
+        self._shared.metrics.batch(self._role, "made")
+        self._shared.metrics.attempt(self._role, batch.rows)
+        log.info("batch %s of %s: %s rows", batch.name[:8], self._role, f"{batch.rows:,}")
+        self._follow(batch)
 
     async def _gathered(self) -> None:
         """Until nobody has asked for a while, or a file is full; never while answers are still being read."""
@@ -157,7 +195,7 @@ class RoleBatches:
         if self._open:
             self._ended.clear()
             await self._ended.wait()
-        elif budget.reserved:
+        elif budget.reserved and fits(budget.cap, budget.spent, 0.0, amount):
             await budget.settled()
         else:
             error = BudgetError(
@@ -177,10 +215,10 @@ class RoleBatches:
     async def _through(self, batch: Batch) -> None:
         """From wherever it stands to its end."""
         try:
-            batch = await self._created(batch)
+            batch = await (self._making.only_found(batch) if self._live else self._making.made(batch))
             told = await self._until_ended(batch)
-        except Forgotten as forgotten:
-            told = self._given_up(batch, forgotten)
+        except GivenUp as why:
+            told = self._given_up(batch, why)
         except (Closed, Refused) as refused:
             await self._dissolve(batch, refused)
             return
@@ -190,9 +228,9 @@ class RoleBatches:
         self._reading += 1
         try:
             try:
-                await self._insist(lambda: rows.read(self._service, told))
-            except Forgotten as forgotten:
-                told = self._given_up(batch, forgotten)
+                await self._read(batch, told, rows)
+            except GivenUp as why:
+                told = self._given_up(batch, why)
             await rows.settle_rest(told)
             await self._close(batch, told, rows)  # what is in the queue again goes when it is known whether it may
         finally:
@@ -201,9 +239,9 @@ class RoleBatches:
     async def _close(self, batch: Batch, told: Told, rows: Rows) -> None:
         """All rows have their outcome: the batch ends, and with it perhaps the run's luck."""
         answered, failed = self._book.outcomes(batch)
-        trouble = rows.closed or whole_trouble(batch, told, answered, failed, self._shared.limits.outage_after)
-        if is_too_large(told):
-            self._most = max(1, batch.rows // 2)
+        alone = len(self._open) == 1
+        trouble = rows.closed or whole_trouble(batch, told, answered, failed, self._shared.limits.outage_after, alone)
+        self._most = self._room_after(batch, told, alone)
         await self._end(batch)
         log.info(
             "batch %s of %s: %s, %s of %s rows answered, %s failed",
@@ -223,63 +261,18 @@ class RoleBatches:
 
     async def _end(self, batch: Batch) -> None:
         await self._book.end(batch)
-        self._path(batch).unlink(missing_ok=True)  # left by a gateway that was killed while it uploaded
+        self._making.tidy(batch)
         del self._open[batch.id], self._steps[batch.id]
+        self._see(batch.id)
         self._shared.metrics.batch(self._role, batch.status)
         self._shared.metrics.open_batches.labels(self._role).dec()
         self._ended.set()
 
-    async def _created(self, batch: Batch) -> Batch:
-        """Upload and create what is not yet there; creation is never tried twice without looking for the first."""
-        if batch.batch:
-            return batch
-        resumed = bool(batch.file)
-        if self._upstream.model.batch is None:
-            return await self._found_or_given_up(batch)
-        if not batch.file:
-            file = await self._insist(lambda: self._upload(batch), refusable=True)
-            batch = await self._book.note(batch._replace(file=file, status="uploaded"))
-            self._open[batch.id] = batch, None
-        made = batch
-
-        async def create() -> Told:
-            nonlocal resumed
-            # Whatever the listing answers, it is no refusal of the batch, which may be there.
-            if resumed and (found := await self._insist(lambda: self._service.find(made.name, made.made_at))):
-                return found
-            resumed = True
-            return await self._service.create(made.file, made.name)
-
-        told = await self._insist(create, refusable=True)
-        log.info("batch %s of %s: the service calls it %s", batch.name[:8], self._role, told.id)
-        batch = await self._book.note(batch._replace(batch=told.id, status=told.status))
-        self._open[batch.id] = batch, told
-        return batch
-
-    async def _found_or_given_up(self, batch: Batch) -> Batch:
-        """The role is live again: a batch that the service never got is not sent now."""
-        name, since = batch.name, batch.made_at
-        told = await self._insist(lambda: self._service.find(name, since)) if batch.file else None
-        if told is None:
-            raise Refused("live", f"batches of {self._role}: its asks are live again.")
-        return await self._book.note(batch._replace(batch=told.id, status=told.status))
-
-    async def _upload(self, batch: Batch) -> str:
-        path = self._path(batch)
-        try:
-            await asyncio.to_thread(self._book.write_file, batch, path)
-            return await self._service.upload(path, batch.name)
-        finally:
-            path.unlink(missing_ok=True)
-
-    def _path(self, batch: Batch) -> Path:
-        path = self._shared.journal.path
-        return path.with_name(f"{path.name}.{batch.name}.jsonl")
-
     async def _until_ended(self, batch: Batch) -> Told:
         said, looks = None, self._shared.limits.attempts
         while True:
-            told = await self._insist(lambda: self._service.ask(batch.batch))
+            told = await self._patience.insist(batch, lambda: self._service.ask(batch.batch))
+            self._see(batch.id)
             self._open[batch.id] = batch._replace(status=told.status), told
             if (told.status, told.done) != said:
                 said = told.status, told.done
@@ -291,36 +284,32 @@ class RoleBatches:
                 if not (told.unfiled and looks):
                     return told
                 looks -= 1
+            elif told.status not in RUNNING or overdue(batch, time.time()):
+                self._patience.bear_with(batch, f"Batch {told.id} is still {told.status!r}, as the service calls it.")
             await asyncio.sleep(self._config.poll_seconds)
 
-    def _given_up(self, batch: Batch, forgotten: Forgotten) -> Told:
-        """Somebody has set the role live, so nobody waits for the service to know it again."""
-        log.warning("batch %s of %s is given up: %s", batch.name[:8], self._role, forgotten)
+    async def _read(self, batch: Batch, told: Told, rows: Rows) -> None:
+        """All lines that the service has counted; once more, a few times, where some are not to be seen."""
+        for _ in range(1 + self._patience.looks):
+            if await self._patience.insist(batch, lambda: rows.read(self._service, told)) >= told.done:
+                return
+            await self._patience.between_looks()
+
+    def _room_after(self, batch: Batch, told: Told, alone: bool) -> int:
+        """Rows for one batch: fewer where even one alone was too large, more again when one has run."""
+        if is_too_large(told):
+            self._squeezed = not alone
+            return max(1, batch.rows // 2) if alone else self._most
+        return min(self._config.requests, 2 * self._most) if told.status == "completed" else self._most
+
+    async def _unless_squeezed(self) -> None:
+        """The service has no room beside what is under way: wait for some of it to end."""
+        if self._squeezed and self._open:
+            self._ended.clear()
+            await self._ended.wait()
+        self._squeezed = False
+
+    def _given_up(self, batch: Batch, why: GivenUp) -> Told:
+        """Somebody has set the role live, so nobody waits for the service any more."""
+        log.warning("batch %s of %s is given up: %s", batch.name[:8], self._role, why)
         return Told(batch.batch, FORGOTTEN, (), 0, 0, ())
-
-    async def _insist(self, work: Callable[[], Awaitable[Result]], refusable: bool = False) -> Result:
-        """Tried for as long as it takes, since what is under way was paid for; who waits hears of an outage.
-
-        Only an upload or a creation can be refused: then there is nothing to go on with. What the service has
-        forgotten is waited for too, until somebody sets the role live: then it is Forgotten.
-        """
-        failures, pause = 0, min(FIRST_PAUSE, self._config.poll_seconds)
-        while True:
-            try:
-                found = await work()
-            except (Closed, Refused) as refused:
-                failures += 1
-                given_up = isinstance(refused, Forgotten) and self._upstream.model.batch is None
-                if refusable or (given_up and failures >= self._shared.limits.attempts):
-                    raise
-                self._hold_up(refused)
-            except Unanswered as failure:
-                failures += 1
-                log.warning("batches of %s: %s", self._role, failure)
-                if failures >= self._shared.limits.attempts:
-                    self._hold_up(failure)
-            else:
-                self.trouble = None if failures else self.trouble
-                return found
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, max(self._config.poll_seconds, FIRST_PAUSE))

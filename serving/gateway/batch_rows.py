@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from qinglan.errors import QinglanError, RowError
 from qinglan.llm.batch_api import BatchService, Line, Problem, Told
-from qinglan.llm.batch_book import Batch, BatchBook, Row, asked_again, failed
+from qinglan.llm.batch_book import Batch, BatchBook, Row, asked_again, failed, rejected
 from qinglan.llm.batch_queue import BatchQueue
 from qinglan.llm.budget import Budget
 from qinglan.llm.commits import Statement
@@ -26,6 +26,11 @@ TOO_LARGE = "token_limit_exceeded"
 FORGOTTEN = "forgotten"
 """Our word for a batch that its service no longer knows, when nobody waits for it to come back."""
 
+LEFT: Literal["left"] = "left"
+"""The row's step is live again: whoever waits for its call all the same asks for it anew."""
+
+Outcome = bytes | QinglanError | Literal["left"]
+
 
 class Shared(NamedTuple):
     """What the batches of all roles stand on."""
@@ -36,7 +41,7 @@ class Shared(NamedTuple):
     budget: Budget
     limits: Limits
     metrics: Metrics
-    landed: Callable[[str, bytes | QinglanError], None]
+    landed: Callable[[str, Outcome], None]
     """Tells whoever waits for that call."""
 
     stopped: Callable[[str, QinglanError], None]
@@ -52,7 +57,7 @@ class Written(NamedTuple):
     done: "asyncio.Future[int]"
     row: Row
     cost: float
-    outcome: bytes | QinglanError | None
+    outcome: Outcome | None
     """What is told to who waits; nothing for a row that is asked again."""
 
 
@@ -66,8 +71,11 @@ class Rows:
         self.closed = ""
         """Why no row would be answered, where a line said so."""
 
-    async def read(self, service: BatchService, told: Told) -> None:
-        """Every line of the batch's files. Read again after a break, it goes on: what has its outcome keeps it."""
+    async def read(self, service: BatchService, told: Told) -> int:
+        """Every line of the batch's files; how many rows they are about.
+
+        Read again after a break, it goes on: what has its outcome keeps it.
+        """
         self._seen.clear()
         try:
             for file in told.files:
@@ -75,6 +83,7 @@ class Rows:
                     await self._take(line)
         finally:
             await self._settle_written()
+        return len(self._seen)
 
     async def settle_rest(self, told: Told) -> None:
         """Rows that no line answered: what the batch's end means for them."""
@@ -130,15 +139,16 @@ class Rows:
             error = RowError(failure.reason, str(failure), failure.raw)
             statements = failed(row, failure.reason, said, failure.raw, charged)
             self._write(row, charged, error, statements, "failed")
+        elif self._model.batches(row.step):
+            self._write(row, charged, None, asked_again(row, said, charged, counts), "again")
         else:
-            steps = self._model.batch.steps if self._model.batch else ()  # a role that is live again asks anew
-            self._write(row, charged, None, asked_again(row, said, charged, counts, steps), "again")
+            self._write(row, charged, LEFT, (rejected(row, said, charged),), "left")
 
     def _write(
         self,
         row: Row,
         charged: float,
-        outcome: bytes | QinglanError | None,
+        outcome: Outcome | None,
         statements: tuple[Statement, ...],
         how: str,
     ) -> None:
@@ -179,13 +189,13 @@ def is_too_large(told: Told) -> bool:
     return told.status == "failed" and any(problem.code == TOO_LARGE for problem in told.problems)
 
 
-def whole_trouble(batch: Batch, told: Told, answered: int, failed: int, outage_after: int) -> str:
-    """Why asking on would be no good, if so: nobody's row was at fault."""
+def whole_trouble(batch: Batch, told: Told, answered: int, failed: int, outage_after: int, alone: bool) -> str:
+    """Why asking on would be no good, if so: nobody's row was at fault. `alone`: no other batch is under way."""
     name = f"batch {told.id}"
     said = "; ".join(f"{problem.code}: {problem.message}" for problem in told.problems[:3])
     if told.status == "cancelled":
         return f"{name} was cancelled at the service. What it had answered is kept; run again to ask for the rest."
-    if is_too_large(told) and batch.rows > 1:
+    if is_too_large(told) and (batch.rows > 1 or not alone):
         return ""
     if told.status == "failed" and not any(problem.line for problem in told.problems):
         return f"{name}: the service did not run it: {said or 'it does not say why'}. Its rows wait, unpaid."

@@ -16,7 +16,7 @@ from qinglan.llm.config import BatchConfig, BatchStep, Limits
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.upstream import Upstream
 from serving.gateway.batch_role import RoleBatches
-from serving.gateway.batch_rows import Shared
+from serving.gateway.batch_rows import LEFT, Outcome, Shared
 from serving.gateway.metrics import Metrics
 
 
@@ -24,7 +24,7 @@ class Waiter(NamedTuple):
     """Who waits for one call, and the role whose batches bring it: where two roles share a model, the other's."""
 
     role: str
-    future: "asyncio.Future[bytes]"
+    future: "asyncio.Future[bytes | None]"
 
 
 class Batches:
@@ -90,6 +90,12 @@ class Batches:
         if self._queue.ahead(key, one.entry) and (found := self._queue.failure(key)):
             await self._queue.fetched(key, one.entry)
             raise RowError(*found)
+        while (brought := await self._brought(one)) is None:
+            pass  # the batch that had it left it: now it waits under its own name
+        return brought
+
+    async def _brought(self, one: Wanted) -> bytes | None:
+        key = one.call.key
         waiter = self._waiting[key] = Waiter(one.entry.role, asyncio.get_running_loop().create_future())
         try:
             await self._queue.want([one], ahead=False)
@@ -107,10 +113,12 @@ class Batches:
         """Whether this ask is sent live though a batch is bringing it: training cannot wait."""
         return entry.step not in get_args(BatchStep)
 
-    def check_not_under_way(self, key: str, entry: Entry) -> None:
+    async def check_not_under_way(self, key: str, entry: Entry) -> None:
         """Refuse to pay live for what a batch is bringing, now that its role is live again."""
         if self.goes_beside(entry) or all(line.idle for line in self._roles.values()):
             return
+        if line := self._roles.get(self._book.batch_role(key)):
+            await line.looked_at()
         if name := self._book.batch_of(key):
             raise self.under_way(entry, name)
 
@@ -127,8 +135,8 @@ class Batches:
 
     def state(self, step: str) -> dict[str, Any]:
         """How far a step's asks are; the error that holds them up, if there is one."""
-        left = self._queue.left(step)
-        lines = [line for role, line in self._roles.items() if self._upstreams[role].model.batches(step)]
+        waiting = {role: line for role, line in self._roles.items() if self._upstreams[role].model.batches(step)}
+        left, lines = self._queue.left(step, waiting), waiting.values()
         if any(left.values()):
             for line in lines:
                 if line.trouble:
@@ -137,11 +145,16 @@ class Batches:
         done = sum(line.done_of(step) for line in lines)
         return {**left, "done": done, "batches": self.listed(), "start": self._start}
 
+    @property
+    def failure(self) -> QinglanError | None:
+        """Why some batches do not go on until the gateway starts anew; None while all is well."""
+        return next((line.failure for line in self._roles.values() if line.failure), None)
+
     def listed(self) -> list[dict[str, Any]]:
         """All batches under way, for people."""
         return [batch for line in self._roles.values() for batch in line.listed()]
 
-    def _landed(self, key: str, outcome: bytes | QinglanError) -> None:
+    def _landed(self, key: str, outcome: Outcome) -> None:
         if (waiter := self._waiting.pop(key, None)) and not waiter.future.done():
             _tell(waiter.future, outcome)
 
@@ -151,8 +164,8 @@ class Batches:
                 _tell(waiter.future, error)
 
 
-def _tell(future: "asyncio.Future[bytes]", outcome: bytes | QinglanError) -> None:
+def _tell(future: "asyncio.Future[bytes | None]", outcome: Outcome) -> None:
     if isinstance(outcome, QinglanError):
         future.set_exception(outcome)
     else:
-        future.set_result(outcome)
+        future.set_result(None if outcome == LEFT else outcome)

@@ -11,7 +11,7 @@ from typing import Any
 
 import stamina
 
-from qinglan.errors import BudgetError, OutageError, RowError
+from qinglan.errors import BudgetError, OutageError, QinglanError, RowError
 from qinglan.llm.budget import Budget
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal, Outcome
@@ -86,6 +86,11 @@ class PaidCalls:
             raise Stopping(STOPPED)
         return self._batches.state(step)
 
+    @property
+    def failure(self) -> QinglanError | None:
+        """Why this gateway has to start anew; None while all is well."""
+        return self._journal.failure or self._batches.failure
+
     def stop(self) -> None:
         """Send nothing more. Who waits is told so; what was sent is still awaited and journaled."""
         self._stopping = True
@@ -110,8 +115,6 @@ class PaidCalls:
         if self._stopping:
             raise Stopping(STOPPED)
         batched = self._batches.takes(flight.entry)
-        if not batched:
-            self._batches.check_not_under_way(flight.call.key, flight.entry)
         task = asyncio.create_task(self._batches.answer(wanted(flight)) if batched else self._pay(flight))
         key = flight.call.key
         self._flights[key] = task
@@ -130,6 +133,7 @@ class PaidCalls:
         return task
 
     async def _pay(self, flight: Flight) -> bytes:
+        await self._batches.check_not_under_way(flight.call.key, flight.entry)
         async with self._pace.slot():
             try:
                 raw = await self._tried(flight)
@@ -185,6 +189,9 @@ class PaidCalls:
                 number = await self._journal.sent(flight.call, flight.entry, flight.worst, beside)
                 if not number:
                     return self._by_batch(flight)
+                if self._stopping:  # it was committed, and nothing has left
+                    await self._journal.unanswered(number, "rejected", STOPPED, 0.0)
+                    raise Stopping(STOPPED)
                 charged = flight.worst
                 raw, charged = await self._send(flight, number)
                 return raw

@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import pytest
-
-from qinglan.llm.batch_book import Batch, BatchBook, Row, asked_again
+from qinglan.llm.batch_book import Batch, BatchBook
 from qinglan.llm.batch_queue import BatchQueue, Wanted
 from qinglan.llm.journal import Call, Entry, Journal, make_call
 from qinglan.llm.prices import Usage
@@ -52,7 +50,7 @@ def test_what_was_sent_live_since_the_queue_was_looked_at_stays_out_of_the_batch
         assert (len(taken), batch.rows, money) == (3, 1, 0.5)
         assert [one.call for one in book.unsettled(batch, 10)] == [call("waits").key]
         assert book.open() == [batch]
-        assert pages.left("generate") == {"waiting": 0, "sent": 1}
+        assert pages.left("generate", ["teacher"]) == {"waiting": 0, "sent": 1}
 
     with_book(tmp_path, work)
 
@@ -74,20 +72,5 @@ def test_what_a_batch_has_taken_is_not_sent_live_but_by_training(tmp_path: Path)
         await make(pages, book)
         assert await journal.sent(call("问"), ENTRY, 1.0) == 0
         assert await journal.sent(call("问"), ENTRY._replace(step="ppo"), 1.0, beside_batch=True) > 0
-
-    with_book(tmp_path, work)
-
-
-@pytest.mark.parametrize(("steps", "waiting"), [(["validate", "generate"], 1), (["validate"], 0), ([], 0)])
-def test_a_row_waits_again_only_for_a_step_that_still_goes_by_batch(
-    tmp_path: Path, steps: list[str], waiting: int
-) -> None:
-    async def work(journal: Journal, pages: BatchQueue, book: BatchBook) -> None:
-        await queue(pages, "问")
-        batch, _ = await make(pages, book)
-        row: Row = book.unsettled(batch, 1)[0]
-        await journal.write(*asked_again(row, "expired", 0.0, True, steps))
-        assert pages.left("generate") == {"waiting": waiting, "sent": 0}
-        assert await journal.sent(call("问"), ENTRY, 1.0) > 0, "and it can be asked live"
 
     with_book(tmp_path, work)

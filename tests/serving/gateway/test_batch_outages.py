@@ -139,5 +139,5 @@ def test_a_row_without_a_line_has_what_the_batchs_end_means(
 def test_a_batch_stops_the_run_where_no_row_is_to_blame(
     status: str, problems: tuple[Problem, ...], answered: int, failed: int, says: str
 ) -> None:
-    found = whole_trouble(BATCH, Told("b", status, (), 0, 10, problems), answered, failed, 8)
+    found = whole_trouble(BATCH, Told("b", status, (), 0, 10, problems), answered, failed, 8, alone=True)
     assert says in found if says else not found
