@@ -54,10 +54,14 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> Reading:
     message = condition(job, "Failed") or ""
     if "longer than specified deadline" in message:
         return Reading("failed", _late(deadline(job), pods), LATE, final=True)
-    if culprit := first_ending(pods) or first_deleted(pod for pod in pods if _blamed(pod, message)):
-        often = restarts(pods)
-        again = f"After {often} restarts " if often else ""
-        return Reading("failed", again + culprit.explained(), culprit.code, culprit)
+    replaced = [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
+    for known in (pods, replaced):
+        if culprit := first_ending(known):
+            often = restarts(known)
+            again = f"After {often} restarts " if often else ""
+            return Reading("failed", again + culprit.explained(), culprit.code, culprit)
+    if culprit := first_deleted(pod for pod in pods if _blamed(pod, message)):
+        return Reading("failed", culprit.explained(), culprit.code, culprit)
     return Reading("failed", f"{message} See its events: kubectl describe pytorchjob {job['metadata']['name']}", 1)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from qinglan.jobs.endings import ending
+
 JOB_OF_POD = "training.kubeflow.org/job-name"
 
 
@@ -34,7 +36,8 @@ def _slim_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A pod with two things the server forgets: whether it ever ran, and when it was gone."""
+    """A pod with three things the server forgets: whether it ever ran, when it was gone, and how the pod of this
+    name ended that it replaces: an operator that has just ended a job may make one more before it knows."""
     same = before is not None and before["metadata"]["uid"] == pod["metadata"]["uid"]
     status = pod.get("status") or {}
     ran = status.get("phase") in ("Running", "Succeeded") or _ended(status)
@@ -43,7 +46,17 @@ def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[s
         "status": status,
         "ran": ran or bool(same and before and before["ran"]),
         "gone": None,
+        "earlier": _earlier(pod, before) if before is not None else {},
     }
+
+
+def _earlier(pod: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status of the one that it replaces, in the same job."""
+    if before["metadata"].get("ownerReferences") != pod["metadata"].get("ownerReferences", []):
+        return {}
+    replaces = before["metadata"]["uid"] != pod["metadata"]["uid"]
+    status: Mapping[str, Any] = before["status"] if replaces and ending(before) else before["earlier"]
+    return status
 
 
 def _ended(status: Mapping[str, Any]) -> bool:

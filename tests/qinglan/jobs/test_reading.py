@@ -182,6 +182,18 @@ def test_a_deleted_pod_is_named_by_when_its_deletion_was_asked_for() -> None:
     assert "Somebody deleted it" in found.text
 
 
+def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> None:
+    """The operator deletes the pod whose restarts are used up, makes another of its name, and deletes that too."""
+    first = slim_pod(pod(containerStatuses=[{"restartCount": 2, "lastState": ended(3)[0]["state"]}]), None)
+    another = pod(containerStatuses=[{"restartCount": 0, "state": {"running": {}}}])
+    another["metadata"] |= {"uid": "new", "deletionTimestamp": "2026-01-01T02:00:00Z"}
+
+    found = read(Seen(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
+
+    assert (found.phase, found.code) == ("failed", 3)
+    assert found.text.startswith("After 2 restarts pod sft-0a-master-0 ended with code 3")
+
+
 def test_that_a_pod_ran_is_kept_when_it_is_another_thing_later() -> None:
     ran = slim_pod(pod(), None)
 

@@ -28,14 +28,17 @@ MANY = [str(number) for number in range(150)]
 
 
 class Refusing:
-    """A service that answers some requests with a status of the test's, until it is told to be well."""
+    """A service that answers some requests with a status of the test's: so often, or until it is told to be well."""
 
-    def __init__(self, app: Any, status: int, method: str, path: str, acts: bool = False) -> None:
+    def __init__(
+        self, app: Any, status: int, method: str, path: str, acts: bool = False, times: int = 1_000_000
+    ) -> None:
         self._app, self._status, self._method, self._path, self._acts = app, status, method, path, acts
-        self.well, self.refused = False, 0
+        self.well, self.refused, self._times = False, 0, times
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if self.well or (scope["method"], scope["path"][: len(self._path)]) != (self._method, self._path):
+        asked = scope["method"] == self._method and scope["path"].startswith(self._path)
+        if self.well or self.refused == self._times or not asked:
             await self._app(scope, receive, send)
             return
 
