@@ -74,16 +74,12 @@ class PaidCalls:
     async def want(self, asks: Sequence[Ask]) -> dict[str, Any]:
         """Queue for a batch what will be asked for; tells how many asks go by batch, and under which start."""
         flights = [self._plan(ask) for ask in asks if self._batches.takes(ask.entry)]
-        if self._stopping:
-            raise Stopping(STOPPED)
         # A live flight that still waits its turn is not in the journal yet: a batch would pay for it too.
         start = await self._batches.want(wanted(one) for one in flights if one.call.key not in self._live)
         return {"queued": len(flights), "start": start}
 
     def waiting(self, step: str) -> dict[str, Any]:
         """How far a step's asks are that go by batch."""
-        if self._stopping:
-            raise Stopping(STOPPED)
         return self._batches.state(step)
 
     @property

@@ -16,7 +16,11 @@ from qinglan.llm.batch_book import BatchBook
 from qinglan.llm.budget import Budget
 from qinglan.llm.client import Gateway
 from qinglan.llm.contract import WANTED_PATH
+from qinglan.llm.journal import Call, Entry, Journal
 from qinglan.llm.records import read_report
+from serving.gateway.asks import Ask
+from serving.gateway.paid import Stopping
+from serving.gateway.server import opened
 from serving.teacher.app import create_app
 from serving.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway, gateway_config, running
@@ -271,3 +275,54 @@ def test_a_gateway_whose_journal_cannot_be_written_says_that_it_is_not_ready(
         assert stats(teacher)["billed"] == 0
     assert [status for status, _ in answers] == [200, 503, 503]
     assert "Mend the disk" in answers[1][1]
+
+
+def test_a_call_that_is_stopped_while_it_is_being_journaled_does_not_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(teacher: str) -> BaseException | Any:
+        async with opened(gateway_config(teacher), tmp_path / "journal.sqlite", tmp_path / "r.sqlite") as (_, paid):
+            sent = Journal.sent
+
+            async def then_stopped(journal: Journal, *given: Any) -> int:
+                number = await sent(journal, *given)
+                paid.stop()
+                return number
+
+            monkeypatch.setattr(Journal, "sent", then_stopped)
+            ask = Ask(Entry("ppo", "1", "teacher"), 0, messages("1"), None)
+            [ended] = await asyncio.gather(paid.answer(ask), return_exceptions=True)
+            return ended
+
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        assert isinstance(asyncio.run(run(teacher)), Stopping)
+        assert stats(teacher)["asked"] == 0
+    report = read_report(tmp_path / "journal.sqlite")
+    assert (report["cost"], report["possibly_billed"]) == (0, [])
+
+
+def test_the_money_of_a_call_that_was_sent_live_as_its_batch_was_made_makes_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, firsts = BatchBook.make, [1]
+
+    async def raced(book: BatchBook, *given: Any) -> Any:
+        if not firsts:
+            return await make(book, *given)
+        firsts.pop()
+        [row] = book._journal.read("SELECT call, model, sample, request FROM queue LIMIT 1")
+        number = await book._journal.sent(Call(*row), Entry("generate", "live", "teacher"), 1.0)
+        made = await make(book, *given)
+        await book._journal.unanswered(number, "rejected", "", 0.0)
+        return made
+
+    async def run(teacher: str) -> tuple[list[Asked], str]:
+        async with gateway(batched(teacher), tmp_path) as url, httpx.AsyncClient(trust_env=False) as http:
+            return await ask_rows(url, ROWS), (await http.get(f"{url}/metrics")).text
+
+    monkeypatch.setattr(BatchBook, "make", raced)
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers, metrics = asyncio.run(run(teacher))
+        assert (stats(teacher)["batches"], stats(teacher)["billed"]) == (2, len(ROWS))
+    assert texts(answers) == echoes(ROWS)
+    assert "\nqinglan_money_reserved 0.0\n" in metrics
