@@ -132,7 +132,7 @@ class RoleBatches:
         self._stop_for(OutageError(f"{failure} What is in a batch is not lost: run again later, it is polled on."))
 
     def _recovered(self) -> None:
-        self.trouble = None
+        self.trouble = self.failure
 
     def _see(self, *batches: int) -> None:
         self._unseen.difference_update(batches)
