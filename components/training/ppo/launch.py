@@ -51,6 +51,8 @@ def variables(config: PpoConfig) -> dict[str, str]:
         given |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
         # A process that forks has no threads: this allocator would start one.
         given |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+        # Else Ray starts workers before anyone asks for them, and none of ours is of their kind.
+        given |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
     if cpu and config.hardware.nodes > 1:
         given["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": POOL, "object_store_memory": OBJECT_STORE})
     return given

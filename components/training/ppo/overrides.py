@@ -1,12 +1,10 @@
 """Our settings as verl's: one pure function, so that a test can compose verl's configuration and look."""
 
 import re
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.plugin import forking
 
 Value = str | int | float | bool | list[str] | None
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -189,7 +187,6 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
             "ray_kwargs.ray_init.num_cpus": POOL,
             "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node,
             "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
-            "+ray_kwargs.ray_init.runtime_env.py_executable": f"{sys.executable} {forking.__file__}",
         }
     engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
     models = {"actor_rollout_ref.model"}

@@ -12,7 +12,7 @@ import pytest
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import variables
-from components.training.ppo.plugin import EVERYWHERE, ON_CPU
+from components.training.ppo.plugin import EVERYWHERE, ON_CPU, forking
 from components.training.ppo.plugin.rollout import Ask, Sampling, choosing, together
 from qinglan.jobs.processes import MARK, left, nothing_left
 from tests.ppo_world import laptop
@@ -98,6 +98,16 @@ def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> 
     assert variables(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_CPU)
 
 
+def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERE", "/here")
+    context = json.dumps({"env_vars": {"THERE": "${HERE}/there", "MORE": "1"}, "py_executable": "python"})
+    argv = ["worker.py", "--port=1", f"--serialized-runtime-env-context={context}", "--language=PYTHON"]
+
+    assert forking.of_the_worker(argv) == ["worker.py", "--port=1"]
+    given = forking.environment(argv)
+    assert (given["HERE"], given["THERE"], given["MORE"]) == ("/here", "/here/there", "1")
+
+
 def test_asks_share_a_batch_with_those_that_sample_alike() -> None:
     warm, cold = Sampling(1.0, 1.0, -1), Sampling(0.0, 1.0, -1)
     asks = [Ask([n], sampling, None) for n, sampling in enumerate([warm, cold, warm, warm])]  # type: ignore[arg-type]
@@ -139,6 +149,43 @@ def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) ->
     with nothing_left(note) as (mark, _):
         assert mark != "m1"
         assert stray.wait(5) != 0
+
+
+ADAPTER_OFF = """
+from types import SimpleNamespace
+from verl.trainer.ppo.v1 import trainer_base
+
+class Fields(dict):
+    def select(self, *names): return self
+
+class Batch:
+    keys, partition_id, extra_info = [], "", {}
+    def __len__(self): return 0
+
+def adapter_off(batch):
+    "Whether the reference's pass is told so, and whether the critic's, which comes next, would be."
+    asked = []
+    actor = SimpleNamespace(compute_log_prob=lambda batch: asked.append("no_lora_adapter" in batch.extra_info) or [])
+    rollout = SimpleNamespace(temperature=1.0)
+    config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
+    trainer = SimpleNamespace(config=config, ref_in_actor=True, actor_rollout_wg=actor)
+    trainer_base.PPOTrainer._compute_ref_log_prob(trainer, batch, {})
+    return asked[0], "no_lora_adapter" in batch.extra_info
+
+fields = Fields(log_probs=None, response_mask=None)
+trainer_base.tq = SimpleNamespace(kv_batch_get=lambda **asked: Fields(fields), kv_batch_put=lambda **put: None)
+trainer_base.response_from_nested = lambda *given: None
+stock = adapter_off(Batch())
+import components.training.ppo.plugin.lora_guard
+Batch.extra_info = {}
+print(stock, adapter_off(Batch()))
+"""
+
+
+@pytest.mark.slow
+def test_the_critic_is_not_told_to_turn_an_adapter_off() -> None:
+    """The first pair is stock verl's: when it becomes (True, False), verl has mended it and the guard can go."""
+    assert python(ADAPTER_OFF) == "(True, True) (True, False)"
 
 
 LOSS = """

@@ -5,7 +5,7 @@ outage.py         no update after a reward that failed: on GPUs too
 terms.py          each reward term among verl's metrics: on GPUs too
 starting.py       Ray is started again where a busy machine was too slow for it: on GPUs too
 cpu.py            a machine without a GPU: loads the three below
-  platform.py       verl's platform "cpu"
+  cpu_platform.py   verl's platform "cpu"
   patches.py        places in verl and torch that take a GPU for granted
   rollout.py        Hugging Face's generate as a rollout
 importing.py      a patch waits for its module, so that no process imports what it does not use

@@ -2,10 +2,10 @@
 
     python -m components.training.ppo.plugin.forking ARGUMENTS OF verl.trainer.main_ppo
 
-This process imports, forks a quiet copy of itself, the nest, and goes on as verl's driver. Ray is told to start its
-workers by this file instead of by python (its own `py_executable`): a small process asks the nest for a fork, and
-stays until that has ended. Ray and verl themselves are imported by each: Ray reads its environment as it is loaded,
-and beside the rest the two are quick.
+This process imports, forks a quiet copy of itself, the nest, and goes on as verl's driver. Ray is told to set its
+workers up with this file instead of with its own (patches.py), which would import Ray for that alone: a small process
+asks the nest for a fork, and stays until that has ended. Ray and verl themselves are imported by each: Ray reads its
+environment as it is loaded, and beside the rest the two are quick.
 """
 
 import array
@@ -31,6 +31,8 @@ IMPORTED = (
 )  # fmt: skip
 LARGEST = 1 << 20
 CONNECT_SECONDS = 60.0
+CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
+"""What Ray says to the file that sets a worker up, and not to the worker."""
 
 
 def main() -> None:
@@ -116,11 +118,25 @@ def become(told: dict[str, Any], streams: list[int]) -> None:
 def ask(argv: list[str]) -> None:
     """Have the nest fork the worker, and stay for as long as it lives."""
     with _connected(os.environ[SOCKET]) as nested:
-        told = json.dumps({"argv": argv, "environment": dict(os.environ), "folder": str(Path.cwd())}).encode()
+        worker = {"argv": of_the_worker(argv), "environment": environment(argv), "folder": str(Path.cwd())}
+        told = json.dumps(worker).encode()
         streams = array.array("i", [0, 1, 2])
         nested.sendmsg([len(told).to_bytes(4)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         nested.sendall(told)
         nested.recv(1)
+
+
+def of_the_worker(argv: list[str]) -> list[str]:
+    return [word for word in argv if not word.startswith((CONTEXT, LANGUAGE))]
+
+
+def environment(argv: list[str]) -> dict[str, str]:
+    """Ours, and what the job's runtime environment adds."""
+    added: dict[str, str] = {}
+    for word in argv:
+        if word.startswith(CONTEXT):
+            added |= json.loads(word.removeprefix(CONTEXT)).get("env_vars") or {}
+    return {**os.environ, **{name: os.path.expandvars(value) for name, value in added.items()}}
 
 
 def _receive(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:

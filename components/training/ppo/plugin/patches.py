@@ -1,7 +1,10 @@
 """Places in verl and torch that take a GPU for granted, each with what it does here instead."""
 
+import functools
+import os
 from typing import Any
 
+from components.training.ppo.plugin import forking
 from components.training.ppo.plugin.importing import when_imported
 
 POLL_SECONDS = 0.05
@@ -62,3 +65,23 @@ def _looks_sooner(module: Any) -> None:
         slow(self, *args, **{"poll_interval": POLL_SECONDS, **named})
 
     module.ReplayBuffer.__init__ = init
+
+
+@when_imported("ray._private.parameter")
+def _workers_from_the_nest(module: Any) -> None:
+    if forking.SOCKET in os.environ:
+        begin = module.RayParams.__init__
+        module.RayParams.__init__ = functools.partialmethod(begin, setup_worker_path=forking.__file__)
+
+
+@when_imported("ray._private.node")
+def _no_processes_for_nobody(module: Any) -> None:
+    """One machine neither scales nor is looked at; Ray has no setting that leaves these two out."""
+    module.Node.start_monitor = lambda self: None
+    module.Node.start_api_server = lambda self, **named: None
+
+
+@when_imported("ray._private.utils")
+def _a_small_agent(module: Any) -> None:
+    """Ray's agent of a node, without the web server that it has for the dashboard."""
+    module.get_dashboard_dependency_error = lambda: ImportError("no dashboard is wanted")
