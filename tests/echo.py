@@ -167,7 +167,7 @@ class GatewayProcess:
     def _end(self, how: signal.Signals) -> int:
         if self.process.poll() is None:
             self.process.send_signal(how)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=120)
         if self.process.stdout is not None:
             self.process.stdout.close()
         return code

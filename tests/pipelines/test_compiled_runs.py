@@ -45,7 +45,7 @@ def run(folder: Path, name: str, settings: dict[str, Any]) -> dict[str, Any]:
     records.mkdir(parents=True)
     env = {**os.environ, "QINGLAN_RECORDS": str(records), "QINGLAN_CACHE": str(folder / "cache")}
     words = [sys.executable, "-c", PROGRAM, str(graph), str(folder / "data"), str(folder / name / "artifacts")]
-    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=600, check=False)
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=1200, check=False)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]
     found = {stage: records / f"{stage}.json" for stage in STYLE.stages}
     return {stage: orjson.loads(path.read_bytes()) for stage, path in found.items() if path.exists()}

@@ -41,7 +41,7 @@ class Ran(NamedTuple):
 
 def qinglan(*words: str | Path) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *map(str, words)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     return Ran(run.returncode, run.stdout, run.stderr)
 
 

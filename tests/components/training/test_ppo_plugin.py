@@ -136,7 +136,7 @@ def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_pat
         while not log.exists():
             time.sleep(0.01)
 
-    assert agent.wait(5) == -signal.SIGTERM
+    assert agent.wait(60) == -signal.SIGTERM
 
 
 def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) ->
 
     with nothing_left(note) as (mark, _):
         assert mark != "m1"
-        assert stray.wait(5) != 0
+        assert stray.wait(60) != 0
 
 
 ADAPTER_OFF = """

@@ -98,7 +98,7 @@ class LoopbackRunner:
             while head.poll() is None and not stop():
                 time.sleep(0.2)
             for process in self.started[1:]:
-                process.wait(60)
+                process.wait(300)
         finally:
             for process in self.started:
                 end_group(process)

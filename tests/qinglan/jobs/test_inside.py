@@ -71,7 +71,7 @@ def test_nothing_is_run_in_a_pod_that_contradicts(tmp_path: Path) -> None:
     run = tmp_path / "ran"
     process = pod(inside("torchrun", 2, 8, ["touch", str(run)]), on_loopback(2, 4)[0], tmp_path / "log")
 
-    assert process.wait(60) == ConfigError.exit_code
+    assert process.wait(300) == ConfigError.exit_code
     assert not run.exists()
     assert "qinglan.errors.ConfigError: 2 nodes with 8 processes each" in (tmp_path / "log").read_text()
 
@@ -82,5 +82,5 @@ def test_the_pod_becomes_the_training_and_ends_with_its_code(tmp_path: Path) -> 
 
     process = pod(inside("torchrun", 2, 1, argv), on_loopback(2, 1)[1], tmp_path / "log")
 
-    assert process.wait(60) == 41
+    assert process.wait(300) == 41
     assert (tmp_path / "log").read_text().splitlines()[-1] == "['MASTER_ADDR', 'MASTER_PORT']"

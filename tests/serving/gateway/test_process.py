@@ -114,7 +114,7 @@ def test_a_second_gateway_on_the_same_journal_is_refused_and_a_killed_ones_place
     first = GatewayProcess(config, tmp_path)
     first.url()
     second = GatewayProcess(config, tmp_path)
-    assert second.process.wait(timeout=30) == 2
+    assert second.process.wait(timeout=120) == 2
     assert "another gateway owns this journal" in second.log.read_text()
     second.stop()
     first.kill()
@@ -126,7 +126,7 @@ def test_a_second_gateway_on_the_same_journal_is_refused_and_a_killed_ones_place
 @pytest.mark.slow
 def test_a_host_that_the_operator_does_not_allow_stops_the_gateway_before_it_listens(tmp_path: Path) -> None:
     gateway = GatewayProcess(gateway_config("https://api.example.com"), tmp_path, {"QINGLAN_API_KEY": KEY})
-    assert gateway.process.wait(timeout=30) == 2
+    assert gateway.process.wait(timeout=120) == 2
     gateway.stop()
     assert "teacher.base_url: host 'api.example.com' is not allowed" in gateway.log.read_text()
     assert not (tmp_path / "journal.sqlite").exists()

@@ -205,7 +205,7 @@ def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(made: Made, tmp_path
     def run(uri: str, trust: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "serving.initialiser", uri, str(into)],
-            capture_output=True, text=True, timeout=60, env=nobody | {"QINGLAN_TRUST": trust},
+            capture_output=True, text=True, timeout=300, env=nobody | {"QINGLAN_TRUST": trust},
         )  # fmt: skip
 
     good = run(uri, trust)

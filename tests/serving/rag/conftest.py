@@ -70,7 +70,7 @@ def serving(app: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.005)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

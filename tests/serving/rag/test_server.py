@@ -59,7 +59,7 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
             release.set()
             answer = answers.get(timeout=10)
             caller.join()
-            child.wait(timeout=10)
+            child.wait(timeout=120)
 
     assert answer.status_code == 200
     assert answer.json()["data"]["recall"]
@@ -73,7 +73,7 @@ def test_a_damaged_index_stops_the_start_with_the_way_to_rebuild_it(kbs: dict[st
 
     ended = subprocess.run(
         [sys.executable, "-m", "serving.rag", "--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", tmp_path],
-        capture_output=True, timeout=30,
+        capture_output=True, timeout=120,
     )  # fmt: skip
 
     assert ended.returncode == 3

@@ -73,7 +73,7 @@ def test_what_is_no_request_is_refused_as_each_server_would(url: str, path: str,
 
 def test_a_fault_that_nobody_knows_stops_the_start() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "serving.reranker", "--fault", "fire"], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "serving.reranker", "--fault", "fire"], capture_output=True, text=True, timeout=300
     )
 
     assert ended.returncode == 2

@@ -103,7 +103,7 @@ def test_a_server_keeps_what_it_answered_by_the_requests_id(serve: Serve, tmp_pa
         served.http.post(V1, json={"instances": [ASKED, ASKED | {"query": SECRET}]}, headers=headers)
         served.http.post(V1, json={"instances": [{}]})
         served.process.send_signal(signal.SIGTERM)
-        assert served.process.wait(20) == 0
+        assert served.process.wait(120) == 0
 
     kept = written(tmp_path)
     assert [(one["request_id"], one["outcome"]) for one in kept] == [("abc-7", "answered")] * 2

@@ -83,7 +83,7 @@ def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
 
 def run(program: str, *given: object) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", program, *map(str, given)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", program, *map(str, given)], capture_output=True, text=True, timeout=300
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr

@@ -25,7 +25,7 @@ LONG = [{"text": f"{number}请按标签服用。" * 100} for number in range(256
 
 
 def wait_for(count: Callable[[], float], least: float) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while count() < least:
         assert time.monotonic() < deadline, f"it never came to {least}"
         time.sleep(0.01)
@@ -66,7 +66,7 @@ def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_con
         served.process.send_signal(signal.SIGTERM)
         answers = [client.result() for client in clients]
 
-        assert served.process.wait(20) == 0
+        assert served.process.wait(120) == 0
         expected = StyleModel.load(served.folder).predict([text["text"] for text in LONG[:32]])
         assert sum(map(len, answers)) >= 64
         for own, right in zip(answers, expected, strict=True):
@@ -90,7 +90,7 @@ def test_without_its_model_it_ends_with_what_to_do(
 
     ended = subprocess.run(
         [sys.executable, "-m", "serving.style", "--model", str(model), "--port", "0", *options],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
     assert ended.returncode == 3
@@ -108,7 +108,7 @@ def test_a_model_that_is_not_what_the_release_around_it_says_is_not_loaded(
 
     ended = subprocess.run(
         [sys.executable, "-m", "serving.style", "--model", str(release / "model"), "--port", "0"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
     assert ended.returncode == 8
