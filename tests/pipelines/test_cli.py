@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"torch", "kfp", "kserve", "pandas", "openai", "fastapi", "sklearn", "pydantic", "numpy"}
 
 

@@ -28,6 +28,8 @@ from pipelines.style_config import load_style_config
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
 ON_GPUS = {
     "rewriter.a100x4": {"sft": 4, "ppo": 4, "evaluate": 1},
@@ -287,7 +289,6 @@ def env(container: Any) -> list[Any]:
     return list(container.get("env", ()))
 
 
-@pytest.mark.slow
 def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_path: Path) -> None:
     release = {name: f"registry.example:5000/{name}@{DIGEST}" for name in image_names()}
     cached = {}
@@ -304,7 +305,6 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
         assert not [step for step in compiled(name).steps if tasks[step]["cachingOptions"].get("enableCache")]
 
 
-@pytest.mark.slow
 def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_not(tmp_path: Path) -> None:
     release = {name: f"{name}@{DIGEST}" for name in image_names()}
     cached = {}
@@ -319,7 +319,6 @@ def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_n
     assert cached == {"main": False, "0" * 40: True}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("immutable", [False, True])
 def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_path: Path, immutable: bool) -> None:
     [target] = chosen("style", "laptop", "")
@@ -334,7 +333,6 @@ def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_
     assert importer.get("reimport", False) is not immutable
 
 
-@pytest.mark.slow
 def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
     [own] = compile_targets(chosen("fivedoctors", "gpt", ""), tmp_path, {})
     [other] = compile_targets(chosen("chengla", "gpt", "a100x8-full"), tmp_path, {})
@@ -346,7 +344,6 @@ def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_n
     assert said.steps["sft"]["resources"]["accelerator"]["resourceCount"] == "8"
 
 
-@pytest.mark.slow
 def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None:
     images = {name: f"{name}@{DIGEST}" for name in sorted(image_names())[1:]}
 

@@ -19,6 +19,8 @@ from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated
 from tests.echo import GatewayProcess, Reply, Scripted, completion, gateway_config, running
 from tests.rag import Rag
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = GenerateConfig(tenant_id="fivedoctors")
 
 
@@ -61,7 +63,6 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
     assert counts == GenerateCounts(rows=1, rewritten=1, quarantined=0, paid_earlier=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -85,7 +86,6 @@ def test_an_unusable_answer_quarantines_the_row_with_what_came(tmp_path: Path, a
     assert (counts.rewritten, (tmp_path / "rewrites").read_bytes()) == (0, b"")
 
 
-@pytest.mark.slow
 def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(50)))
     teacher = Scripted(Reply(200, completion("改写")))
@@ -102,7 +102,6 @@ def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(t
     assert len(teacher.seen) == 50, "what was paid for is not asked again"
 
 
-@pytest.mark.slow
 def test_a_teacher_that_is_away_is_an_outage(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(20)))
     teacher = Scripted(Reply(401, b'{"error": {"message": "bad key"}}'))
@@ -165,7 +164,6 @@ def test_the_sheets_need_is_used_and_nobody_is_paid_for_one(tmp_path: Path, know
     assert (row.need, row.need_source, judge.seen) == ("一天服用几次虾青素", "sheet", [])
 
 
-@pytest.mark.slow
 def test_a_rag_that_cannot_answer_is_an_outage_and_not_a_rejection(tmp_path: Path, knowledge_base: Path) -> None:
     rewrites = write_rewrites(tmp_path, need="虾青素一天吃几次")
 

@@ -28,6 +28,8 @@ from tests.components.evaluation.world import (
 )
 from tests.echo import Reply, Scripted
 
+pytestmark = pytest.mark.slow
+
 
 def test_each_systems_query_is_searched_alike_and_scored_against_the_same_need(evaluated: Evaluated) -> None:
     asked = evaluated.rag.asked

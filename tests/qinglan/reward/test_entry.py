@@ -17,6 +17,8 @@ from qinglan.style.labels import training_form
 from tests.echo import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, House, Services, extra_info
 
+pytestmark = pytest.mark.slow
+
 ALL = RewardConfig(judge_share=1.0, canary_share=0.0)
 
 

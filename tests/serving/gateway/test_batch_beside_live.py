@@ -13,6 +13,8 @@ from serving.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, messages, stats
 
+pytestmark = pytest.mark.slow
+
 ROW = "1"
 
 

@@ -26,6 +26,8 @@ from serving.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
 
+pytestmark = pytest.mark.slow
+
 ROWS = [str(number) for number in range(12)]
 MANY = [str(number) for number in range(150)]
 """More than a stage asks for at once."""
@@ -197,7 +199,6 @@ def test_money_is_held_before_its_batch_is_written_and_comes_back_where_that_fai
     assert budgets[0].reserved == 0
 
 
-@pytest.mark.slow
 def test_a_gateway_that_is_being_stopped_sends_no_batch_while_it_waits_for_what_was_sent(tmp_path: Path) -> None:
     async def run(teacher: str) -> int:
         first = GatewayProcess(batched(teacher, {"gather_seconds": 0.4}), tmp_path)
@@ -220,7 +221,6 @@ def test_a_gateway_that_is_being_stopped_sends_no_batch_while_it_waits_for_what_
         assert (told["billed"], told["files"], told["batches"]) == (1, 0, 0)
 
 
-@pytest.mark.slow
 def test_a_gateway_that_starts_anew_is_told_again_what_it_has_forgotten(tmp_path: Path) -> None:
     async def run(teacher: str) -> list[Asked]:
         first = GatewayProcess(batched(teacher, {"gather_seconds": 60.0}), tmp_path)
@@ -241,7 +241,6 @@ def test_a_gateway_that_starts_anew_is_told_again_what_it_has_forgotten(tmp_path
     assert texts(answers) == echoes(MANY)
 
 
-@pytest.mark.slow
 def test_rows_of_a_batch_that_expired_after_its_role_became_live_wait_for_nobody(tmp_path: Path) -> None:
     service = Refusing(create_app(EchoBrain(), Behaviour(batch_faults="expired")), 500, "GET", "/v1/batches/")
     with running(service) as teacher:

@@ -18,6 +18,8 @@ from tests.echo import EchoBrain, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
 from tests.serving.gateway.test_batch_ends import Refusing
 
+pytestmark = pytest.mark.slow
+
 ROWS = [str(number) for number in range(6)]
 Edit = Callable[[bytes], bytes]
 
@@ -238,7 +240,6 @@ def test_a_row_that_is_larger_than_the_gateway_takes_fails_alone(tmp_path: Path)
     assert [isinstance(one, Answer) for one in answers] == [True, False, True, True, True, True]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", [404, 400, 401])
 def test_a_run_after_batch_was_taken_out_waits_until_it_is_known_that_nothing_comes(
     tmp_path: Path, status: int
@@ -252,7 +253,6 @@ def test_a_run_after_batch_was_taken_out_waits_until_it_is_known_that_nothing_co
     assert len(report["possibly_billed"]) == len(ROWS)
 
 
-@pytest.mark.slow
 def test_who_waits_for_a_batch_of_a_step_that_is_live_again_is_told_by_a_batch_of_its_own(tmp_path: Path) -> None:
     """validate's batch expires half done under a gateway whose batches are for evaluate alone."""
 
@@ -276,7 +276,6 @@ def test_who_waits_for_a_batch_of_a_step_that_is_live_again_is_told_by_a_batch_o
     assert texts(answers) == echoes(ROWS)
 
 
-@pytest.mark.slow
 def test_a_batch_of_a_role_that_is_live_again_holds_up_no_other_role(tmp_path: Path) -> None:
     """The judge's batch is not to be had; the teacher's rows of the same step are."""
 

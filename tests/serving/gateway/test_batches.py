@@ -17,6 +17,8 @@ from serving.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, gateway_config, running
 from tests.serving.gateway.batching import ask_rows, batched, echoes, messages, run_rows, stats, texts
 
+pytestmark = pytest.mark.slow
+
 ROWS = [str(number) for number in range(20)]
 
 

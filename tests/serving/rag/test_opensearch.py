@@ -29,6 +29,8 @@ from serving.rag.opensearch.refusals import outcome_of
 from serving.rag.reranker import DEFAULT
 from serving.rag.server import open_engines
 
+pytestmark = pytest.mark.slow
+
 Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
 Result = TypeVar("Result")

@@ -26,6 +26,8 @@ from serving.reranker.behaviour import Behaviour
 from tests.serving.rag.test_reranker import Row, labelled, write
 from tests.serving.rag.test_server import process
 
+pytestmark = pytest.mark.slow
+
 Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
 

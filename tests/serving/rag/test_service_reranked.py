@@ -24,6 +24,8 @@ from serving.reranker.app import StandIn
 from serving.reranker.app import create_app as reranker_app
 from serving.reranker.behaviour import Behaviour
 
+pytestmark = pytest.mark.slow
+
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]
 Ask = Callable[..., httpx.Response]

@@ -24,6 +24,8 @@ from serving.rollout.sequential import Count
 from serving.rollout.spec import Check
 from serving.rollout.state import Asked
 
+pytestmark = pytest.mark.slow
+
 OLD, NEW = "store/releases/old", "store/releases/new"
 UP, DOWN = Seen(version="v", url="http://here"), Seen(version="v")
 

@@ -16,6 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serving.rollout.local.router import Router, Way, Ways, drawn
 
+pytestmark = pytest.mark.slow
+
 V1 = "/v1/models/rewriter:predict"
 NONE: Mapping[str, str] = {}
 PATIENT, SHORT = 60.0, 1.0
