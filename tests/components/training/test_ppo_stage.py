@@ -126,7 +126,7 @@ def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewrite
     assert (counts.steps, counts.rows, counts.hard_rows, counts.reused) == (6, 32, 8, 0)
     said = (small.out / "log" / "train.log").read_text()
     assert "Resuming from" in said and f"setting global step to {reached}" in said
-    trained_as_told(small)
+    trained_as_told(small, reached)
     assert weights(small.out / "model") != weights(small.sft_model)
     assert small.train(config).reused == 1, "the same training is not done again"
 
@@ -147,11 +147,14 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
     return mark, folder
 
 
-def trained_as_told(small: World) -> None:
+def trained_as_told(small: World, killed_at: int) -> None:
     steps = small.steps()
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5, 6]
     wanted = "avg_reward win_rate policy_loss value_loss clip_fraction kl entropy length train_gold copy_rate"
-    assert all(name in step for step in steps[1:] for name in wanted.split())
+    known = [
+        step for step in steps[1:] if step["step"] != killed_at
+    ]  # of that one verl may have had no time to speak
+    assert all(name in step for step in known for name in wanted.split())
     assert [step["step"] for step in steps if "gold_dev" in step] == [0, 2, 4, 6]
     assert read_card(small.out / "model").stage == "ppo"
     assert Student.load(small.out / "model").write([validated(1, "dev")])[0].text
