@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.opensearch import Node, node
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
 from tests.cluster.prometheus import Server, prometheus
 from tests.cluster.rollout_world import House, World, house_of
@@ -44,6 +45,13 @@ def simulated(cluster: Cluster) -> Cluster:
 @pytest.fixture(scope="session")
 def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that some tests kill and start again; each has tenants of its own in it."""
+    with node(tmp_path_factory.mktemp("opensearch")) as server:
         yield server
 
 

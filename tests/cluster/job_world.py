@@ -15,15 +15,14 @@ from qinglan.jobs.manifest import render
 from qinglan.jobs.placement import Placement
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
 
-ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.05)
+ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
 TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
-PATIENCE = Patience(pending=2.0, outage=20.0, deletion=60.0, log=2.0)
+PATIENCE = Patience(pending=2.0, outage=240.0, deletion=240.0, log=2.0)
 TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
 IMAGE = "qinglan/sft@sha256:" + "0" * 64
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 240.0
 
 ENDS_WELL = {"sim/exit-code": "0", "sim/run-seconds": "1s"}
-LASTS = {"sim/exit-code": "0", "sim/run-seconds": "6s"}
 ENDS_BADLY = {"sim/exit-code": "3", "sim/run-seconds": "1s"}
 RUNS_ON: dict[str, str] = {}
 HELD = {"sim/state": "hold"}
@@ -59,6 +58,11 @@ class World(NamedTuple):
     def pods(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.api.all("pods", {})["items"]
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def finish(self) -> None:
+        """Pods that run on end well, a second from now."""
+        for pod in self.pods():
+            self.api.merge("pods", pod["metadata"]["name"], {"metadata": {"annotations": ENDS_WELL}})
 
     def state(self) -> list[str]:
         """The conditions that hold of the one job."""

@@ -14,7 +14,7 @@ import yaml
 from tests.cluster.binaries import binary
 from tests.manifests.reading import MANIFESTS, Object
 
-SECONDS = 120.0
+SECONDS = 300.0
 VALUES = {"AWS_ACCESS_KEY_ID": "a-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "OPENAI_API_KEY": "a-paid-key"}
 
 

@@ -66,7 +66,7 @@ class Node:
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 asked = f"{self.url}/_cluster/health?wait_for_status={STARTED}&timeout=1s"
-                if httpx.get(asked, timeout=5, trust_env=False).is_success:
+                if httpx.get(asked, timeout=5, trust_env=False, verify=False).is_success:
                     return
             except httpx.TransportError:
                 pass

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +20,17 @@ import yaml
 from minio import Minio as Client
 
 from qinglan.jobs.api import Api
+from qinglan.jobs.mirror import Mirror
 from qinglan.lineage.addresses import Address
 from qinglan.lineage.digests import digest
 from qinglan.lineage.release_folder import MODEL, read_release
 from qinglan.lineage.trust import TRUST
-from qinglan.rollouts import rollout_object
+from qinglan.rollouts import first_service, rollout_object
 from qinglan.services import end_with_parent
 from qinglan.store import open_store
+from serving.rollout.cluster.reading import Objects
+from serving.rollout.cluster.serving import served
+from serving.rollout.ports import Served
 from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
 from tests.cluster.prometheus import Pod, Server
 from tests.cluster.servers import Minio, stop
@@ -41,7 +45,7 @@ SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
 PER_SECOND = 400.0
 LOOK_SECONDS = "1"
 POLICY: Mapping[str, Any] = {
-    "steps": [20, 50, 100], "stepSeconds": 3, "minimumSample": 50, "deadlineSeconds": 120, "mode": "Serverless",
+    "steps": [20, 50, 100], "stepSeconds": 2, "minimumSample": 50, "deadlineSeconds": 600, "mode": "Serverless",
     "checks": [{"name": "errors", "margin": 0.05}],
 }  # fmt: skip
 PREDICTOR = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 1, "maxReplicas": 1}
@@ -71,6 +75,8 @@ class House(NamedTuple):
     prometheus: Server
     models: tuple[Model, ...]
     api: Api
+    pods: dict[str, Pod]
+    """By URI, for all tests: Prometheus takes seconds to find new ones."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -93,29 +99,32 @@ def login(cluster: Any, account: str, path: Path) -> Path:
     return path
 
 
+def start_controller(house: House, name: str) -> "subprocess.Popen[bytes]":
+    """A process of its own, as the Deployment would start it."""
+    command = [
+        sys.executable, "-m", "serving.rollout", "--prometheus", house.prometheus.url, "--port=0",
+        "--trust", str(house.models[0].made.keys / TRUST), "--look-seconds", LOOK_SECONDS,
+    ]  # fmt: skip
+    given = {**os.environ, **house.s3.environment, "KUBECONFIG": str(house.kubeconfig), "HOSTNAME": name}
+    with (house.folder / f"controller-{name}.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=given, preexec_fn=end_with_parent)
+
+
 class World:
-    """One test's: nothing is served when it begins, and no controller runs but those that it starts."""
+    """One test's: nothing is served when it begins. It ends the controllers that it starts; others may run on."""
 
     def __init__(self, house: House) -> None:
         self.house, self.kubectl, self.api = house, house.kubectl, house.api
         self.first, self.stable, self.canary = house.models
         self.players = Players(house)
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.kubeconfig = house.kubeconfig
 
-    def controller(self, name: str = "one", **environment: str) -> "subprocess.Popen[bytes]":
-        """A process of its own, as the Deployment would start it."""
-        command = [
-            sys.executable, "-m", "serving.rollout", "--prometheus", self.house.prometheus.url, "--port=0",
-            "--trust", str(self.stable.made.keys / TRUST), "--look-seconds", LOOK_SECONDS,
-        ]  # fmt: skip
-        given = {**os.environ, **self.house.s3.environment, "KUBECONFIG": str(self.kubeconfig), "HOSTNAME": name}
-        with (self.house.folder / f"controller-{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**given, **environment}, preexec_fn=end_with_parent
-            )
-        self.processes.append(process)
-        return process
+    def controller(self, name: str = "one") -> "subprocess.Popen[bytes]":
+        self.processes.append(start_controller(self.house, name))
+        return self.processes[-1]
+
+    def led(self, times: int = 1) -> None:
+        until(lambda: self.log().count("leads in qinglan") >= times, "it leads")
 
     def start(self, model: Model, number: int = 1, **spec: Any) -> str:
         """A ModelRollout, as the deploy stage makes them; its name."""
@@ -123,19 +132,37 @@ class World:
         self.api.create("modelrollouts", rollout_object(NS, number, asked))
         return f"{asked['inferenceService']}-{number}"
 
-    def serve(self, model: Model, number: int = 1) -> None:
-        """A first model, brought by the controller that runs."""
-        assert self.ended(self.start(model, number))["outcome"] == "Promoted"
+    def create(self, model: Model, mode: str = "Serverless") -> None:
+        """An InferenceService as a first rollout makes it, and no rollout."""
+        spec = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, "mode": mode}
+        one = first_service(rollout_object(NS, 1, spec))
+        self.kubectl.must("create", "-f", "-", given=[one], account=f"{NS}/{ACCOUNT}")
+
+    def serve(self, model: Model) -> None:
+        """The same, until it has all of the traffic."""
+        self.create(model)
+        until(lambda: self.rolled(model), "the first model serves")
+
+    def read(self) -> Served:
+        """By the rollout's own reader."""
+        found = self.api.all("revisions", {})["items"]
+        return served(Objects(self.service(), {one["metadata"]["name"]: one for one in found}))
+
+    def rolled(self, model: Model) -> bool:
+        seen = self.read()
+        newest, rolled_out = seen.newest, seen.rolled_out
+        whole = seen.traffic == {model.uri: 100} and newest is not None and newest.ready and newest.uri == model.uri
+        return seen.settled and whole and rolled_out is not None and rolled_out.uri == model.uri
 
     def status(self, name: str) -> Object:
         found: Object = (self.api.get("modelrollouts", name) or {}).get("status") or {}
         return found
 
-    def reached(self, name: str, *phases: str, seconds: float = 60.0) -> Object:
+    def reached(self, name: str, *phases: str, seconds: float = 240.0) -> Object:
         until(lambda: self.status(name).get("phase") in phases, f"{name} in {phases}: {self.log()[-3000:]}", seconds)
         return self.status(name)
 
-    def ended(self, name: str, seconds: float = 90.0) -> Object:
+    def ended(self, name: str, seconds: float = 300.0) -> Object:
         end = time.monotonic() + seconds
         while self.status(name).get("phase") != "Done":
             assert time.monotonic() < end, (
@@ -162,7 +189,11 @@ class World:
                           account=f"{NS}/{ACCOUNT}")  # fmt: skip
 
     def traffic(self) -> dict[str, int]:
-        return self.players.traffic()
+        """Per cent by URI, as the API server has it now, and by the routes: not by what our reader makes of them."""
+        revisions: dict[str, Object] = {
+            one["metadata"]["name"]: one for one in self.api.all("revisions", {})["items"]
+        }
+        return routed(self.service(), revisions)
 
     def events(self, name: str) -> list[Object]:
         found = self.api.all("events", {})["items"]
@@ -175,11 +206,13 @@ class World:
         for process in self.processes:
             stop(process)
         self.players.close()
-        self.kubectl.must("delete", "isvc", "--all", "-n", NS, "--wait")
-        self.kubectl.must("delete", "modelrollouts", "--all", "-n", NS, "--wait")
-        self.kubectl("delete", "lease", ACCOUNT, "-n", NS, "--ignore-not-found")
-        for path in self.house.folder.glob("controller-*.log"):
-            path.unlink()
+        # Rollouts first: one that is under way would make what it is about anew.
+        for kind in ("modelrollouts", "isvc"):
+            self.kubectl.must("delete", kind, "--all", "-n", NS, "--wait")
+        if self.processes:
+            self.kubectl("delete", "lease", ACCOUNT, "-n", NS, "--ignore-not-found")
+            for path in self.house.folder.glob("controller-*.log"):
+                path.unlink()
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
@@ -187,44 +220,57 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+def routed(service: Object, revisions: Mapping[str, Object]) -> dict[str, int]:
+    """What each model is given of the traffic, in per cent by URI."""
+    shares: dict[str, int] = {}
+    for one in service.get("status", {}).get("components", {}).get("predictor", {}).get("traffic") or ():
+        revision = revisions.get(one["revisionName"])
+        uri = revision["metadata"]["annotations"][SOURCE] if revision else ""
+        shares[uri] = shares.get(uri, 0) + int(one.get("percent") or 0)
+    return {uri: share for uri, share in shares.items() if share}
+
+
 class Players:
-    """Counts, for every model, what its share of the traffic makes of 400 requests a second, a tenth of a second at a
-    time; `fails` says which part of a version's requests fail."""
+    """Counts, for every model, what its share of the traffic makes of the requests of a tenth of a second, again and
+    again; `fails` says which part of a version's requests fail."""
 
     def __init__(self, house: House) -> None:
-        self.house = house
+        self.pods = house.pods
+        self.per_second = PER_SECOND
         self.fails: dict[str, float] = {}
-        self.pods = {one.uri: Pod(NS, f"pod-of-{one.version}", one.version) for one in house.models}
         self._owed: dict[tuple[str, str], float] = {}
+        self._heard: dict[str, dict[str, Object]] = {"inferenceservices": {}, "revisions": {}}
+        self._mirrors = [Mirror(house.api, kind, {}, self._hearing(kind)) for kind in self._heard]
+        for mirror in self._mirrors:
+            mirror.start()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
         self._thread.start()
-        house.prometheus.find(*self.pods.values())
 
     def close(self) -> None:
         self._stopped.set()
         self._thread.join()
-        self.house.prometheus.find()
-        for pod in self.pods.values():
-            pod.end()
+        for mirror in self._mirrors:
+            mirror.stop()
 
-    def traffic(self) -> dict[str, int]:
-        """Per cent by URI, by the routes and not by what our reader makes of them."""
-        service = self.house.api.get("inferenceservices", SERVICE) or {}
-        shares: dict[str, int] = {}
-        routes = service.get("status", {}).get("components", {}).get("predictor", {}).get("traffic") or ()
-        for one in routes:
-            revision = self.house.api.get("revisions", one["revisionName"])
-            uri = revision["metadata"]["annotations"][SOURCE] if revision else ""
-            shares[uri] = shares.get(uri, 0) + int(one.get("percent") or 0)
-        return {uri: share for uri, share in shares.items() if share}
+    def _hearing(self, kind: str) -> Callable[[str, Any], None]:
+        """To be told of changes: asking ten times a second would keep the API server from everybody else."""
+
+        def hear(what: str, thing: Any) -> None:
+            known = {**self._heard[kind], thing["metadata"]["name"]: thing}
+            if what == "DELETED":
+                del known[thing["metadata"]["name"]]
+            self._heard[kind] = known
+
+        return hear
 
     def _play(self) -> None:
         last = time.monotonic()
         while not self._stopped.wait(0.1):
             now = time.monotonic()
-            for uri, share in self.traffic().items():
-                self._count(uri, PER_SECOND * (now - last) * share / 100)
+            service = self._heard["inferenceservices"].get(SERVICE, {})
+            for uri, share in routed(service, self._heard["revisions"]).items():
+                self._count(uri, self.per_second * (now - last) * share / 100)
             last = now
 
     def _count(self, uri: str, requests: float) -> None:
@@ -255,7 +301,14 @@ def house_of(cluster: Any, s3: Minio, prometheus: Server, folder: Path) -> Itera
         kubectl = Kubectl(cluster.kubeconfig)
         with installed(kubectl, rendered(filled_in(folder) / "overlays/single-tenant")):
             until(lambda: kubectl("get", "modelrollouts", "-n", NS).code == 0, "rollouts are known")
-            yield House(kubectl, cluster, s3, folder, prometheus, models, Api(cluster.admin(), NS))
+            pods = {one.uri: Pod(NS, f"pod-of-{one.version}", one.version) for one in models}
+            prometheus.find(*pods.values())
+            try:
+                yield House(kubectl, cluster, s3, folder, prometheus, models, Api(cluster.admin(), NS), pods)
+            finally:
+                prometheus.find()
+                for pod in pods.values():
+                    pod.end()
 
 
 def model(folder: Path, keys: Path, store: str, first: float) -> Model:

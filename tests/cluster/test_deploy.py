@@ -65,7 +65,7 @@ class World(NamedTuple):
         command = [sys.executable, "-c", QINGLAN, "audit", "rewriter", "--live", "-n", NS, *more]
         given = {**os.environ, **self.s3.environment, "KUBECONFIG": str(self.kubectl.kubeconfig)}
         return subprocess.run(
-            [*command, "--trust", str(self.old.keys / TRUST)], capture_output=True, text=True, timeout=120, env=given
+            [*command, "--trust", str(self.old.keys / TRUST)], capture_output=True, text=True, timeout=300, env=given
         )
 
 
@@ -220,7 +220,7 @@ def test_an_unknown_service_is_told_with_those_that_there_are(world: World) -> N
     given = {**os.environ, **world.s3.environment, "KUBECONFIG": str(world.kubectl.kubeconfig)}
     command = [sys.executable, "-c", QINGLAN, "audit", f"isvc:{NS}/other", "--trust",
                str(world.old.keys / TRUST)]  # fmt: skip
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, env=given)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300, env=given)
 
     assert found.returncode == 2
     assert "no such InferenceService. There are: rewriter" in " ".join(found.stderr.split())

@@ -99,7 +99,7 @@ def environment(container: Object, s3: Minio, trust: str) -> dict[str, str]:
 def run(container: Object, uri: str, into: Path, given: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
     into.mkdir(exist_ok=True)
     command = [sys.executable, *container["command"][1:], uri, str(into)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(given))
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(given))
 
 
 @pytest.fixture

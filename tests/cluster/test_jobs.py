@@ -27,12 +27,12 @@ from tests.cluster.job_world import (
     ENDS_WELL,
     HELD,
     IMAGE,
-    LASTS,
     ONE,
     PATIENCE,
     RUNS_ON,
     TASK,
     TWO,
+    WAIT_SECONDS,
     World,
     running,
     until,
@@ -166,19 +166,24 @@ def test_sigterm_deletes_the_job(world: World, simulated: Cluster) -> None:
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(90) == 143
+    assert process.wait(WAIT_SECONDS) == 143
     assert world.jobs() == []
     assert world.pods() == []
 
 
-def test_after_a_step_was_killed_a_retry_follows_its_job_on(world: World, simulated: Cluster) -> None:
-    process = step(world, simulated, LASTS)
+def test_after_a_step_was_killed_a_retry_follows_its_job_on(
+    world: World, simulated: Cluster, aside: ThreadPoolExecutor
+) -> None:
+    process = step(world, simulated, RUNS_ON)
     process.kill()
     process.wait()
     [before] = world.jobs()
 
-    assert world.run(LASTS) == Outcome(0)
-    assert world.heard("found, and followed on")
+    followed = aside.submit(world.run, RUNS_ON)
+    until(lambda: world.heard("found, and followed on"))
+    world.finish()
+
+    assert followed.result(WAIT_SECONDS) == Outcome(0)
     assert [job["metadata"]["uid"] for job in world.jobs()] == [before["metadata"]["uid"]]
 
 
@@ -294,7 +299,7 @@ def test_a_worker_whose_node_is_drained_ends_the_job_with_its_name(world: World,
     eviction = {"metadata": {"name": name, "namespace": world.api.namespace}}
     client.CoreV1Api(world.api.client).create_namespaced_pod_eviction(name, world.api.namespace, eviction)
 
-    outcome = followed.result(60)
+    outcome = followed.result(WAIT_SECONDS)
 
     assert outcome.code != 0
     assert f"pod {name}" in outcome.reason
@@ -316,7 +321,7 @@ def test_the_job_goes_when_the_pod_that_launched_it_is_deleted(
 
     core.delete_namespaced_pod("step", world.api.namespace)
 
-    outcome = followed.result(60)
+    outcome = followed.result(WAIT_SECONDS)
     assert place.image == IMAGE
     assert outcome.code == 1
     assert "somebody deleted it" in outcome.reason
@@ -328,28 +333,30 @@ def test_an_api_server_that_is_away_for_a_while_does_not_end_the_job(
 ) -> None:
     api = Api(simulated.admin(), world.api.namespace)
     with wire(api.client) as between:
-        followed = aside.submit(world.run, LASTS, TWO, api=api)
+        followed = aside.submit(world.run, RUNS_ON, TWO, api=api)
         until(lambda: world.heard("2 of 2 pods run"))
         [before] = world.jobs()
         between.cut()
         until(lambda: world.heard("nothing heard of it"))
+        world.finish()
         until(lambda: "Succeeded" in world.state())  # it ends while nobody can hear of it
         between.mend()
 
-        assert followed.result(60) == Outcome(0)
+        assert followed.result(WAIT_SECONDS) == Outcome(0)
     assert world.jobs()[0]["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 def test_a_real_api_server_is_ended_and_started_again_while_a_job_is_followed(
     world: World, simulated: Cluster, aside: ThreadPoolExecutor
 ) -> None:
-    followed = aside.submit(world.run, LASTS, TWO)
+    followed = aside.submit(world.run, RUNS_ON, TWO)
     until(lambda: world.heard("2 of 2 pods run"))
     [before] = world.jobs()
 
     simulated.restart("kube-apiserver")
+    world.finish()
 
-    assert followed.result(60) == Outcome(0)
+    assert followed.result(WAIT_SECONDS) == Outcome(0)
     assert world.jobs()[0]["metadata"]["uid"] == before["metadata"]["uid"]
 
 
@@ -358,16 +365,17 @@ def test_an_api_server_that_stays_away_is_an_outage_and_the_job_is_left_to_a_ret
 ) -> None:
     api = Api(simulated.admin(), world.api.namespace)
     with wire(api.client) as between:
-        followed = aside.submit(world.run, LASTS, ONE, api=api, patience=PATIENCE._replace(outage=1.0))
+        followed = aside.submit(world.run, RUNS_ON, ONE, api=api, patience=PATIENCE._replace(outage=1.0))
         until(lambda: world.heard("1 of 1 pods run"))
         between.cut()
 
         with pytest.raises(OutageError, match="is left running: run the step again, and it is followed on"):
-            followed.result(60)
+            followed.result(WAIT_SECONDS)
 
     [left] = world.jobs()
     assert "deletionTimestamp" not in left["metadata"]
-    assert world.run(LASTS) == Outcome(0)
+    world.finish()
+    assert world.run(RUNS_ON) == Outcome(0)
     assert world.jobs()[0]["metadata"]["uid"] == left["metadata"]["uid"]
 
 

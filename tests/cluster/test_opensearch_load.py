@@ -1,7 +1,6 @@
 """Loading a knowledge base into a real OpenSearch node, with every way for it to end in the middle."""
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 from qinglan.errors import DataError, OutageError
 from qinglan.files import sha256_file
 from qinglan.rag.contract import Passage
-from tests.cluster.opensearch import Node, node
+from tests.cluster.opensearch import Node
 from tests.cluster.search_world import (
     MANY,
     aliased,
@@ -27,12 +26,6 @@ from tests.cluster.search_world import (
 )
 
 SOME = 2000
-
-
-@pytest.fixture(scope="module")
-def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with node(tmp_path_factory.mktemp("opensearch")) as server:
-        yield server
 
 
 def counted(search: Node, tenant: str) -> tuple[int, int]:

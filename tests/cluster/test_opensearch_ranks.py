@@ -1,7 +1,7 @@
 """Both engines over the same knowledge bases: how far their ranks agree, and that their scores are the same."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from serving.rag.opensearch.asking import Cluster
 from serving.rag.opensearch.connecting import OpenSearchConfig
 from serving.rag.opensearch.live import LiveEngine
 from serving.rag.reranker import DEFAULT
-from tests.cluster.opensearch import Node, node
+from tests.cluster.opensearch import Node
 from tests.cluster.search_world import load_now, write_kb
 
 CONVERSATIONS, SEED = 300, 100
@@ -37,12 +37,6 @@ class Agreement(NamedTuple):
 
     top1: tuple[float, float]
     """How often the gold passage is first: tantivy, OpenSearch."""
-
-
-@pytest.fixture(scope="module")
-def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with node(tmp_path_factory.mktemp("opensearch")) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -8,21 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from qinglan.files import sha256_file
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from qinglan.services import service
-from tests.cluster.opensearch import Node, node
+from tests.cluster.opensearch import Node
 from tests.cluster.search_world import aliased, load_now, many, until, write_kb
 
 COUNT = 300
-
-
-@pytest.fixture(scope="module")
-def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with node(tmp_path_factory.mktemp("opensearch")) as server:
-        yield server
 
 
 @contextmanager

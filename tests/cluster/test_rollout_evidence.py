@@ -1,9 +1,10 @@
 """Counts of two versions from a real Prometheus: right to a request, and nothing made up for what was not seen."""
 
-import secrets
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -15,37 +16,37 @@ from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import CHECKS
-from tests.cluster.prometheus import Pod, Server, prometheus
+from tests.cluster.prometheus import Pod, Server, prometheus, until
 from tests.cluster.servers import stop
 
 OLD, NEW = "a" * 12, "b" * 12
 NS, OTHER = "tenant-a", "tenant-b"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with prometheus(tmp_path_factory.mktemp("prometheus")) as running:
-        yield running
-
-
 class World:
-    """A pod of each version, scraped from the start, and what is read of them."""
+    """A pod of each version, and pods that come later: found all at once, since Prometheus takes seconds for that."""
 
-    def __init__(self, server: Server, test: str) -> None:
-        self.server, self.namespace = server, f"{NS}-{test}"
-        self.old, self.new = Pod(self.namespace, "old", OLD), Pod(self.namespace, "new", NEW)
-        self.pods = [self.old, self.new]
-        self.evidence = PrometheusEvidence(Prometheus(server.url), self.namespace, CHECKS)
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.old, self.new = Pod(NS, "old", OLD), Pod(NS, "new", NEW)
+        self.later = {name: Pod(NS, name, version) for name, version in (("old-2", OLD), ("new-2", NEW))}
+        self.others = Pod(OTHER, "new", NEW)
+        for pod in self.later.values():
+            pod.end()
+        self.evidence = PrometheusEvidence(Prometheus(server.url), NS, CHECKS)
+        self.found = [self.old, self.new, self.others, *self.later.values()]
+        server.find(*self.found)
         self.scraped()
 
-    def scraped(self, *found: Pod) -> None:
-        self.server.find(*(found or self.pods))
-        self.settled(*(found or self.pods))
+    def close(self) -> None:
+        for pod in (self.old, self.new, self.others):
+            pod.end()
+        self.evidence.prometheus.close()
 
-    def settled(self, *pods: Pod) -> None:
+    def scraped(self, *pods: Pod) -> None:
         """Scraped twice: a window ends where both versions were seen, and one may be seen first before it counts."""
         for _ in range(2):
-            self.server.await_scrape(*pods)
+            self.server.await_scrape(*(pods or (self.old, self.new)))
 
     def since(self, cursor: float | None) -> Window:
         window = self.evidence.since(NEW, OLD, cursor)
@@ -53,14 +54,21 @@ class World:
         return window
 
 
-@pytest.fixture
-def world(server: Server) -> Iterator[World]:
-    made = World(server, secrets.token_hex(4))
-    yield made
-    server.find()
-    for pod in made.pods:
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
+        made = World(server)
+        yield made
+        made.close()
+
+
+@contextmanager
+def come(pod: Pod, started: float | None = None, served: int = 0) -> Iterator[Pod]:
+    pod.begin(started, served)
+    try:
+        yield pod
+    finally:
         pod.end()
-    made.evidence.prometheus.close()
 
 
 def test_every_request_is_counted_once_however_often_one_looks(world: World) -> None:
@@ -110,38 +118,35 @@ def test_a_pod_that_began_anew_counts_from_nothing(world: World) -> None:
 
 def test_a_pod_that_came_later_is_counted_whole_and_a_first_zero_hit_too(world: World) -> None:
     cursor = world.since(None).until
-    more = Pod(world.namespace, "new-2", NEW)
-    world.pods.append(more)
-    more.serve(40)
-    world.new.empty.labels("demo", NEW).inc(4)
-    world.scraped()
-    window = world.since(cursor)
+    with come(world.later["new-2"], served=40) as more:
+        world.new.empty.labels("demo", NEW).inc(4)
+        world.scraped(world.old, world.new, more)
+        window = world.since(cursor)
 
     assert window.canary["errors"] == Count(40, 0)
     assert window.canary["zero_hits"] == Count(40, 4), "a series that was not there before was 0"
 
 
 def test_an_old_process_that_is_found_only_now_does_not_bring_its_past(world: World) -> None:
-    late = Pod(world.namespace, "old-2", OLD)
-    world.pods.append(late)
-    late.registry._names_to_collectors["process_start_time_seconds"].set(time.time() - 86_400)  # type: ignore[attr-defined]
-    late.serve(1000)
     cursor = world.since(None).until
-    world.scraped()
-    late.serve(5)
-    world.scraped()
+    with come(world.later["old-2"], time.time() - 86_400, 1000) as late:
+        world.scraped(world.old, world.new, late)
+        late.serve(5)
+        world.scraped(world.old, world.new, late)
 
-    assert world.since(cursor).stable["errors"] == Count(5, 0)
+        assert world.since(cursor).stable["errors"] == Count(5, 0)
 
 
 def test_a_side_that_is_not_scraped_stops_the_window_and_nothing_of_it_is_lost(world: World) -> None:
+    world.new.serve(100)  # so that one that begins anew has counted less
+    world.scraped()
     cursor = world.since(None).until
     world.new.end()
     world.old.serve(500)
     world.scraped(world.old)
     stopped = world.since(cursor)
     world.old.serve(500)
-    world.settled(world.old)
+    world.scraped(world.old)
 
     assert world.since(cursor).until == stopped.until, "Prometheus still has a value of it, of long ago"
     assert world.since(cursor).canary["errors"] == Count(0, 0)
@@ -160,26 +165,22 @@ def test_a_version_that_nobody_ever_scraped_is_no_data(world: World) -> None:
 
 
 def test_a_pod_that_is_found_in_two_ways_is_counted_once(world: World) -> None:
-    again = Pod(world.namespace, "new", NEW)
-    again.end()
-    again.port = world.new.port
+    again = copy(world.new)
     again.labels = {**world.new.labels, "service": "another"}
-    world.server.find(*world.pods, again)
-    world.settled(*world.pods)
+    world.server.find(*world.found, again)
+    until(lambda: len(world.server.scraped(world.new)) == 2)
+    world.scraped()
     cursor = world.since(None).until
     world.new.serve(30)
-    world.settled(*world.pods)
+    world.scraped()
 
     assert world.since(cursor).canary["errors"] == Count(30, 0)
 
 
 def test_the_numbers_of_another_namespace_are_not_ours(world: World) -> None:
-    others = Pod(OTHER, "new", NEW)
-    world.pods.append(others)
-    world.scraped()
     cursor = world.since(None).until
-    others.serve(100, failed=100)
-    world.scraped()
+    world.others.serve(100, failed=100)
+    world.scraped(world.old, world.new, world.others)
 
     assert world.since(cursor).canary["errors"] == Count(0, 0)
 

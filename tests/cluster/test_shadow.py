@@ -177,12 +177,12 @@ def shadow(house: House, door: Ingress, search: str) -> Any:
 
 def users_ask(door: Ingress, host: str, query: str) -> None:
     body = {"instances": [{"query": query, "tenant_id": "fivedoctors"}]}
-    answer = httpx.post(door.url + V1, json=body, headers={"host": host}, trust_env=False, timeout=60)
+    answer = httpx.post(door.url + V1, json=body, headers={"host": host}, trust_env=False, timeout=60, verify=False)
     answer.raise_for_status()
 
 
 def counted(url: str, name: str, labels: str = "") -> float:
-    lines = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text.splitlines()
+    lines = httpx.get(f"{url}/metrics", trust_env=False, timeout=60, verify=False).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{") and labels in line)
 
 

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
+from typing import NamedTuple
 
 import pytest
 from minio import Minio as Client
@@ -21,9 +24,8 @@ from qinglan.store.connection import Connection, Settings
 from qinglan.store.pulling import PIECE
 from qinglan.store.shelf import PART
 from tests.cluster.proxy import Proxy, Request, proxy
-from tests.cluster.servers import minio
+from tests.cluster.servers import Minio, minio
 
-ADDRESS = "s3://bucket/tenants/demo"
 PARTS = 10
 AT = 8
 """The part that somebody is killed at: with four at once, the first four have surely arrived by then."""
@@ -41,18 +43,23 @@ store.push(Path(folder), digest) if word == "push" else store.pull(digest, Path(
 """
 
 
-class World:
-    """A MinIO of one's own behind a proxy, a store in it, and an artifact with a file of ten parts."""
+class Artifact(NamedTuple):
+    """With a file of ten parts."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        (folder / "minio").mkdir()
-        self._folder, self._stack = folder, stack
-        self.minio = stack.enter_context(minio(folder / "minio"))
+    folder: Path
+    digest: str
+
+
+class World:
+    """A store behind a proxy of one's own, in a bucket of one's own."""
+
+    def __init__(self, server: Minio, artifact: Artifact, stack: ExitStack) -> None:
+        self._stack, self.minio, self.bucket = stack, server, secrets.token_hex(4)
+        self.artifact, self.digest = artifact
         self.proxy: Proxy = stack.enter_context(proxy(self.minio.endpoint))
-        self.client().make_bucket("bucket")
+        self.client().make_bucket(self.bucket)
+        self.address = f"s3://{self.bucket}/tenants/demo"
         self.environment = {**self.minio.environment, "QINGLAN_S3_ENDPOINT": self.proxy.endpoint}
-        self.artifact = folder / "artifact"
-        self.digest = write_artifact(self.artifact)
 
     @property
     def key(self) -> str:
@@ -62,10 +69,10 @@ class World:
         return Client(self.minio.endpoint.removeprefix("http://"), self.minio.key, self.minio.secret, secure=False)
 
     def store(self) -> Store:
-        return open_store(ADDRESS, self.environment)
+        return open_store(self.address, self.environment)
 
     def connection(self) -> Connection:
-        return Connection(Settings.of(ADDRESS, self.minio.environment))
+        return Connection(Settings.of(self.address, self.minio.environment))
 
     def uploads(self) -> list[str]:
         found = self.connection().ask("GET", "", {"uploads": "", "prefix": self.key}).data.decode()
@@ -75,8 +82,8 @@ class World:
         self.minio.process.kill()
         self.minio.process.wait()
 
-    def start_again(self) -> None:
-        self.minio = self._stack.enter_context(minio(self._folder / "minio", self.minio))
+    def start_again(self, folder: Path) -> None:
+        self.minio = self._stack.enter_context(minio(folder, self.minio))
         self.proxy.point_at(self.minio.endpoint)
 
     def once(self, when: Callable[[Request], bool], do: Callable[[], object]) -> None:
@@ -96,11 +103,11 @@ class World:
         return seen
 
     def run_until_killed(self, word: str, folder: Path, when: Callable[[Request], bool]) -> None:
-        command = [sys.executable, "-c", CLIENT, ADDRESS, word, str(folder), self.digest]
+        command = [sys.executable, "-c", CLIENT, self.address, word, str(folder), self.digest]
         environment = {**os.environ, **self.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
         process = subprocess.Popen(command, env=environment)
         self.once(when, lambda: process.send_signal(signal.SIGKILL))
-        assert process.wait(120) == -signal.SIGKILL
+        assert process.wait(300) == -signal.SIGKILL
         self.proxy.meddle = lambda request: None
 
 
@@ -128,46 +135,75 @@ def at_part(request: Request) -> bool:
     return request.part == AT
 
 
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("made") / "artifact"
+    return Artifact(folder, write_artifact(folder))
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def own(artifact: Artifact, tmp_path: Path) -> Artifact:
+    """To be altered."""
+    return artifact._replace(folder=shutil.copytree(artifact.folder, tmp_path / "artifact"))
+
+
+@pytest.fixture
+def few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("multipart", "s3"):
         monkeypatch.setattr(f"qinglan.store.{module}.RETRIES_OF_A_PART", 1)
+
+
+@pytest.fixture
+def world(s3: Minio, artifact: Artifact, few_retries: None) -> Iterator[World]:
     with ExitStack() as stack:
-        yield World(tmp_path, stack)
+        yield World(s3, artifact, stack)
 
 
-def test_a_push_goes_on_after_its_server_was_killed(world: World, tmp_path: Path) -> None:
-    world.once(at_part, world.kill_server)
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    (tmp_path / "minio").mkdir()
+    return tmp_path / "minio"
+
+
+@pytest.fixture
+def alone(disk: Path, artifact: Artifact, few_retries: None) -> Iterator[World]:
+    """With a MinIO of its own, whose disk is there and which may be killed."""
+    with ExitStack() as stack:
+        yield World(stack.enter_context(minio(disk)), artifact, stack)
+
+
+def test_a_push_goes_on_after_its_server_was_killed(alone: World, disk: Path, tmp_path: Path) -> None:
+    alone.once(at_part, alone.kill_server)
     with pytest.raises(OutageError, match="a push or a pull goes on where it was"):
-        world.store().push(world.artifact, world.digest)
-    world.start_again()
-    assert not world.store().has(world.digest)
-    world.seen()
+        alone.store().push(alone.artifact, alone.digest)
+    alone.start_again(disk)
+    assert not alone.store().has(alone.digest)
+    alone.seen()
 
-    world.store().push(world.artifact, world.digest)
+    alone.store().push(alone.artifact, alone.digest)
 
-    seen = world.seen()
+    seen = alone.seen()
     assert not set(parts(seen)) & set(range(1, SURE + 1))
     assert sum(request.size for request in seen if request.part) < (PARTS - SURE) * PART
     assert [request.path for request in seen if request.method == "PUT" and "/small-" in request.path] == []
-    assert world.uploads() == []
-    assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
+    assert alone.uploads() == []
+    assert digest(alone.store().pull(alone.digest, tmp_path / "back")) == alone.digest
 
 
 def test_a_push_outlives_a_server_that_is_started_again_meanwhile(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: World, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qinglan.store.multipart.RETRIES_OF_A_PART", 8)
 
     def restart() -> None:
-        world.kill_server()
-        world.start_again()
+        alone.kill_server()
+        alone.start_again(disk)
 
-    world.once(at_part, restart)
+    alone.once(at_part, restart)
 
-    world.store().push(world.artifact, world.digest)
+    alone.store().push(alone.artifact, alone.digest)
 
-    assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
+    assert digest(alone.store().pull(alone.digest, tmp_path / "back")) == alone.digest
 
 
 def test_a_push_that_was_killed_goes_on(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,21 +280,21 @@ def test_several_push_the_same_at_once(world: World, tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as pool:
         uris = set(pool.map(lambda _: world.store().push(world.artifact, world.digest), range(3)))
 
-    assert uris == {f"{ADDRESS}/releases/{world.digest}"}
+    assert uris == {f"{world.address}/releases/{world.digest}"}
     assert world.uploads() == []
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
-def test_a_file_that_changes_while_its_parts_are_sent_is_not_kept(world: World) -> None:
+def test_a_file_that_changes_while_its_parts_are_sent_is_not_kept(world: World, own: Artifact) -> None:
     def change() -> None:
-        with (world.artifact / "large").open("r+b") as file:
+        with (own.folder / "large").open("r+b") as file:
             file.seek((PARTS - 1) * PART)
             file.write(b"the last part is another one")
 
     world.once(lambda request: request.part == 1, change)
 
     with pytest.raises(DataError, match="large: changed while it was being pushed"):
-        world.store().push(world.artifact, world.digest)
+        world.store().push(own.folder, world.digest)
 
     assert world.uploads() == []
     assert not world.store().has(world.digest)
@@ -281,28 +317,30 @@ def test_a_pull_that_was_killed_goes_on(world: World, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".back*"))
 
 
-def test_a_pull_goes_on_after_its_server_was_killed(world: World, tmp_path: Path) -> None:
-    world.store().push(world.artifact, world.digest)
+def test_a_pull_goes_on_after_its_server_was_killed(alone: World, disk: Path, tmp_path: Path) -> None:
+    alone.store().push(alone.artifact, alone.digest)
     begun = itertools.count(1)
-    world.once(lambda request: request.path.endswith("/large") and next(begun) == AT, world.kill_server)
+    alone.once(lambda request: request.path.endswith("/large") and next(begun) == AT, alone.kill_server)
     with pytest.raises(OutageError, match="a push or a pull goes on where it was"):
-        world.store().pull(world.digest, tmp_path / "back")
-    world.start_again()
-    world.seen()
+        alone.store().pull(alone.digest, tmp_path / "back")
+    alone.start_again(disk)
+    alone.seen()
 
-    world.store().pull(world.digest, tmp_path / "back")
+    alone.store().pull(alone.digest, tmp_path / "back")
 
-    assert 0 < fetched(world.seen()) <= PIECES - SURE
-    assert digest(tmp_path / "back") == world.digest
+    assert 0 < fetched(alone.seen()) <= PIECES - SURE
+    assert digest(tmp_path / "back") == alone.digest
 
 
-def test_a_large_object_that_was_changed_is_refused_and_nothing_is_left(world: World, tmp_path: Path) -> None:
-    world.store().push(world.artifact, world.digest)
-    with (world.artifact / "large").open("r+b") as file:
+def test_a_large_object_that_was_changed_is_refused_and_nothing_is_left(
+    world: World, own: Artifact, tmp_path: Path
+) -> None:
+    world.store().push(own.folder, world.digest)
+    with (own.folder / "large").open("r+b") as file:
         file.write(b"!")
-    own = world.client().stat_object("bucket", world.key).metadata or {}
-    kept = {"x-amz-meta-sha256": str(own["x-amz-meta-sha256"])}
-    world.client().fput_object("bucket", world.key, str(world.artifact / "large"), metadata=dict(kept))
+    said = world.client().stat_object(world.bucket, world.key).metadata or {}
+    kept = {"x-amz-meta-sha256": str(said["x-amz-meta-sha256"])}
+    world.client().fput_object(world.bucket, world.key, str(own.folder / "large"), metadata=dict(kept))
 
     with pytest.raises(DataError, match="large: not the bytes that were pushed"):
         world.store().pull(world.digest, tmp_path / "back")
@@ -310,14 +348,14 @@ def test_a_large_object_that_was_changed_is_refused_and_nothing_is_left(world: W
     assert [path.name for path in tmp_path.iterdir() if "back" in path.name] == []
 
 
-def test_bytes_that_changed_on_the_servers_disk_never_come_back(world: World, tmp_path: Path) -> None:
-    world.store().push(world.artifact, world.digest)
-    [third] = (tmp_path / "minio" / "objects").rglob("large/*/part.3")
+def test_bytes_that_changed_on_the_servers_disk_never_come_back(alone: World, disk: Path, tmp_path: Path) -> None:
+    alone.store().push(alone.artifact, alone.digest)
+    [third] = (disk / "objects").rglob("large/*/part.3")
     with third.open("r+b") as file:
         file.seek(PART // 2)
         file.write(b"!")
 
     with pytest.raises((DataError, OutageError)):
-        world.store().pull(world.digest, tmp_path / "back")
+        alone.store().pull(alone.digest, tmp_path / "back")
 
     assert not (tmp_path / "back").exists()
