@@ -1,7 +1,9 @@
 """The style line as a user runs it: the same graph as on the cluster, in real processes, with a tiny model."""
 
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ import orjson
 import pytest
 import yaml
 
+from pipelines.cli import main
 from pipelines.config import STYLES, merged
 from pipelines.lines import STYLE
 from pipelines.style_config import load_style_config
@@ -43,6 +46,21 @@ def qinglan(*words: str | Path) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *map(str, words)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     return Ran(run.returncode, run.stdout, run.stderr)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Ran]]:
+    """The command in this process, which has imported torch anyway."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*words: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["qinglan", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Ran(int(end.value.code or 0), *capsys.readouterr())
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("path", sorted(STYLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -91,13 +109,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Path) -> None:
+def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Path, here: Callable[..., Ran]) -> None:
     words = ("--out", folder / "run", "--json")
     held = qinglan("style", "run", folder / "data", "--profile", folder / "short.yaml", *words)
 
     assert held.code == 7, held.errors
     assert "The gate says hold: " in held.errors
     assert held.record["steps"]["distil"] is None
+    [decision] = (folder / "run" / "artifacts").glob("*/gate-style/decision*")
+    assert decision.read_text(encoding="utf-8").startswith("**Hold**\n\n- ")
 
     promoted = qinglan("style", "run", folder / "data", "--profile", folder / "beaten.yaml", *words)
 
@@ -112,7 +132,7 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
     answers = folder / "answers.jsonl"
     answers.write_bytes(orjson.dumps({"text": training_form("想退货", "我马上为您处理")}) + b"\n")
     for engine in ("torch", "onnx"):
-        said = qinglan("style", "predict", answers, "--model", files / "student_model", "--engine", engine, "--json")
+        said = here("style", "predict", answers, "--model", files / "student_model", "--engine", engine, "--json")
         assert said.code == 0, said.errors
         [line] = (folder / "answers-style.jsonl").read_bytes().splitlines()
         assert sum(orjson.loads(line)["probabilities"].values()) == pytest.approx(1)
@@ -124,12 +144,14 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
 
 
 @pytest.mark.slow
-def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(folder: Path, tmp_path: Path) -> None:
+def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(
+    here: Callable[..., Ran], tmp_path: Path
+) -> None:
     from tests.tiny_style import tiny_style_model
 
     (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{}\n')
 
-    said = qinglan("style", "predict", tmp_path / "in.jsonl", "--model", tiny_style_model(tmp_path / "model"))
+    said = here("style", "predict", tmp_path / "in.jsonl", "--model", tiny_style_model(tmp_path / "model"))
 
     assert said.code == 3
     assert "1 of 2 rows" in said.errors and "line 2: no text" in said.errors

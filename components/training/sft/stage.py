@@ -52,13 +52,13 @@ def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runn
     train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
-    _check_base(base, train, chats, config)
     parents = {"base_model": digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
     key = (*parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
     work = scratch("sft", *key)
     reused = (work / DONE).is_file()
-    if not reused:
+    if not reused:  # what was finished has been checked, by these very settings
+        _check_base(base, train, chats, config)
         if runner.remote:
             base, chats = shared(base, parents["base_model"]), shared(chats, digest(chats))
         metrics = _train(base, chats, work, config, runner)

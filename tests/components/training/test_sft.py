@@ -15,8 +15,9 @@ from components.training.sft.stage import sft
 from components.training.sft.start import command as started
 from components.training.sft.watch import Watch, read_line, trouble
 from qinglan.errors import ConfigError, DataError, TrainingError
+from qinglan.jobs import JobSpec, Outcome
 from qinglan.prompts import Message
-from qinglan.scratch import last_checkpoint
+from qinglan.scratch import VARIABLE, last_checkpoint
 from tests.tiny import SYSTEM, tiny_model
 from tests.training_rows import chat, chats, write_chats
 
@@ -181,6 +182,39 @@ def test_a_loss_that_is_no_number_ends_the_training(name: str, value: str) -> No
 
     assert "at step 3" in trouble(row)
     assert trouble(read_line(json.dumps({"loss": 1.0, "global_step/max_steps": "3/9"}))[0]) == ""
+
+
+class Diverging:
+    """A training whose log says what ms-swift's says of a loss without bounds, until it is stopped."""
+
+    remote = False
+
+    def attaches(self, spec: JobSpec) -> bool:
+        return False
+
+    def run(self, spec: JobSpec, log: Path, on_line: Any = None, stop: Any = None) -> Outcome:
+        checkpoints = log.parents[1] / "checkpoints"
+        checkpoints.mkdir()
+        with (checkpoints / "logging.jsonl").open("w") as file:
+            for step, value in enumerate(("4.4", "NaN", "NaN"), 1):
+                file.write(f'{{"loss": {value}, "grad_norm": {value}, "global_step/max_steps": "{step}/9"}}\n')
+                file.flush()
+                if stop():
+                    return Outcome(-15)
+        raise AssertionError("nobody stopped it")
+
+
+def test_a_loss_without_bounds_ends_with_a_word_and_not_with_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    inputs = tiny_model(tmp_path / "base", stage="base"), chats(tmp_path / "chats")
+    config = SftConfig(device="cpu", tuner="full", model_type="qwen3", template="chatml", max_length=256)
+
+    with pytest.raises(TrainingError, match=r"loss is nan at step 2. Lower sft.learning_rate"):
+        sft(*inputs, tmp_path / "model", tmp_path / "log", config, Diverging())
+
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_half_written_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
