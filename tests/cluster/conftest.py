@@ -51,7 +51,8 @@ def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node that some tests kill and start again; each has tenants of its own in it."""
-    with node(tmp_path_factory.mktemp("opensearch")) as server:
+    quickly_compiled = ["-XX:TieredStopAtLevel=1"]  # or it would compile for most of its short life
+    with node(tmp_path_factory.mktemp("opensearch"), options=quickly_compiled) as server:
         yield server
 
 

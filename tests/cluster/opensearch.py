@@ -9,7 +9,7 @@ with node(folder) as server:
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from qinglan.services import end_with_parent, free_port
 from tests.cluster.jars import fetch
 from tests.cluster.servers import stop
 
-READY_SECONDS = 180.0
+READY_SECONDS = 300.0
 HEAP = "512m"
 LAST_LINES = 15
 STARTED = "yellow"
@@ -30,8 +30,8 @@ STARTED = "yellow"
 class Node:
     """One node: its address stays the same when it is started again."""
 
-    def __init__(self, folder: Path, heap: str = HEAP) -> None:
-        self.folder, self.heap = folder, heap
+    def __init__(self, folder: Path, heap: str = HEAP, options: Sequence[str] = ()) -> None:
+        self.folder, self.heap, self.options = folder, heap, options
         self.http, self.transport = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -50,7 +50,7 @@ class Node:
         for name in ("config", "data"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         command = [
-            "java", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseSerialGC",
+            "java", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseSerialGC", *self.options,
             "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", fetch().classpath, "OneNode",
             str(self.folder), str(self.http), str(self.transport),
         ]  # fmt: skip
@@ -88,8 +88,8 @@ class Node:
 
 
 @contextmanager
-def node(folder: Path, heap: str = HEAP) -> Iterator[Node]:
-    server = Node(folder, heap)
+def node(folder: Path, heap: str = HEAP, options: Sequence[str] = ()) -> Iterator[Node]:
+    server = Node(folder, heap, options)
     try:
         server.start()
         yield server

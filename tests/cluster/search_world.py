@@ -15,7 +15,7 @@ from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
 from serving.rag.opensearch.loading import Loaded, load
 from tests.cluster.opensearch import Node
 
-MANY = 15_000
+MANY = 10_000
 """Passages that take seconds to load: long enough to be killed in the middle."""
 
 

@@ -118,13 +118,13 @@ def test_passages_that_are_refused_are_named_and_nothing_is_switched(search: Nod
 
 
 def test_two_loaders_of_the_same_file_do_no_harm(search: Node, tmp_path: Path) -> None:
-    kb = write_kb(tmp_path / "kb.jsonl", many(count=5000))
+    kb = write_kb(tmp_path / "kb.jsonl", many(count=3000))
 
     both = [loader(search, kb, "twice") for _ in range(2)]
     said = [ended(process) for process in both]
 
-    assert sum(orjson.loads(text.splitlines()[-1])["added"] for text in said) == 5000
-    assert counted(search, "twice") == (5000, 0)
+    assert sum(orjson.loads(text.splitlines()[-1])["added"] for text in said) == 3000
+    assert counted(search, "twice") == (3000, 0)
 
 
 def test_the_snapshot_before_is_kept_and_older_ones_are_deleted(search: Node, tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def _apiserver(folder: Folder, ports: Ports) -> Part:
         f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}",
         f"--service-cluster-ip-range={SERVICES}", "--allow-privileged=true", "--profiling=false",
     ]  # fmt: skip
-    return Part("kube-apiserver", "kube-apiserver", arguments, {}, f"{server(ports)}/readyz")
+    settings = {"GOGC": "100"}  # it has the most memory, and with less of it would spend its time on collecting
+    return Part("kube-apiserver", "kube-apiserver", arguments, settings, f"{server(ports)}/readyz")
 
 
 def _minio(folder: Folder, ports: Ports, keys: Keys) -> Part:

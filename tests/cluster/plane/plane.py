@@ -137,7 +137,7 @@ class Rise:
     def control_plane(self, api: httpx.Client) -> None:
         """With every kind served: the controllers and KWOK look for theirs once, when they start."""
         self.start("etcd", "minio", "kube-apiserver")
-        kinds = objects.load(file for module in KINDS for file in manifests(module, "crds"))
+        kinds = objects.unexplained(objects.load(file for module in KINDS for file in manifests(module, "crds")))
         self.await_ready(api, "etcd", "kube-apiserver")
         self.start("kube-controller-manager", "kube-scheduler")
         objects.apply(self.folder, [*objects.own("cluster"), *kinds])
