@@ -19,3 +19,19 @@ def signing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="Keep a release signed by this version.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(AtOnce(config))
+
+
+class AtOnce:
+    """A failure is told when it happens: a run that is cut off has no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\n{report.nodeid} failed ({report.when})\n{report.longreprtext[-1500:]}")
