@@ -35,7 +35,7 @@ class Ran(NamedTuple):
 
 def qinglan(words: list[str], out: Path) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     return Ran(run.returncode, orjson.loads(run.stdout or "null"), run.stderr, words, out)
 
 

@@ -241,8 +241,8 @@ def test_the_page_is_well_formed_fetches_nothing_and_escapes_what_users_wrote(
 def test_equal_teachers_are_not_told_apart_and_the_cheap_one_is_taken(data: Path, tmp_path: Path) -> None:
     candidates = teachers(
         tmp_path / "teachers.yaml",
-        teacher("dear", {"skill": 0.9, "seed": 1}, output=10.0),
-        teacher("cheap", {"skill": 0.9, "seed": 2}, output=1.0),
+        teacher("dear", {"skill": 0.9, "seed": 2}, output=10.0),
+        teacher("cheap", {"skill": 0.9, "seed": 1}, output=1.0),
     )
     ran = compare(*words(data, tmp_path, candidates, profile(tmp_path / "profile.yaml")))
     found = orjson.loads((tmp_path / "out" / "comparison.json").read_bytes())
