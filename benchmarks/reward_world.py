@@ -8,7 +8,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,9 +65,12 @@ CONSTANT = "企业品牌故事"
 class World:
     """Knowledge base, stand-in judge and rows, each loaded once."""
 
-    def __init__(self, folder: Path, tenant: str, brain: ExtractiveBrain, engine: TantivyEngine) -> None:
+    def __init__(
+        self, folder: Path, tenant: str, brain: ExtractiveBrain, engine: TantivyEngine,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:  # fmt: skip
         self.tenant = tenant
-        self._folder, self._brain, self._engine = folder, brain, engine
+        self._folder, self._brain, self._engine, self._loop = folder, brain, engine, loop
         self._found, self._rated = lru_cache(None)(self._find), lru_cache(None)(self._rate)
 
     def cases(self, split: Split, count: int | None = None) -> list[Case]:
@@ -100,7 +103,9 @@ class World:
         return Case(prompt, slice["item"], slice["aspect"], other, hits[0].content if hits else "")
 
     def _find(self, query: str, need: str | None) -> Found:
-        recall = asyncio.run(retrieve(self._engine, query, 10, 0.0, need)).recall if query.strip() else ()
+        if not query.strip():
+            return Found((), "need" if need else "query")
+        recall = self._loop.run_until_complete(retrieve(self._engine, query, 10, 0.0, need)).recall
         return Found(tuple(map(_hit, recall)), "need" if need else "query")
 
     def _rate(self, prompt: Prompt, rewrite: str) -> float:
@@ -118,7 +123,8 @@ def opened(tenant: str, conversations: int, seed: int) -> Iterator[World]:
         write_sample(tenant, folder, conversations, seed)
         index = Index.open(build_index(folder / KNOWLEDGE_BASE, folder / "index", tenant))
         brain = load_brain({tenant: folder / KNOWLEDGE_BASE})
-        yield World(folder, tenant, brain, TantivyEngine(index, DEFAULT))
+        with closing(asyncio.new_event_loop()) as loop:  # one for all: a search takes little longer than making one
+            yield World(folder, tenant, brain, TantivyEngine(index, DEFAULT), loop)
 
 
 def _hit(item: Recall) -> Hit:

@@ -73,12 +73,13 @@ def parsed(text: str) -> Compiled:
     return Compiled(spec, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"])
 
 
+@pytest.mark.slow
 def test_the_golden_copies_are_fresh_under_any_hash_seed(tmp_path: Path) -> None:
-    for seed in ("0", "4242"):
-        out = tmp_path / seed
-        command = [sys.executable, "-m", "pipelines.compiling", str(out)]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    compile_targets(goldens(), tmp_path / "here", {})
+    command = [sys.executable, "-m", "pipelines.compiling", str(tmp_path / "there")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "4242"})
 
+    for out in (tmp_path / "here", tmp_path / "there"):
         assert sorted(path.stem for path in out.iterdir()) == GOLDENS, "run `make golden`"
         for name in GOLDENS:
             assert (out / f"{name}.yaml").read_bytes() == (COMPILED / f"{name}.yaml").read_bytes(), (

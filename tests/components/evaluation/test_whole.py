@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 
@@ -42,15 +43,18 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> No
     with gateway(tmp_path, knowledge_base, rag) as url, running(served) as rewriter:
         config = CONFIG.model_copy(update={"rewriter_urls": {"rl": rewriter}, "latency_rows": 3})
         counts = stage.evaluate(test, models, training, {}, out, config, url)
+        both, paid = orjson.loads(out.evaluation.read_bytes()), attempts(url)
+        config = config.model_copy(update={"rewriter_urls": {"sft": rewriter}})
         alone = stage.evaluate(test, {"sft": models["sft"]}, {"sft": training["sft"]}, {}, out, config, url)
+        assert paid > 0 and attempts(url) == paid, "asked again, paid once"
 
     assert (counts.rows, counts.labelled, counts.training_rows, counts.promote) == (12, 12, 4, 0)
     assert (alone.training_rows, alone.promote) == (2, 0)
-    assert len(served.seen) == 4, "one to warm up, three timed"
+    assert len(served.seen) == 2 * 4, "one to warm up, three timed"
+    assert both["systems"]["sft"]["latency_p50"]["value"] > 0, "its own server was started, asked and stopped"
+    assert any("sft was timed under the serving code over HTTP" in note for note in both["notes"])
     value = orjson.loads(out.evaluation.read_bytes())
     assert value["candidate"] == "sft"
-    assert value["systems"]["sft"]["latency_p50"]["value"] > 0, "its own server was started, asked and stopped"
-    assert any("sft was timed under the serving code over HTTP" in note for note in value["notes"])
     assert set(value["digests"]["models"]) == {"sft"}
     assert value["digests"]["parents"] == {"sft": parents(training["sft"])}
     assert value["leaks"]["parts"] == {"sft": {"rows": 2, "same": 0, "alike": 0, "examples": []}}
@@ -58,6 +62,11 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> No
     assert said == ["digests.parents.sft.base_model is not in the evaluation."], "the tiny model's card names none"
     assert value["digests"]["knowledge_bases"] == [rag.snapshot]
     assert all(path.stat().st_size for path in out)
+
+
+def attempts(gateway_url: str) -> int:
+    report: dict[str, int] = httpx.get(f"{gateway_url}/v1/journal/report", timeout=60).json()
+    return report["attempts"]
 
 
 def test_a_leak_stops_everything_before_a_model_is_loaded(tmp_path: Path) -> None:

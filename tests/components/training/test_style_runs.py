@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ from qinglan.weights import parameters
 pytestmark = pytest.mark.slow
 TINY = TinyConfig(vocabulary=900, hidden=32, layers=2, heads=2, steps=30, batch=16)
 CONFIG = StyleConfig(
-    device="cpu", max_length=256, epochs=3, learning_rate=4e-3, batch=16, eval_batch=64, patience=0, smoothing=0.1
-)
+    device="cpu", max_length=256, epochs=3, learning_rate=4e-3, batch=16, eval_batch=64, patience=0, smoothing=0.1,
+    evaluations=2, demo_inference=True,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +52,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path / "scratch"))
-    return tmp_path / "scratch"
+@pytest.fixture(scope="module", autouse=True)
+def _one_scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever wants the model that CONFIG makes gets what was trained first: nothing is trained twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QINGLAN_SCRATCH", str(tmp_path_factory.mktemp("scratch")))
+        yield
 
 
 def trained(made: Path, out: Path, **changes: Any) -> Any:
@@ -61,8 +65,8 @@ def trained(made: Path, out: Path, **changes: Any) -> Any:
     return train_style(made / "base", made / "rows", out / "model", out / "log", config)
 
 
-def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, scratch: Path, tmp_path: Path) -> None:
-    counts = trained(made, tmp_path, demo_inference=True)
+def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, tmp_path: Path) -> None:
+    counts = trained(made, tmp_path)
 
     model, card = StyleModel.load(tmp_path / "model"), read_card(tmp_path / "model")
     mapping = json.loads((tmp_path / "model" / "label_mapping.json").read_bytes())
@@ -81,11 +85,11 @@ def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, scr
     demo = [orjson.loads(line) for line in (tmp_path / "log" / "demo.jsonl").read_bytes().splitlines()]
     assert len(demo) == 5 and set(demo[0]) >= {"input", "label", "predicted_label", "confidence", "probabilities"}
     assert "dev macro-F1" in (tmp_path / "log" / "curve.svg").read_text()
-    assert trained(made, tmp_path / "again", demo_inference=True).reused == 1
+    assert trained(made, tmp_path / "again").reused == 1
     assert digest(tmp_path / "again" / "model") == digest(tmp_path / "model")
 
 
-def test_the_plans_26_rows_train_to_the_end(scratch: Path, tmp_path: Path, made: Path) -> None:
+def test_the_plans_26_rows_train_to_the_end(tmp_path: Path, made: Path) -> None:
     from tests.components.data.test_style import PLANS, answers
 
     (tmp_path / "in.json").write_text(json.dumps(answers(PLANS), ensure_ascii=False), encoding="utf-8")
@@ -100,29 +104,30 @@ def test_the_plans_26_rows_train_to_the_end(scratch: Path, tmp_path: Path, made:
     assert len(StyleModel.load(tmp_path / "model").predict(["用户问题：好吗\n回答：好"])) == 1
 
 
-def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(made: Path, scratch: Path, tmp_path: Path) -> None:
-    whole = trained(made, tmp_path / "whole", evaluations=2)
+def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(made, tmp_path / "whole")
     program = (
         "import sys; from pathlib import Path; from components.training.style.config import StyleConfig; "
         "from components.training.style.stage import train_style; made, out, config = sys.argv[1:]; "
         "train_style(Path(made) / 'base', Path(made) / 'rows', Path(out) / 'model', Path(out) / 'log', "
         "StyleConfig.model_validate_json(config))"
     )
-    config = CONFIG.model_copy(update={"evaluations": 2}).model_dump_json()
     there = tmp_path / "killed-scratch"
-    command = [sys.executable, "-c", program, str(made), str(tmp_path / "killed"), config]
-    environment = {**os.environ, "QINGLAN_SCRATCH": str(there)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 120
+    monkeypatch.setenv("QINGLAN_SCRATCH", str(there))
+    command = [sys.executable, "-c", program, str(made), str(tmp_path / "killed"), CONFIG.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 600
         while not list(there.glob("style/*/checkpoints/checkpoint-*/trainer_state.json")):
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert not (tmp_path / "killed" / "model").exists()
 
-    resumed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    resumed = trained(made, tmp_path / "killed")
 
-    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    assert (resumed.reused, resumed.steps) == (0, whole.steps)
     rows, _ = read_split(made / "rows", "dev")
     texts = [row.input for row in rows]
     one, other = (StyleModel.load(tmp_path / name / "model").probabilities(texts) for name in ("whole", "killed"))
@@ -132,10 +137,8 @@ def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(made: Path, scra
     assert steps[0] <= whole.steps / 6 and steps[-1] == whole.steps
 
 
-def test_other_labels_are_another_training_and_no_student_of_this_teacher(
-    made: Path, scratch: Path, tmp_path: Path
-) -> None:
-    trained(made, tmp_path, epochs=0.2)
+def test_other_labels_are_another_training_and_no_student_of_this_teacher(made: Path, tmp_path: Path) -> None:
+    trained(made, tmp_path)
     shutil.copytree(made / "rows", tmp_path / "rows")
     mapping = tmp_path / "rows" / "label_mapping.json"
     mapping.write_text(mapping.read_text(encoding="utf-8").replace("harmless", "kind"), encoding="utf-8")
@@ -151,7 +154,7 @@ def test_other_labels_are_another_training_and_no_student_of_this_teacher(
     assert StyleModel.load(tmp_path / "other").labels.labels[4].english == "kind"
 
 
-def test_a_base_that_is_a_pickle_is_refused(made: Path, scratch: Path, tmp_path: Path) -> None:
+def test_a_base_that_is_a_pickle_is_refused(made: Path, tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
@@ -159,7 +162,7 @@ def test_a_base_that_is_a_pickle_is_refused(made: Path, scratch: Path, tmp_path:
         train_style(tmp_path / "base", made / "rows", tmp_path / "model", tmp_path / "log", CONFIG)
 
 
-def test_rare_labels_count_as_configured(made: Path, scratch: Path, tmp_path: Path) -> None:
+def test_rare_labels_count_as_configured(made: Path, tmp_path: Path) -> None:
     sizes = {
         balance: trained(made, tmp_path / balance, balance=balance, epochs=1).steps
         for balance in ("none", "sampling")
@@ -168,9 +171,7 @@ def test_rare_labels_count_as_configured(made: Path, scratch: Path, tmp_path: Pa
     assert sizes["sampling"] > sizes["none"]
 
 
-def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
-    made: Path, scratch: Path, tmp_path: Path
-) -> None:
+def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(made: Path, tmp_path: Path) -> None:
     trained(made, tmp_path)
     config = DistilConfig(device="cpu", layers=1, epochs=1, learning_rate=2e-3, batch=32, eval_batch=64)
 
@@ -191,7 +192,7 @@ def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
     assert read_card(tmp_path / "student").parents["teacher"] == digest(tmp_path / "model")
 
 
-def test_an_int8_form_that_says_something_else_is_no_release(made: Path, scratch: Path, tmp_path: Path) -> None:
+def test_an_int8_form_that_says_something_else_is_no_release(made: Path, tmp_path: Path) -> None:
     trained(made, tmp_path)
     config = DistilConfig(device="cpu", layers=1, epochs=0.1, learning_rate=2e-3, batch=32, bound=1e-6)
 

@@ -24,7 +24,7 @@ from tests.echo import PRICE
 from tests.pages import Strict
 
 pytestmark = pytest.mark.slow
-ROWS = 120
+ROWS = 80
 SORRY = ["抱歉，我(不能|无法)"]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -40,14 +40,14 @@ def command(*words: str) -> list[str]:
 
 
 def compare(*words: str) -> Ran:
-    run = subprocess.run(command(*words), capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(command(*words), capture_output=True, text=True, timeout=600, check=False)
     return Ran(run.returncode, run.stdout, run.stderr)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    write_sample("fivedoctors", folder, conversations=120, seed=5)
+    write_sample("fivedoctors", folder, conversations=80, seed=5)
     return folder
 
 
@@ -78,19 +78,77 @@ def words(data: Path, folder: Path, candidates: Path, settings: Path) -> list[st
 
 
 @pytest.fixture(scope="module")
-def different(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], list[str]]:
-    """A good one, a weak one, and one that is good but declines in plain words."""
-    folder = tmp_path_factory.mktemp("different")
+def outside(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A provider that outlives what asks it, and counts what it billed: a good teacher, a weak one that thinks aloud,
+    and one that is good but declines in plain words."""
+    variants = {"good": {}, "weak": {"skill": 0.5, "thinks": True}, "shy": {"refuses": 0.2, "seed": 3}}
+    arguments = ["--kb", f"fivedoctors={data / 'knowledge_base.jsonl'}", "--latency", "0.1", "--port", "0"]
+    for name, skill in variants.items():
+        arguments += ["--variant", f"{name}={orjson.dumps({'tenant': 'fivedoctors', **skill}).decode()}"]
+    with service("teacher", arguments, tmp_path_factory.mktemp("outside") / "log") as url:
+        yield url
+
+
+def paid_words(data: Path, folder: Path, url: str) -> list[str]:
+    """A profile that pays: its provider is on this machine, so it needs no key."""
+    model = {"base_url": url, "model": "fivedoctors", "price": PRICE}
+    gateway = {"teacher": model, "judge": model, "limits": {"concurrency": 4}}
+    gateway["examiner"] = {**model, "model": "fivedoctors-examiner"}
+    settings = profile(folder / "profile.yaml", stand_ins={"rag": True}, gateway=gateway)
     candidates = teachers(
         folder / "teachers.yaml",
-        teacher("good", {}),
-        teacher("weak", {"skill": 0.5, "thinks": True}, output=1.0, strip_thinking=True),
-        teacher("shy", {"refuses": 0.2, "seed": 3}, refusal_patterns=SORRY),
+        teacher("good", {}, base_url=url),
+        teacher("weak", {}, output=1.0, base_url=url, strip_thinking=True),
+        teacher("shy", {}, base_url=url, refusal_patterns=SORRY),
     )
-    asked = words(data, folder, candidates, profile(folder / "profile.yaml"))
+    return words(data, folder, candidates, settings)
+
+
+def test_nothing_is_asked_before_somebody_agrees_to_pay(data: Path, tmp_path: Path, outside: str) -> None:
+    before = stats(outside)["asked"]
+
+    ran = compare(*paid_words(data, tmp_path, outside))
+
+    assert ran.code == 2
+    assert "add --yes" in ran.errors
+    assert "Before anything is spent" in ran.out
+    assert stats(outside)["asked"] == before
+
+
+@pytest.fixture(scope="module")
+def different(
+    data: Path, outside: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any], list[str]]:
+    """Killed while the second teacher writes; the same command again goes on to its end."""
+    folder = tmp_path_factory.mktemp("different")
+    asked = [*paid_words(data, folder, outside), "--yes"]
+    billed = stats(outside)["billed"]
+    first = subprocess.Popen(command(*asked), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: (folder / "out" / "rewrites" / "good.jsonl").is_file(), first)
+        wait_until(lambda: stats(outside)["billed"] > billed + ROWS + 20, first)
+        children = psutil.Process(first.pid).children(recursive=True)
+    finally:
+        first.kill()
+        first.wait()
+    for child in children:
+        os.kill(child.pid, signal.SIGKILL)
+    psutil.wait_procs(children, timeout=30)
     ran = compare(*asked, "--json")
     assert ran.code == 0, ran.errors
     return folder / "out", orjson.loads(ran.out), asked
+
+
+def test_a_comparison_that_was_killed_goes_on_and_pays_nothing_twice(
+    different: tuple[Path, dict[str, Any], list[str]], outside: str
+) -> None:
+    out, found, _ = different
+    billed = stats(outside)["billed_by_prompt"]
+
+    twice = sum(count - 1 for count in billed.values())
+    named = sum(len(read_report(path)["possibly_billed"]) for path in journals(out))
+    assert twice <= named <= 4
+    assert found["systems"]["good"]["failed"]["rows"] == 0
 
 
 def test_the_better_teacher_is_found_to_be_better_with_its_interval(
@@ -183,8 +241,8 @@ def test_the_page_is_well_formed_fetches_nothing_and_escapes_what_users_wrote(
 def test_equal_teachers_are_not_told_apart_and_the_cheap_one_is_taken(data: Path, tmp_path: Path) -> None:
     candidates = teachers(
         tmp_path / "teachers.yaml",
-        teacher("dear", {"skill": 0.9, "seed": 1}, output=10.0),
-        teacher("cheap", {"skill": 0.9, "seed": 2}, output=1.0),
+        teacher("dear", {"skill": 0.9, "seed": 2}, output=10.0),
+        teacher("cheap", {"skill": 0.9, "seed": 1}, output=1.0),
     )
     ran = compare(*words(data, tmp_path, candidates, profile(tmp_path / "profile.yaml")))
     found = orjson.loads((tmp_path / "out" / "comparison.json").read_bytes())
@@ -197,67 +255,8 @@ def test_equal_teachers_are_not_told_apart_and_the_cheap_one_is_taken(data: Path
     assert "cheap, for now: no difference is shown." in ran.out
 
 
-@pytest.fixture
-def outside(data: Path, tmp_path: Path) -> Iterator[str]:
-    """A provider that outlives what asks it, and counts what it billed."""
-    knowledge_base = f"fivedoctors={data / 'knowledge_base.jsonl'}"
-    variants = [
-        "--variant",
-        'one={"tenant": "fivedoctors"}',
-        "--variant",
-        'two={"tenant": "fivedoctors", "skill": 0.6}',
-    ]
-    arguments = ["--kb", knowledge_base, *variants, "--latency", "0.1", "--port", "0"]
-    with service("teacher", arguments, tmp_path / "outside.log") as url:
-        yield url
-
-
-def paid_words(data: Path, folder: Path, url: str) -> list[str]:
-    """A profile that pays: its provider is on this machine, so it needs no key."""
-    model = {"base_url": url, "model": "fivedoctors", "price": PRICE}
-    gateway = {"teacher": model, "judge": model, "limits": {"concurrency": 4}}
-    settings = profile(folder / "profile.yaml", stand_ins={"rag": True}, gateway=gateway)
-    candidates = teachers(folder / "teachers.yaml", *(teacher(name, {}, base_url=url) for name in ("one", "two")))
-    return words(data, folder, candidates, settings)
-
-
-def test_nothing_is_asked_before_somebody_agrees_to_pay(data: Path, tmp_path: Path, outside: str) -> None:
-    ran = compare(*paid_words(data, tmp_path, outside))
-
-    assert ran.code == 2
-    assert "add --yes" in ran.errors
-    assert "Before anything is spent" in ran.out
-    assert stats(outside)["asked"] == 0
-
-
-def test_a_comparison_that_was_killed_goes_on_and_pays_nothing_twice(
-    data: Path, tmp_path: Path, outside: str
-) -> None:
-    asked = [*paid_words(data, tmp_path, outside), "--yes"]
-    first = subprocess.Popen(command(*asked), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: (tmp_path / "out" / "rewrites" / "one.jsonl").is_file(), first)
-        wait_until(lambda: stats(outside)["billed"] > ROWS + 20, first)
-        children = psutil.Process(first.pid).children(recursive=True)
-    finally:
-        first.kill()
-        first.wait()
-    for child in children:
-        os.kill(child.pid, signal.SIGKILL)
-    psutil.wait_procs(children, timeout=30)
-
-    ran = compare(*asked, "--json")
-
-    assert ran.code == 0, ran.errors
-    billed = stats(outside)["billed_by_prompt"]
-    twice = sum(count - 1 for count in billed.values())
-    named = sum(len(read_report(path)["possibly_billed"]) for path in journals(tmp_path / "out"))
-    assert twice <= named <= 4
-    assert orjson.loads(ran.out)["systems"]["one"]["failed"]["rows"] == 0
-
-
 def wait_until(true: Any, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not true():
         assert process.poll() is None
         assert time.monotonic() < deadline

@@ -1,6 +1,7 @@
 """Gaming is shown: one small student trained twice in the same world, from the same start, by the two rewards."""
 
 from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from benchmarks.reward_texts import without_gold
 from benchmarks.reward_world import CONSTANT, Case, World, opened
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.impute import FEATURES, Imputer, features, sampled
+from qinglan.rows import Split
 from qinglan.samples.world import load_world
 from qinglan.text import bigrams
 
@@ -17,12 +19,12 @@ pytestmark = pytest.mark.slow
 TENANT, ROWS = "fivedoctors", 200
 SFT_STEPS, SFT_RATE = 300, 2.0
 RL_STEPS, RL_RATE, KL = 3000, 10.0, 0.005
-GOLD = RewardConfig()
 VOCABULARY = sorted(
     {gram for term in load_world(TENANT).aspects.values() for ask in term.asks for gram in bigrams(ask)}
 )
 SEARCHED = RewardConfig().judge_share
 UNJUDGED = 0.0
+Mode = Literal["seed_v1", "anchored_v2"]
 
 
 class Rows(NamedTuple):
@@ -42,10 +44,28 @@ def texts(case: Case) -> list[str]:
     return [*(f"{case.item} {term}" for term in terms), *bare]
 
 
-def rows(world: World, cases: list[Case], config: RewardConfig, labelled: bool = True) -> Rows:
+class Told:
+    """Cases with all that a reward says of each action, worked out once for all tests."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.cases = lru_cache(None)(lambda split: world.cases(split, ROWS))
+        self.terms = lru_cache(None)(self._terms)
+
+    def _terms(self, split: Split, mode: Mode, labelled: bool) -> list[list[dict[str, float]]]:
+        """Every action's, judged every time."""
+        cases, config = self.cases(split), RewardConfig(mode=mode)
+        seen = cases if labelled else map(without_gold, cases)
+        return [[self._world.reward(case.prompt, text, config) for text in texts(case)] for case in seen]
+
+    @cached_property
+    def student(self) -> Any:
+        return imitated(rows(self, "train", RewardConfig(judge_share=UNJUDGED)))
+
+
+def rows(told: Told, split: Split, config: RewardConfig, labelled: bool = True) -> Rows:
     """Rewards with the judge on a sample of the prompts and imputed on the rest, as in training."""
-    seen = cases if labelled else list(map(without_gold, cases))
-    terms = [[world.reward(case.prompt, text, config) for text in texts(case)] for case in seen]
+    cases, terms = told.cases(split), told.terms(split, config.mode, labelled)
     imputer = Imputer(FEATURES)
     judged = [sampled(case.prompt.id, config.judge_share, config.seed, "judge") for case in cases]
     for case, known, actions in zip(cases, judged, terms, strict=True):
@@ -60,7 +80,7 @@ def rows(world: World, cases: list[Case], config: RewardConfig, labelled: bool =
             ]
             for case, known, actions in zip(cases, judged, terms, strict=True)
         ]),
-        gold=np.array([[world.reward(case.prompt, text, GOLD)["gold"] for text in texts(case)] for case in cases]),
+        gold=np.array([[one["gold"] for one in actions] for actions in told.terms(split, "anchored_v2", True)]),
         taught=np.array([taught(case) for case in cases]),
     )  # fmt: skip
 
@@ -125,51 +145,43 @@ def mean_reward(weights: Any, data: Rows) -> float:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with opened(TENANT, conversations=400, seed=100) as found:
-        yield found
+def told() -> Iterator[Told]:
+    with opened(TENANT, conversations=400, seed=100) as world:
+        yield Told(world)
 
 
-@pytest.fixture(scope="module")
-def student(world: World) -> Any:
-    return imitated(rows(world, world.cases("train", ROWS), RewardConfig()))
-
-
-def trained(world: World, student: Any, mode: Literal["seed_v1", "anchored_v2"]) -> tuple[float, float]:
+def trained(told: Told, mode: Mode) -> tuple[float, float]:
     """How held-out reward and held-out gold changed by training on the training rows' rewards."""
     config = RewardConfig(mode=mode, judge_share=UNJUDGED)
-    held_out = rows(world, world.cases("dev", ROWS), config)
-    better = reinforced(student, rows(world, world.cases("train", ROWS), config))
+    held_out = rows(told, "dev", config)
+    better = reinforced(told.student, rows(told, "train", config))
     return (
-        mean_reward(better, held_out) - mean_reward(student, held_out),
-        top1(better, held_out) - top1(student, held_out),
+        mean_reward(better, held_out) - mean_reward(told.student, held_out),
+        top1(better, held_out) - top1(told.student, held_out),
     )
 
 
-def test_training_on_the_plans_retrieval_score_raises_the_reward_and_loses_held_out_gold(
-    world: World, student: Any
-) -> None:
-    reward, gold = trained(world, student, "seed_v1")
+def test_training_on_the_plans_retrieval_score_raises_the_reward_and_loses_held_out_gold(told: Told) -> None:
+    reward, gold = trained(told, "seed_v1")
 
     assert reward > 0.01
     assert gold < -0.03
 
 
-def test_training_on_the_anchored_reward_raises_held_out_gold_too(world: World, student: Any) -> None:
-    reward, gold = trained(world, student, "anchored_v2")
+def test_training_on_the_anchored_reward_raises_held_out_gold_too(told: Told) -> None:
+    reward, gold = trained(told, "anchored_v2")
 
     assert reward > 0.01
     assert gold > 0.05
 
 
 def test_searching_by_the_plans_reward_wins_no_gold_and_by_the_anchored_one_wins_it_without_labels(
-    world: World, student: Any
+    told: Told,
 ) -> None:
-    cases = world.cases("dev", ROWS)
     plan, ours = (RewardConfig(mode=mode, judge_share=SEARCHED) for mode in ("seed_v1", "anchored_v2"))
-    gamed, anchored = rows(world, cases, plan), rows(world, cases, ours, labelled=False)
-    alone = rows(world, cases, plan.model_copy(update={"judge_share": UNJUDGED}))
-    before = top1(student, gamed)
+    gamed, anchored = rows(told, "dev", plan), rows(told, "dev", ours, labelled=False)
+    alone = rows(told, "dev", plan.model_copy(update={"judge_share": UNJUDGED}))
+    before = top1(told.student, gamed)
 
     assert best_of(alone) < before - 0.05
     assert best_of(gamed) <= before
