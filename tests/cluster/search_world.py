@@ -40,7 +40,7 @@ def load_now(node: Node, path: Path, tenant: str, kb: str = "default", patience:
         client.close()
 
 
-def loader(node: Node, path: Path, tenant: str, patience: float = 120.0) -> "subprocess.Popen[str]":
+def loader(node: Node, path: Path, tenant: str, patience: float = 400.0) -> "subprocess.Popen[str]":
     """The command, as its own process."""
     command = [sys.executable, "-m", "serving.rag.load", "--opensearch", node.url, "--kb", f"{tenant}={path}"]
     command += ["--replicas", "0", "--patience", str(patience), "--refused", str(path.parent)]
@@ -49,7 +49,7 @@ def loader(node: Node, path: Path, tenant: str, patience: float = 120.0) -> "sub
 
 def ended(process: "subprocess.Popen[str]") -> str:
     """What it said; it must have ended well."""
-    said, _ = process.communicate(timeout=180)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     return said
 
@@ -74,7 +74,7 @@ def there(node: Node, tenant: str) -> int:
     return sum(int(one["primaries"]["indexing"]["index_total"]) for one in stats.values())
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
+def until(true: Callable[[], bool], what: str, seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"

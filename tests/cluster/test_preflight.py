@@ -320,7 +320,7 @@ def pod(name: str, gpus: int, node: str = "x") -> dict[str, Any]:
 
 def until(true: Any) -> None:
     """Wait for the controllers."""
-    for _ in range(300):
+    for _ in range(2400):
         if true():
             return
         time.sleep(0.1)

@@ -16,7 +16,7 @@ OF_GRAFANA = {"$__rate_interval": "5m", "$namespace": "qinglan"}
 
 def promtool(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(binary("promtool")), *arguments], cwd=folder, text=True, capture_output=True, timeout=120
+        [str(binary("promtool")), *arguments], cwd=folder, text=True, capture_output=True, timeout=300
     )
 
 

@@ -39,7 +39,7 @@ class Person(NamedTuple):
     def __call__(self, *words: str, code: int = 0, **given: str) -> str:
         """What it says on stdout; on stderr, where it ends with another code than 0."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubectl.kubeconfig), **given}
-        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=120, env=environment)
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done.stderr if code else done.stdout
@@ -139,7 +139,7 @@ def test_a_watch_tells_each_decision_as_it_is_made_and_ends_with_the_rollout(
 ) -> None:
     person.make("rewriter-1")
     with watched(person, "rewriter") as process:
-        stuck = threading.Timer(60, process.kill)
+        stuck = threading.Timer(240, process.kill)
         stuck.start()
         assert process.stdout is not None and process.stderr is not None
         person.write("rewriter-1", analysed())
@@ -160,7 +160,7 @@ def test_a_watch_of_one_that_somebody_deletes_ends_and_says_so(person: Person) -
         person.write("rewriter-1", analysed())
         assert process.stdout is not None and "apply" in process.stdout.readline()
         person.kubectl.must("delete", "modelrollout", "rewriter-1", "-n", person.namespace)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=240)
 
     assert process.returncode == 3 and "somebody deleted it while it was watched" in errors
 

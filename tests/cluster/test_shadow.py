@@ -149,7 +149,7 @@ def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone
                 users_ask(door, service_host, query)
             return counted(url, "qinglan_shadow_pairs_total", 'outcome="lost"') >= 2
 
-        until(lost, f"pairs that the spoiled canary has lost; see {house.folder}/shadow.log", 180)
+        until(lost, f"pairs that the spoiled canary has lost; see {house.folder}/shadow.log", 400)
         pair = f'canary="{digest(bad)[:12]}",outcome="lost",stable="{digest(good)[:12]}"'
         assert counted(url, "qinglan_shadow_pairs_total", pair) >= 2
         assert counted(url, "qinglan_shadow_pairs_total", 'outcome="won"') == 0

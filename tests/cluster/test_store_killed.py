@@ -264,7 +264,7 @@ def test_who_is_late_finds_the_upload_finished(world: World, tmp_path: Path) -> 
     """One pusher is held at a part until another, who joined its upload, is done."""
     with ThreadPoolExecutor(1) as pool:
         done = Event()
-        world.once(at_part, lambda: done.wait(120))
+        world.once(at_part, lambda: done.wait(300))
         first = pool.submit(world.store().push, world.artifact, world.digest)
         while not any(at_part(request) for request in list(world.proxy.seen)):
             assert not first.done()

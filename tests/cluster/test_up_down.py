@@ -100,7 +100,7 @@ def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, 
 
         process.send_signal(sent)
 
-        assert process.wait(60) == code
+        assert process.wait(240) == code
     assert "etcd" in running_then
     assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
 

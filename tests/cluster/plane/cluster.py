@@ -15,7 +15,7 @@ from tests.cluster.plane.processes import Folder
 VARIABLE = "QINGLAN_TEST_CLUSTER"
 LABEL = "qinglan.dev/test"
 SESSION = secrets.token_hex(4)
-USABLE_SECONDS, GONE_SECONDS = 60.0, 120.0
+USABLE_SECONDS, GONE_SECONDS = 240.0, 300.0
 
 
 class Cluster(NamedTuple):

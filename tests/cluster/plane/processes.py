@@ -22,7 +22,7 @@ from qinglan.files import replaced
 from qinglan.services import end_with_parent
 from tests.cluster.binaries import binary
 
-READY_SECONDS = 180.0
+READY_SECONDS = 600.0
 END_SECONDS = 15.0
 LAST_LINES = 15
 
@@ -165,7 +165,7 @@ def asking(folder: Folder) -> httpx.Client:
     """Over TLS as the administrator; quicker than a kubectl where something is asked again and again."""
     trusted = ssl.create_default_context(cafile=folder.pki / "ca.crt")
     trusted.load_cert_chain(folder.pki / "admin.crt", folder.pki / "admin.key")
-    return httpx.Client(timeout=10, verify=trusted, trust_env=False)
+    return httpx.Client(timeout=60, verify=trusted, trust_env=False)
 
 
 def said(folder: Folder, name: str, what: str) -> str:
