@@ -64,18 +64,21 @@ def test_what_a_live_call_waits_to_send_is_not_queued_for_a_batch(tmp_path: Path
     assert (first.text, second.cached) == (second.text, True)
 
 
-@pytest.mark.parametrize(("takes", "brought"), [(0.0, True), (2.0, False)])
+@pytest.mark.parametrize(("takes", "waits", "brought"), [(0.0, 8.0, True), (8.0, 4.0, False)])
 def test_a_live_call_that_had_to_wait_is_not_sent_when_a_batch_has_it(
-    tmp_path: Path, takes: float, brought: bool
+    tmp_path: Path, takes: float, waits: float, brought: bool
 ) -> None:
+    """Told to wait before the batch leaves, after two seconds; it wakes long after or long before the batch's end."""
+
     async def run(teacher: str) -> tuple[Asked, list[Asked]]:
-        config = batched(teacher, {"steps": ["validate"], "gather_seconds": 0.5})
+        batch = {"steps": ["validate"], "gather_seconds": 2.0}
+        config = batched(teacher, batch, limits={"longest_wait_seconds": 10.0})
         async with gateway(config, tmp_path) as url:
             announced = asyncio.create_task(ask_rows(url, [ROW], "validate"))
             await asyncio.sleep(0.2)  # it is in the queue, and in no batch yet
             return await live(url), await announced
 
-    service = Limiting(create_app(EchoBrain(), Behaviour(batch_seconds=takes)), 1.5)
+    service = Limiting(create_app(EchoBrain(), Behaviour(batch_seconds=takes)), waits)
     with running(service) as teacher:
         first, [second] = asyncio.run(run(teacher))
         assert (stats(teacher)["billed"], stats(teacher)["batches"]) == (1, 1)
