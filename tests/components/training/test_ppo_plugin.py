@@ -108,6 +108,36 @@ def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: p
     assert (given["HERE"], given["THERE"], given["MORE"]) == ("/here", "/here/there", "1")
 
 
+NEST = """
+import os, socket, sys
+from components.training.ppo.plugin import forking
+path = os.environ[forking.SOCKET]
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(path)
+listening.listen()
+driver = os.getpid()
+if os.fork() == 0:
+    forking.nest(listening, driver)
+    os._exit(0)
+for said in (b"", (100).to_bytes(4) + b"{"):
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.connect(path)
+        gone.sendall(said)
+forking.ask([sys.argv[1], "worked"])
+"""
+
+
+def test_who_asks_for_a_worker_and_is_gone_ends_no_nest(tmp_path: Path) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text("import sys; print(sys.argv[1], flush=True)")
+    said = subprocess.run(
+        [sys.executable, "-c", NEST, str(worker)], capture_output=True, text=True, cwd=ROOT, timeout=120,
+        env={**os.environ, forking.SOCKET: str(tmp_path / "nest")},
+    )  # fmt: skip
+
+    assert (said.stdout, said.returncode) == ("worked\n", 0), said.stderr
+
+
 def test_asks_share_a_batch_with_those_that_sample_alike() -> None:
     warm, cold = Sampling(1.0, 1.0, -1), Sampling(0.0, 1.0, -1)
     asks = [Ask([n], sampling, None) for n, sampling in enumerate([warm, cold, warm, warm])]  # type: ignore[arg-type]

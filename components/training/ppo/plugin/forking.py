@@ -76,7 +76,7 @@ def nest(listening: socket.socket, driver: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
     listening.settimeout(1.0)
     while os.getppid() == driver:
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, ConnectionError):
             asking, _ = listening.accept()
             asking.settimeout(None)
             told, streams = _receive(asking)
@@ -141,9 +141,12 @@ def environment(argv: list[str]) -> dict[str, str]:
 
 def _receive(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
     size, streams, _, _ = socket.recv_fds(asking, 4, 3)
-    told = b""
-    while len(told) < int.from_bytes(size):
-        told += asking.recv(LARGEST)
+    told, read = b"", size
+    while read and len(told) < int.from_bytes(size):
+        read = asking.recv(LARGEST)
+        told += read
+    if not read:
+        raise ConnectionError("whoever asked is gone")
     values: dict[str, Any] = json.loads(told)
     return values, streams
 
