@@ -1,5 +1,6 @@
 """The HTTP face of the RAG service: the contract, its refusals, and what an operator asks."""
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,9 @@ LARGEST_BODY = 512 * 1024
 
 RETRY_AFTER = "2"
 """Seconds until a search engine that is away is worth another question."""
+
+ATTEMPTS = 3
+"""Snapshots that may be deleted one after the other under one request."""
 
 GUARDED = "rewriter_guard"
 """The reason where the rewriter answered and took its own text back."""
@@ -123,17 +127,12 @@ async def choose_query(request: RagRequest, rewriter: Rewriter | None) -> Search
 
 async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, Found]:
     """What one snapshot answers, and which: where it was deleted meanwhile, all of it from the next one."""
-    gone = False
-    while True:
-        now = await engine.current(gone)
-        try:
+    for attempt in range(ATTEMPTS):
+        now = await engine.current(gone=attempt > 0)
+        with contextlib.suppress(SnapshotGone):
             found = await retrieve(now, query, request.top_k, request.score_threshold, request.need)
-        except SnapshotGone:
-            if gone:
-                raise EngineAway("gone") from None
-            gone = True
-        else:
             return now.knowledge_base, found
+    raise EngineAway("gone")
 
 
 def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:

@@ -85,7 +85,7 @@ def test_while_the_alias_is_switched_every_answer_is_of_one_snapshot(search: Nod
         for one in asking:
             one.result()
 
-    assert {answer.status_code for answer in answers} == {200}
+    assert [answer.text for answer in answers if answer.status_code != 200] == []
     found = [answer.json()["data"] for answer in answers]
     for data in found:
         assert {recall["id"][0] for recall in data["recall"]} == {marks[data["snapshot"]]}

@@ -1,6 +1,7 @@
 """Reads from an OpenSearch cluster within a deadline. What is not a whole answer is an EngineAway with the reason."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from qinglan.errors import OutageError
@@ -23,14 +24,40 @@ class Cluster:
     async def aclose(self) -> None:
         await self._client.close()
 
-    async def read(self, method: str, path: str, body: Any = None, **params: str) -> dict[str, Any]:
-        """The answer; SnapshotGone for what is not there."""
+    async def mappings(self, alias: str) -> dict[str, Any]:
+        """What each index that the alias names says of itself; SnapshotGone where there is no such alias."""
+        return await self._answered(lambda: self._mappings(alias))
+
+    async def read(self, alias: str, index: str, what: str, body: Any, **params: str) -> dict[str, Any]:
+        """The answer of one index; SnapshotGone where it is not there, or fails and its alias names another by now.
+
+        Under a search that is on its way a deleted index gives a 503 as often as a 404.
+        """
+        from opensearchpy.exceptions import TransportError
+
+        async def ask() -> Any:
+            try:
+                return await self._ask("POST", f"/{index}/{what}", body, params)
+            except TransportError as error:
+                if reason_of(error) != "failed" or index in await self._mappings(alias):
+                    raise
+                raise SnapshotGone from None
+
+        return await self._answered(ask)
+
+    async def _mappings(self, alias: str) -> Any:
+        return await self._ask("GET", f"/{alias}/_mapping", None, {"filter_path": "*.mappings._meta"})
+
+    async def _ask(self, method: str, path: str, body: Any, params: dict[str, str]) -> Any:
+        return await self._client.transport.perform_request(method, path, params=params, body=body)
+
+    async def _answered(self, ask: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
         try:
             self._breaker.check()
         except OutageError:
             raise EngineAway("open") from None
         try:
-            answer = await self._perform(method, path, body, params)
+            answer = await self._in_time(ask)
         except SnapshotGone:
             self._breaker.answered()
             raise
@@ -40,12 +67,12 @@ class Cluster:
         self._breaker.answered()
         return answer
 
-    async def _perform(self, method: str, path: str, body: Any, params: dict[str, str]) -> dict[str, Any]:
+    async def _in_time(self, ask: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
         from opensearchpy.exceptions import NotFoundError, OpenSearchException
 
         try:
             async with asyncio.timeout(self._config.deadline_seconds):
-                return whole(await self._client.transport.perform_request(method, path, params=params, body=body))
+                return whole(await ask())
         except NotFoundError:
             raise SnapshotGone from None
         except (TimeoutError, OpenSearchException) as error:

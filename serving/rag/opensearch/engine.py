@@ -23,7 +23,7 @@ from qinglan.text import bigrams
 from serving.rag.engine import Candidate, Scores, SnapshotGone
 from serving.rag.opensearch.asking import Cluster
 from serving.rag.opensearch.kept import Kept
-from serving.rag.opensearch.layout import FORMAT, Notes
+from serving.rag.opensearch.layout import FORMAT, Notes, alias_of
 from serving.rag.reranker import RIVALS, Asked, Compared, Reranker, all_signs
 
 CACHED_TEXTS = 1024
@@ -71,6 +71,7 @@ class OpenSearchEngine:
         )  # fmt: skip
         self.calibrated = reranker.calibrated
         self.index = index
+        self._alias = alias_of(notes.tenant_id, notes.kb_name)
         self._cluster, self._reranker = cluster, reranker
         self._cuts = Kept[str, Cut](CACHED_TEXTS)
         self._found = Kept[tuple[str, str], Found](CACHED_TEXTS)
@@ -100,7 +101,7 @@ class OpenSearchEngine:
         wanted = {"fields": ["body", "pairs"], "term_statistics": True, "field_statistics": False}
         spared = {"positions": False, "offsets": False, "payloads": False}
         body = {"doc": {"body": text, "pairs": " ".join(pairs)}, **wanted, **spared}
-        fields = (await self._cluster.read("POST", f"/{self.index}/_termvectors", body)).get("term_vectors", {})
+        fields = (await self._read("_termvectors", body)).get("term_vectors", {})
         words = {word: int(term.get("doc_freq", 0)) for word, term in terms_of(fields, "body").items()}
         found = terms_of(fields, "pairs")
         counts = {pair: int(found.get(pair, {}).get("doc_freq", 0)) for pair in dict.fromkeys(pairs)}
@@ -129,7 +130,7 @@ class OpenSearchEngine:
         # The terms are cut already: what a user typed is never read as a query of its own.
         match = {field: {"query": " ".join(terms), "analyzer": "whitespace"}}
         body = {"query": {"match": match}, "size": limit, "track_total_hits": False, "_source": with_passages}
-        answer = await self._cluster.read("POST", f"/{self.index}/_search", body, **WHOLE)
+        answer = await self._read("_search", body, **WHOLE)
         found = answer["hits"]["hits"]
         if with_passages:
             for hit in found:
@@ -141,11 +142,14 @@ class OpenSearchEngine:
     async def _passages(self, numbers: Sequence[int]) -> dict[int, Stored]:
         found = {number: kept for number in numbers if (kept := self._stored.get(number))}
         if missing := [str(number) for number in dict.fromkeys(numbers) if number not in found]:
-            answer = await self._cluster.read("POST", f"/{self.index}/_mget", {"ids": missing})
+            answer = await self._read("_mget", {"ids": missing})
             if not all(one.get("found") for one in answer["docs"]):
                 raise SnapshotGone
             found |= {int(one["_id"]): self._keep(one) for one in answer["docs"]}
         return found
+
+    async def _read(self, what: str, body: Any, **params: str) -> dict[str, Any]:
+        return await self._cluster.read(self._alias, self.index, what, body, **params)
 
     def _keep(self, document: Any) -> Stored:
         number = int(document["_id"])

@@ -51,8 +51,7 @@ class LiveEngine:
     async def _look(self) -> None:
         """Where nobody can say, or the index is none that we may use, the known snapshot goes on answering."""
         try:
-            answer = await self._cluster.read("GET", f"/{self._alias}/_mapping", filter_path="*.mappings._meta")
-            index, notes = served(*self._owner, answer)
+            index, notes = served(*self._owner, await self._cluster.mappings(self._alias))
         except SnapshotGone:
             self._engine = None
             self._say(f"{self._alias}: no such alias. Load it: python -m serving.rag.load")

@@ -11,6 +11,7 @@ import httpx
 import orjson
 import pytest
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,12 +48,18 @@ class StandIn:
         self.asked = 0
         self.pause = 0.0
         self.status, self.content = 200, orjson.dumps(HIT)
+        self.named = ""
+        """The one index that the alias names; where this is empty, the alias's question is answered like the rest."""
+        self.app.add_api_route("/demo/_mapping", self.mapping, methods=["GET"])
         self.app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST", "PUT"])
 
     async def answer(self, request: Request) -> Response:
         self.asked += 1
         await asyncio.sleep(self.pause)
         return Response(self.content, self.status, media_type="application/json")
+
+    async def mapping(self, request: Request) -> Response:
+        return JSONResponse({self.named: {}}) if self.named else await self.answer(request)
 
 
 @pytest.fixture
@@ -79,7 +86,7 @@ def with_cluster(url: str, do: Callable[[Cluster], Awaitable[Result]], deadline:
 
 async def reason(cluster: Cluster) -> str:
     try:
-        await cluster.read("POST", "/x/_search", {})
+        await cluster.read("demo", "demo.older", "_search", {})
     except EngineAway as away:
         return away.reason
     return "answered"
@@ -103,6 +110,15 @@ def test_only_a_whole_answer_is_one(status: int, content: Any, expected: str, st
     assert with_cluster(url, reason) == expected
 
 
+@pytest.mark.parametrize("named", ["demo.older", ""])
+def test_an_index_that_fails_while_its_alias_names_it_or_nobody_can_say_is_an_outage(
+    named: str, stand_in: StandIn, url: str
+) -> None:
+    stand_in.status, stand_in.named = 503, named
+
+    assert with_cluster(url, reason) == "failed"
+
+
 def test_an_answer_that_is_no_json_is_none(stand_in: StandIn, url: str) -> None:
     stand_in.content = b"<html>"
 
@@ -115,14 +131,16 @@ def test_nobody_waits_longer_than_the_deadline(stand_in: StandIn, url: str) -> N
     assert with_cluster(url, reason, deadline=0.2) == "timeout"
 
 
-def test_what_is_not_there_is_no_outage(stand_in: StandIn, url: str) -> None:
-    stand_in.status, stand_in.content = 404, b'{"error": {"type": "index_not_found_exception"}}'
+@pytest.mark.parametrize("status", [404, 503])
+def test_what_is_not_there_is_no_outage(status: int, stand_in: StandIn, url: str) -> None:
+    """An index that is deleted under a search gives either."""
+    stand_in.status, stand_in.named = status, "demo.newer"
 
     async def ask_often(cluster: Cluster) -> list[str]:
         seen = []
         for _ in range(OUTAGE_AFTER + 1):
             with pytest.raises(SnapshotGone):
-                await cluster.read("POST", "/x/_search", {})
+                await cluster.read("demo", "demo.older", "_search", {})
         stand_in.status, stand_in.content = 200, orjson.dumps(HIT)
         seen.append(await reason(cluster))
         return seen
@@ -361,7 +379,7 @@ def test_who_we_are_is_said_to_the_cluster(running: Running, monkeypatch: pytest
     monkeypatch.setenv("OPENSEARCH_USERNAME", "reader")
     monkeypatch.setenv("OPENSEARCH_PASSWORD", "pass")
     with running(app) as url:
-        with_cluster(url, lambda cluster: cluster.read("GET", "/x/_mapping"))
+        with_cluster(url, lambda cluster: cluster.mappings("x"))
 
     assert seen == [httpx.BasicAuth("reader", "pass")._auth_header]
 
