@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("qinglan", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("qinglan")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -101,7 +101,7 @@ def test_a_length_that_cannot_be_is_refused(tmp_path: Path, content: bytes) -> N
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_bytes_are_more_than_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(content)

@@ -127,7 +127,7 @@ def test_one_conversation_alone_has_no_interval_and_no_significance() -> None:
     assert found.p == 1.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-1.0, 0.0, 1.0, NAN])), min_size=1, max_size=30))
 def test_an_interval_holds_its_value_and_the_opposite_comparison_mirrors_it(rows: list[tuple[int, float]]) -> None:
     names, values = groups([name for name, _ in rows]), np.array([[value] for _, value in rows])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from components.release.deploy.config import DeployConfig
@@ -196,7 +195,6 @@ SPEC: dict[str, Any] = {
 }
 
 
-@settings_of(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from("rs"), st.sampled_from(["Promoted", "RolledBack"]))))
 def test_the_next_number_is_free_and_the_highest(before: list[tuple[int, str, str]]) -> None:
     """Whatever was deleted meanwhile, and whatever other services have."""

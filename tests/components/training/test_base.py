@@ -39,7 +39,7 @@ def prompts(tmp_path: Path) -> Path:
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_tokenizer_loses_no_character(text: str) -> None:
     tokenizer = TOKENIZER
 

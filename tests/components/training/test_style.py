@@ -121,7 +121,7 @@ def test_layers_are_kept_evenly_and_the_last_always(layers: int, wanted: int, ke
     assert kept_layers(layers, wanted) == kept
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.floats(0.5, 5.0), st.integers(0, 50))
 def test_a_temperature_that_was_put_in_is_found_again(temperature: float, seed: int) -> None:
     rng = np.random.default_rng(seed)

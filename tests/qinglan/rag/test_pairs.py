@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.rag import pairs, writing
@@ -22,7 +22,6 @@ BATCH = st.lists(st.tuples(TEXT, TEXT.filter(len)), min_size=1, max_size=6).map(
 )
 
 
-@settings(deadline=None)
 @given(BATCH)
 def test_a_batch_is_cut_as_each_text_alone(batch: list[Passage]) -> None:
     cut = cut_passages(batch)
@@ -31,7 +30,6 @@ def test_a_batch_is_cut_as_each_text_alone(batch: list[Passage]) -> None:
     assert cut.counts.tolist() == [len(set(bigrams(searched_text(passage)))) for passage in batch]
 
 
-@settings(deadline=None)
 @given(BATCH, BATCH)
 def test_passages_weigh_the_idf_of_their_distinct_pairs_whatever_the_batches(
     first: list[Passage], second: list[Passage]

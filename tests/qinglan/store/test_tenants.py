@@ -63,7 +63,7 @@ def asks(store: Store, folder: Path, word: str) -> list[Callable[[], object]]:
     ]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PATHS)
 def test_no_word_reads_or_changes_what_another_tenant_has(word: str) -> None:
     with tempfile.TemporaryDirectory() as root:

@@ -88,7 +88,5 @@ class Hunting(RuleBasedStateMachine):
             assert self.world.shares == {home: 100} and FOREIGN_URI not in self.world.shares
 
 
-Hunting.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+Hunting.TestCase.settings = settings(max_examples=40, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 TestHunting = pytest.mark.slow(Hunting.TestCase)

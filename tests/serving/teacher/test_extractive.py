@@ -183,7 +183,7 @@ def test_what_is_none_of_our_prompts_is_declined(brain: ExtractiveBrain, message
     assert isinstance(brain.answer("machines", messages, {"type": "json_schema"}), Refusal)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(min_size=1, max_size=40).filter(str.strip), st.text(max_size=200))
 def test_any_text_gets_some_rewrite(brain: ExtractiveBrain, question: str, history: str) -> None:
     answer = answered(brain, "machines", _machine_messages(question, history))

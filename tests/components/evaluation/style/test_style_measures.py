@@ -56,7 +56,7 @@ def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
     assert math.isnan(macro_f1(np.zeros((1, 4, 4)))[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ANSWERS)
 def test_they_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
@@ -98,7 +98,7 @@ def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None
     assert found["brier"] == pytest.approx((0.04 + 0.04 + 1 + 1) / 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANSWERS, st.integers(0, 5))
 def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], seed: int) -> None:
     truth = np.array([one for one, _ in pairs])
@@ -114,7 +114,7 @@ def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], se
     assert ((np.nan_to_num(drawn[:, :4]) >= 0) & (np.nan_to_num(drawn[:, :4]) <= 1 + 1e-9)).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.7]), st.booleans(), st.integers(0, 2)), min_size=2, max_size=30)
 )
