@@ -144,7 +144,7 @@ def test_a_server_that_stopped_is_an_outage_and_soon(s3: Minio, tmp_path: Path) 
     ):  # fmt: skip
         with pytest.raises(OutageError, match="Check QINGLAN_S3_ENDPOINT and that it runs"):
             ask()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120
     assert not (tmp_path / "back").exists()
 
 

@@ -133,7 +133,7 @@ def different(
         first.wait()
     for child in children:
         os.kill(child.pid, signal.SIGKILL)
-    psutil.wait_procs(children, timeout=30)
+    psutil.wait_procs(children, timeout=120)
     ran = compare(*asked, "--json")
     assert ran.code == 0, ran.errors
     return folder / "out", orjson.loads(ran.out), asked

@@ -77,6 +77,6 @@ def test_sigterm_ends_what_was_started(tmp_path: Path) -> None:
 
     step.send_signal(signal.SIGTERM)
 
-    assert step.wait(30) == 143
+    assert step.wait(120) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int(log.read_text()), 0)

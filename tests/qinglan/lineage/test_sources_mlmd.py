@@ -194,7 +194,7 @@ def test_a_stopped_server_is_an_outage_within_seconds(tmp_path: Path) -> None:
         source.maker("a" * 64)
 
     assert "port-forward" in str(caught.value)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
 
 
 def test_what_is_no_ml_metadata_is_an_outage_that_says_so(

@@ -181,7 +181,7 @@ def test_a_score_that_is_no_probability_asks_for_calibration(score: float) -> No
 
 
 def test_as_many_requests_are_under_way_as_allowed_and_no_more() -> None:
-    three, lock, under_way = Barrier(3, timeout=10), Lock(), [0]
+    three, lock, under_way = Barrier(3, timeout=120), Lock(), [0]
 
     def meet() -> None:
         with lock:

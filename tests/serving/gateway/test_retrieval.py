@@ -47,7 +47,10 @@ class Rag:
 async def asking(rag_url: str, folder: Path, **rag: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a gateway before the service."""
     config = gateway_config("http://127.0.0.1:9", rag_url, rag=rag)
-    async with gateway(config, folder) as url, httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:
+    async with (
+        gateway(config, folder) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=120) as client,
+    ):
         yield client
 
 

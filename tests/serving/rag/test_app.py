@@ -157,7 +157,7 @@ def test_a_body_of_many_megabytes_is_refused_before_it_is_read(url: str, header:
         RAG_PATH.encode(), header,
     )  # fmt: skip
 
-    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=120) as connection:
         connection.sendall(request + chunk + b"x" * (LARGEST_BODY + 1))
         answer = connection.recv(65536)
 

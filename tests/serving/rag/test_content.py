@@ -202,7 +202,7 @@ def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
         arguments += ["--index-root", str(tmp_path / "index"), "--style", style, "--style-deadline", "10"]
         arguments += ["--called-for-threshold", "0", "--harmless-threshold", "1"]
         with service("rag", arguments, tmp_path / "rag.log") as rag:
-            data = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False, timeout=30).json()["data"]
+            data = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False, timeout=120).json()["data"]
 
     assert (data["checked"], data["flagged"], data["predicted_label"]) == (True, True, answered["predicted_label"])
     assert data["harmless"] == pytest.approx(answered["probabilities"]["无伤害"], abs=1e-5)

@@ -45,7 +45,7 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
     @slow.post("/{path:path}")
     def rewrite(path: str) -> dict[str, Any]:
         asked.set()
-        release.wait(timeout=10)
+        release.wait(timeout=120)
         return {"predictions": [{"rewritten_query": "鱼油软胶囊", "model_version": "7"}]}
 
     with running(slow) as rewriter:
@@ -54,10 +54,10 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
         with process(*arguments) as (child, url):
             caller = threading.Thread(target=lambda: answers.put(ask(url)))
             caller.start()
-            assert asked.wait(timeout=10)
+            assert asked.wait(timeout=120)
             child.send_signal(signal.SIGTERM)
             release.set()
-            answer = answers.get(timeout=10)
+            answer = answers.get(timeout=120)
             caller.join()
             child.wait(timeout=120)
 

@@ -26,7 +26,7 @@ def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(tmp_path: Path)
     with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
         with service("rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
-            answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=30)
+            answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
 
     data = json.loads(answer.content)["data"]
     assert (data["rewriter"], data["rewritten_query"]) == ("model", written.text)
@@ -41,7 +41,7 @@ def test_what_the_students_guard_took_back_is_searched_as_it_was_asked_and_told_
     with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
         with service("rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
-            answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=30)
+            answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
             metrics = httpx.get(f"{rag}/metrics", trust_env=False).text
 
     data, version = json.loads(answer.content)["data"], digest(model)[:12]
@@ -57,7 +57,7 @@ def test_without_the_student_the_plain_question_is_searched_and_that_is_said(tmp
     arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
     arguments += ["--rewriter", "http://127.0.0.1:9"]
     with service("rag", arguments, tmp_path / "rag.log") as rag:
-        answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=30)
+        answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
 
     data = json.loads(answer.content)["data"]
     assert (data["rewriter"], data["rewritten_query"], data["fallback_reason"]) == (

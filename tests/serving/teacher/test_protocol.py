@@ -28,7 +28,7 @@ def ask(url: str, text: str = "虾青素一天吃几次", **more: Any) -> Any:
 
 
 def post(url: str, body: Any) -> httpx.Response:
-    return httpx.post(f"{url}/v1/chat/completions", content=orjson.dumps(body), trust_env=False, timeout=10)
+    return httpx.post(f"{url}/v1/chat/completions", content=orjson.dumps(body), trust_env=False, timeout=120)
 
 
 def test_the_official_client_reads_a_completion_with_its_usage() -> None:
@@ -103,7 +103,7 @@ def test_above_its_rate_it_says_when_to_come_back() -> None:
 
 
 def answers(url: str, calls: int) -> list[tuple[int, bytes]]:
-    with httpx.Client(trust_env=False, timeout=10) as client:
+    with httpx.Client(trust_env=False, timeout=120) as client:
         bodies = ({"model": "echo", "messages": [{"role": "user", "content": str(n)}]} for n in range(calls))
         replies = [client.post(f"{url}/v1/chat/completions", content=orjson.dumps(body)) for body in bodies]
     return [(reply.status_code, reply.content) for reply in replies]
