@@ -39,4 +39,5 @@ class AtOnce:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
-            terminal.write_line(f"\n{report.nodeid} failed ({report.when})\n{report.longreprtext[-1500:]}")
+            why = report.longreprtext.partition("\nE  ")[2] or report.longreprtext
+            terminal.write_line(f"\n{report.nodeid} failed ({report.when})\n{why[:1500]}\n...\n{why[-500:]}")
