@@ -27,7 +27,7 @@ def shared(path: Path, digest: str) -> Path:
     Steps of other runs may copy the same at the same time, from other machines: each fills a folder of its own, and
     the first to have all of it gives it its name.
     """
-    path, root = path.resolve(), _root().resolve()
+    path, root = path.resolve(), _root()
     if path.is_relative_to(root):
         return path
     target = root / "inputs" / digest[:24]
@@ -53,7 +53,8 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _root() -> Path:
-    return Path(os.environ[VARIABLE]) if VARIABLE in os.environ else cache_folder("scratch")
+    """Of no folder that somebody is in: a training is in another."""
+    return (Path(os.environ[VARIABLE]) if VARIABLE in os.environ else cache_folder("scratch")).resolve()
 
 
 def source_digest(folder: Path) -> str:

@@ -126,4 +126,4 @@ def step_split(metrics: Path) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/bench-ppo"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/bench-ppo").resolve())

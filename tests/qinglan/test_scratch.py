@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.scratch import VARIABLE, shared
+from qinglan.scratch import VARIABLE, scratch, shared
 
 
 @pytest.fixture
@@ -29,6 +29,14 @@ def test_an_input_is_copied_once_under_its_digest(volume: Path, tmp_path: Path) 
     assert first.is_relative_to(volume) and again == first
     assert (again / "weights").stat().st_ino == kept
     assert (first / "weights").read_bytes() == b"w" * 1000
+
+
+def test_a_training_finds_its_folder_from_wherever_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, "volume")
+
+    assert scratch("ppo", "key").parent == tmp_path / "volume" / "ppo"
+    assert shared(model(tmp_path / "base"), "d1") == tmp_path / "volume" / "inputs" / "d1" / "base"
 
 
 def test_what_lies_there_already_is_not_copied(volume: Path) -> None:
