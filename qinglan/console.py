@@ -40,5 +40,5 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 
 
 def markdown(source: str) -> Markdown:
-    """A report; an address is shown as text, since a link that a terminal opens may name another."""
-    return Markdown(source, hyperlinks=False)
+    """A report whose links show where they lead and open nothing, and whose entities, such as &NewLine;, are text."""
+    return Markdown(source.replace("&", "&amp;"), hyperlinks=False)
