@@ -40,7 +40,7 @@ def visible_lines(text: str) -> str:
 
 def quoted(text: str) -> list[str]:
     """Lines of text that is not ours, such as the end of a log, each behind a mark, so that none passes as ours."""
-    return [f"  | {visible(line)}" for line in text.expandtabs().splitlines()]
+    return [f"  | {visible(line.expandtabs())}" for line in text.splitlines()]
 
 
 def say(*lines: object, to: TextIO | None = None) -> None:
