@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from qinglan.terminal import say, say_json
+
 Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print all of it as JSON, and nothing else, on stdout.")]
 
@@ -87,13 +89,13 @@ def _audit(
 
         write_page(found, page)
     if as_json:
-        _print_json(auditing.as_json(found))
+        say_json(auditing.as_json(found))
     else:
         from qinglan.lineage.tree import print_audit
 
         print_audit(found)
         if page:
-            print(page)
+            say(page)
     if error := auditing.refusal(found):
         raise error
 
@@ -106,7 +108,7 @@ def _audit_live(target: str, namespace: str, store: str, files: list[Path], poli
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         found = audit_live(target, namespace, store, files, policy)
-    _print_json(live_as_json(found)) if as_json else print_live(found)
+    say_json(live_as_json(found)) if as_json else print_live(found)
     if error := found.error:
         raise error
 
@@ -120,12 +122,12 @@ def _ask(target: str, other: str, store: str, files: list[Path], policy: Any, as
         error = refusal(audit_subject(one, policy))
         if not other:
             lines = why(one, policy)
-            _print_json(lines) if as_json else print("\n".join(lines))
+            say_json(lines) if as_json else say(*lines)
         else:
             with subject(other, store, files) as before:
                 changes = diff(before, one, policy)
                 error = error or refusal(audit_subject(before, policy))
-            _print_json([one._asdict() for one in changes]) if as_json else print("\n".join(said_of_diff(changes)))
+            say_json([one._asdict() for one in changes]) if as_json else say(*said_of_diff(changes))
     if error:
         raise error
 
@@ -139,16 +141,10 @@ def _which_models(target: str, store: str, files: list[Path], policy: Any, as_js
     wanted = digest(path) if path.exists() else target
     with open_index([Path("runs"), *files], store) as index:
         hits = which_models(wanted, index, policy)
-    _print_json([one._asdict() for one in hits]) if as_json else print_hits(wanted, hits)
+    say_json([one._asdict() for one in hits]) if as_json else print_hits(wanted, hits)
 
 
 def _break_glass(target: str, store: str, files: list[Path], policy: Any, reason: str, by: str) -> None:
     from qinglan.lineage.deploying import break_glass
 
-    print(break_glass(target, store, files, policy, reason, by))
-
-
-def _print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value, ensure_ascii=False, default=str))
+    say(*break_glass(target, store, files, policy, reason, by))

@@ -11,6 +11,7 @@ from qinglan.lineage.findings import Finding
 from qinglan.lineage.live import Live, look, told, unmatched
 from qinglan.lineage.release_folder import MODEL
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.terminal import say
 
 PREFIX = "isvc:"
 TARGET = re.compile(r"((?P<namespace>[a-z0-9][a-z0-9-]*)/)?(?P<name>[a-z][a-z0-9-]*)")
@@ -58,11 +59,11 @@ def model_of(found: Audit) -> str:
 def print_live(found: LiveAudit) -> None:
     from qinglan.lineage.tree import print_audit
 
-    print(f"{PREFIX}{found.live.namespace}/{found.live.name}")
+    say(f"{PREFIX}{found.live.namespace}/{found.live.name}")
     for line in told(found.live):
-        print(f"  {line}")
+        say(f"  {line}")
     for finding in found.findings:
-        print(f"✗ {finding.state} {finding.what}: {finding.why}")
+        say(f"✗ {finding.state} {finding.what}: {finding.why}")
     for one in found.audits:
         print_audit(one)
 

@@ -6,6 +6,7 @@ from qinglan.errors import Altered, OutageError
 from qinglan.lineage.addresses import read_address
 from qinglan.lineage.live import VERSION, unmatched
 from qinglan.lineage.release_folder import MODEL, read_claim
+from qinglan.terminal import say
 from serving.rollout.local.objects import Objects
 from serving.rollout.local.releases import fetched
 from serving.rollout.local.service import NAME, served, status_of
@@ -17,7 +18,7 @@ def show_live(folder: Path) -> None:
     """Each server that has users: its release, and as which version it answers. Altered where they differ."""
     one = Objects(folder).read(NAME)
     status = status_of(one)
-    print(f"Live, asked at {status.url}:")
+    say(f"Live, asked at {status.url}:")
     for uri, share in served(one).traffic.items():
         claim = read_claim(fetched(uri, folder))
         made = {part.name: part.digest for part in claim.statement.made}
@@ -25,7 +26,7 @@ def show_live(folder: Path) -> None:
         if faults := unmatched({*counts, answers}, {made[MODEL]: claim.name}):
             raise Altered(f"{uri}: {faults[0].why}. Find out who put it there.")
         digest = read_address(uri).digest
-        print(
+        say(
             f"  ✓ {share} % of the users: release {digest[:12]}, of model {made[MODEL][:12]}; its server counts as "
             f"{', '.join(counts)} and answers as {answers}"
         )

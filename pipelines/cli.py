@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 7 held or not promoted, 8 altered, 9 incomplete, 130 stopped by Ctrl-C.
 """
 
-import json
 import signal
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from pipelines.keys_cli import keys
 from pipelines.rollout.cli import rollout
 from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
+from qinglan.terminal import quoted, say, say_error, say_json, say_warnings
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
@@ -55,8 +55,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, an
 
 def main() -> None:
     """Run the command; an error we can explain is a message and its exit code, not a traceback."""
-    for stream in (sys.stdout, sys.stderr):  # a file's name may be no text; to say so must not be an error
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack a letter; to say so must not be an error
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    if sys.argv[1:2] != ["serve"]:  # a server sets up its own logging
+        say_warnings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     try:
         app()
@@ -65,19 +67,19 @@ def main() -> None:
 
 
 def _explain(error: Exception) -> NoReturn:
+    import traceback
+
     from qinglan.errors import QinglanError
 
     if isinstance(error, OSError) and error.filename:
-        print(f"qinglan: {error.filename}: {error.strerror}. Choose another place, or make room.", file=sys.stderr)
+        say(f"qinglan: {error.filename}: {error.strerror}. Choose another place, or make room.", to=sys.stderr)
         sys.exit(2)
     if not isinstance(error, QinglanError):
-        raise error
-    print(f"qinglan: {error}", file=sys.stderr)
+        trace = quoted("".join(traceback.format_exception(error)))
+        say("qinglan: stopped by an unexpected error:", *trace, to=sys.stderr)
+        sys.exit(1)
+    say_error(error, "qinglan")
     sys.exit(error.exit_code)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, default=str))
 
 
 @app.command()
@@ -98,9 +100,9 @@ def sample(
     )
     counts: dict[str, int] = made._asdict()
     if as_json:
-        _print_json(counts)
+        say_json(counts)
     else:
-        print(f"{out}: " + ", ".join(f"{value:,} {name}" for name, value in counts.items()))
+        say(f"{out}: " + ", ".join(f"{value:,} {name}" for name, value in counts.items()))
 
 
 @app.command()
@@ -117,7 +119,7 @@ def plan(
     from pipelines.plan_table import print_plan
 
     made = make_plan(load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base))
-    _print_json(made.model_dump(mode="json")) if as_json else print_plan(made)
+    say_json(made.model_dump(mode="json")) if as_json else print_plan(made)
 
 
 @app.command()
@@ -146,7 +148,7 @@ def run(
     if config.pays and not yes and (not only or only in REWRITER.asks_the_gateway):
         _ask_to_spend(config)
     record = run_pipeline(config, root, only, until, quiet=as_json)
-    _print_json(record) if as_json else print_summary(config, root, record)
+    say_json(record) if as_json else print_summary(config, root, record)
     refuse_held(record)
 
 
@@ -175,7 +177,7 @@ def blind(
 
     files = RunDir(out).files
     found = read_scores(sheet, files / NAMES["blind_key"], files / NAMES["predictions"])
-    _print_json(found) if as_json else print_blind(found)
+    say_json(found) if as_json else print_blind(found)
 
 
 @app.command("compile")
@@ -195,7 +197,7 @@ def compile_(
     from pipelines.compiling import chosen, compile_targets, read_images
 
     for path in compile_targets(chosen(tenant, profile, training), out, read_images(image or ())):
-        print(path)
+        say(path)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
 from qinglan.config import load_yaml
 from qinglan.samples import write_sample
+from qinglan.terminal import say
 
 TENANTS = ("fivedoctors", "chengla")
 
@@ -30,7 +31,7 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     record = run_pipeline(config, root)
     print_summary(config, root, record)
     if record["verdict"].get("word") == "hold":
-        print("The gate holds: nothing is deployed, and nothing rolled out.")
+        say("The gate holds: nothing is deployed, and nothing rolled out.")
     refuse_held(record)
     run_demo_rollout(out)
     show_audit(root)
@@ -48,7 +49,7 @@ def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
     started = time.monotonic()
     counts = write_sample(tenant, folder, conversations, seed)
     numbers = ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items())
-    print(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)", flush=True)
+    say(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)")
 
 
 def run_demo_audit(out: Path) -> None:

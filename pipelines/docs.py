@@ -22,6 +22,7 @@ from components.training.sft.config import SftConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style_policy.config import StylePolicyConfig
 from qinglan.reward.config import RewardConfig
+from qinglan.terminal import say
 
 ROOT = Path(__file__).parent.parent
 READMES: dict[Path, type[BaseModel]] = {
@@ -68,4 +69,4 @@ def _json(value: Any) -> str:
 if __name__ == "__main__":
     for path, model in READMES.items():
         path.write_text(with_settings(path.read_text(encoding="utf-8"), model), encoding="utf-8")
-        print(path.relative_to(ROOT))
+        say(path.relative_to(ROOT))

@@ -21,6 +21,7 @@ from qinglan.lineage.dsse import ENDING
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.services import end_with_parent
+from qinglan.terminal import quoted, say
 
 if TYPE_CHECKING:
     from pipelines.config import RunConfig
@@ -40,8 +41,8 @@ KEPT = {
 class StepFailed(QinglanError):
     """A step ended with an error; its record tells which, and the exit code is that error's."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+    def __init__(self, *lines: str, exit_code: int) -> None:
+        super().__init__(*lines)
         self.exit_code = exit_code
 
 
@@ -92,7 +93,7 @@ def check_keys() -> None:
     folder = keys_folder()
     if ensure_keys(folder):
         said = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
-        print(said, file=sys.stderr)
+        say(said, to=sys.stderr)
     load_signer("builder")
 
 
@@ -118,7 +119,7 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None
         except KeyboardInterrupt:
             where = _stop(child, run, stages)
             message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {KEPT[line.name]}"
-            raise StepFailed(message, INTERRUPTED) from None
+            raise StepFailed(message, exit_code=INTERRUPTED) from None
         except BaseException:
             _stop(child, run, stages)
             raise
@@ -179,6 +180,7 @@ def _failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepF
         if record and record["status"] in ("failed", "running"):
             failure = record.get("failure") or KILLED
             detail = failure["message"] if failure["explained"] else failure["traceback"]
-            return StepFailed(f"{stage}: {detail}\nLog: {log}\n{mended}", failure["exit_code"])
-    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:])
-    return StepFailed(f"The graph stopped outside of a step. {log} ends:\n{tail}\n{mended}", 1)
+            what = [f"{stage}:", *quoted(detail)] if "\n" in detail else [f"{stage}: {detail}"]
+            return StepFailed(*what, f"Log: {log}", mended, exit_code=failure["exit_code"])
+    tail = quoted("\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:]))
+    return StepFailed(f"The graph stopped outside of a step. {log} ends:", *tail, mended, exit_code=1)

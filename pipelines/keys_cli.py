@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from qinglan.terminal import say
+
 keys = typer.Typer(help="Signing keys, and the trust policy beside them.", no_args_is_help=True)
 
 Folder = Annotated[
@@ -28,7 +30,7 @@ def new(
     place = folder or keys_folder()
     for one in role or ROLES:
         made = new_key(place, _role(one), tuple(tenant or ("*",)))
-        print(f"{place / one}.pem: key {made[:12]}, named in {place / 'trust.yaml'}")
+        say(f"{place / one}.pem: key {made[:12]}, named in {place / 'trust.yaml'}")
 
 
 @keys.command()
@@ -38,7 +40,7 @@ def rotate(role: RoleName, folder: Folder = None) -> None:
     from qinglan.lineage.keys import keys_folder
 
     old, made = rotate_key(folder or keys_folder(), _role(role))
-    print(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {made[:12]} signs from now on")
+    say(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {made[:12]} signs from now on")
 
 
 @keys.command()
@@ -55,15 +57,15 @@ def revoke(
     from qinglan.lineage.keys import keys_folder
 
     revoked, when = revoke_key(folder or keys_folder(), key, reason, at)
-    print(f"key {revoked[:12]} is revoked: what it signed from {when} on does not count")
+    say(f"key {revoked[:12]} is revoked: what it signed from {when} on does not count")
 
 
 @keys.command("list")
 def list_(folder: Folder = None) -> None:
     """Who may sign what, for whom, from when to when."""
-    from rich.console import Console
     from rich.table import Table
 
+    from qinglan.console import Console
     from qinglan.lineage.keychain import shown
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import TRUST, load_trust

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipelines.rundir import RunDir
+from qinglan.terminal import say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
 LINE_SECONDS = 5.0
@@ -28,7 +29,9 @@ class Live:
         if not self._quiet and sys.stdout.isatty():
             from rich.live import Live as Screen
 
-            self._screen = Screen(refresh_per_second=5)
+            from qinglan.console import Console
+
+            self._screen = Screen(console=Console(), refresh_per_second=5)
             self._screen.__enter__()
         return self
 
@@ -66,7 +69,7 @@ class Live:
             due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
             if news or (status == "running" and due):
                 self._said[stage], self._last_line = (status, text), time.monotonic()
-                print(f"{MARKS[status]} {stage} {status} {text}".rstrip(), flush=True)
+                say(f"{MARKS[status]} {stage} {status} {text}".rstrip())
 
 
 def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
@@ -102,10 +105,11 @@ def seconds(record: dict[str, Any]) -> float:
 
 
 def _tree(name: str, states: list[tuple[str, str, str]]) -> Any:
-    from rich.text import Text
     from rich.tree import Tree
 
-    tree = Tree(Text(name, style="bold"))
+    from qinglan.console import styled
+
+    tree = Tree(styled((name, "bold")))
     for stage, status, text in states:
-        tree.add(Text.assemble((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text}"))
+        tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text}"))
     return tree

@@ -35,6 +35,7 @@ from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, service
 from qinglan.store import Store, open_store
+from qinglan.terminal import say
 from serving.rollout.local.ledger import FileRollouts, state_of
 from serving.rollout.local.service import FileTarget, begin
 from serving.rollout.power import power, told
@@ -87,7 +88,7 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     store.push(place, made.release)
     policy = load_trust(keys_folder() / TRUST)
     said = break_glass(str(place), store.address, (), policy, REASON, BY, made.name)
-    print(f"Stable is the SFT model, release {made.release[:12]}. {UNJUDGED}\n{said}")
+    say(f"Stable is the SFT model, release {made.release[:12]}. {UNJUDGED}", *said)
     return Address(store.address, made.release).uri
 
 
@@ -97,7 +98,7 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
         name=config.register_.name, store=_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )
     done = deploy(release, settings, load_trust(keys_folder() / TRUST), FileRollouts(folder))
-    print(f"✓ deploy: {done.said}")
+    say(f"✓ deploy: {done.said}")
 
 
 def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:
@@ -106,8 +107,8 @@ def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:
     spec = RolloutSpec.parse(one["spec"], "loopback.rollout")
     per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
     found = list(power(spec, chosen.supposed, per_look, POWER_RUNS))
-    print(f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:")
-    print("\n".join(f"  {line}" for line in told(found, POWER_RUNS)), flush=True)
+    say(f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:")
+    say(*(f"  {line}" for line in told(found, POWER_RUNS)))
 
 
 def _surroundings(
@@ -124,7 +125,7 @@ def _surroundings(
     _wait_for_stable(folder)
     rag = stack.enter_context(service("rag", arguments, folder / "logs" / "rag.log"))
     traffic = stack.enter_context(users(f"{rag}{RAG_PATH}", _questions(config, run), chosen.requests_a_second))
-    print(f"Users ask the RAG service at {rag}, which asks the router at {router}.", flush=True)
+    say(f"Users ask the RAG service at {rag}, which asks the router at {router}.")
     return traffic, rag
 
 
@@ -169,7 +170,7 @@ def _carried_out(folder: Path, rag: str) -> State:
     with _controller(folder, rag) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            print(f"  {line}", end="", flush=True)
+            say(f"  {line}".rstrip("\n"))
         code = process.wait()
     if code:
         raise error_of(code)(f"{folder}: the rollout's controller ended with {code}. What it wrote is above.")
@@ -183,11 +184,11 @@ def _show_signed(config: RunConfig, folder: Path) -> None:
     release, policy = one["spec"]["release"], load_trust(keys_folder() / TRUST)
     kept = kept_beside(_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id)
     for history in kept:
-        print(f"Beside the release: {rollout_line(history)}")
+        say(f"Beside the release: {rollout_line(history)}")
 
 
 def _say_what_users_got(traffic: Traffic) -> None:
     answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
     plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
     asked = f"Users asked {traffic.asked:,} questions and got {traffic.errors:,} errors"
-    print(f"{asked}. Rewritten: {', '.join(answered)}; {plain}.")
+    say(f"{asked}. Rewritten: {', '.join(answered)}; {plain}.")

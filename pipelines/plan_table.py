@@ -6,7 +6,7 @@ from pipelines.plan import Plan, PlanStep
 
 
 def print_plan(plan: Plan) -> None:
-    from rich.console import Console
+    from qinglan.console import Console
 
     console = Console()
     console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")

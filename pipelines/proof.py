@@ -12,6 +12,7 @@ from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.tree import print_audit
 from qinglan.lineage.trust import TRUST, load_trust
+from qinglan.terminal import say
 
 LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
 """What a copy of a run for an auditor does not need."""
@@ -36,16 +37,16 @@ def show_refusal(root: Path, ancestor: str) -> None:
         shutil.copytree(root, copy.root, symlinks=True, ignore=LEFT_BEHIND)
         changed = (copy.files / NAMES[ancestor]).resolve()
         place, before, after = change_a_byte(changed)
-        print(f"In a copy of {root}: byte {place:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
+        say(f"In a copy of {root}: byte {place:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
         found = audit(str(copy.root), policy)
         print_audit(found)
         name = str(found.name)
         decision = may_deploy(copy.files / NAMES["release"], policy, name, [RunFolder(copy.root)])
         if decision.allowed or found.verdict != "altered":
             raise Altered(f"{ancestor}: a changed byte was not noticed. That is a fault of ours.")
-    print(f"May {name} be deployed? No:")
+    say(f"May {name} be deployed? No:")
     for reason in decision.reasons:
-        print(f"  {reason}")
+        say(f"  {reason}")
 
 
 def change_a_byte(path: Path) -> tuple[int, int, int]:

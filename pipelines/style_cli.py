@@ -1,9 +1,11 @@
 """`qinglan style`: the style model's line, and its answers for a file."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
+
+from qinglan.terminal import say, say_json
 
 style = typer.Typer(help="The style model: train and judge it, and ask it for a file.", no_args_is_help=True)
 
@@ -34,7 +36,7 @@ def run(
 
     config = load_style_config(profile, labelled=labelled, labels=labels)
     record = run_style(config, out, only, until, quiet=as_json)
-    _print_json(record) if as_json else print_style_summary(out, record)
+    say_json(record) if as_json else print_style_summary(out, record)
     refuse_held(record)
 
 
@@ -62,10 +64,10 @@ def predict(
 
         with contextlib.redirect_stdout(sys.stderr):
             counts = predict_file(StyleModel.load(model, engine), file, target)
-        _print_json({**counts._asdict(), "out": str(target)})
+        say_json({**counts._asdict(), "out": str(target)})
     else:
         counts = predict_file(StyleModel.load(model, engine), file, target)
-        print(f"{target}: {counts.predicted:,} of {counts.rows:,} rows answered")
+        say(f"{target}: {counts.predicted:,} of {counts.rows:,} rows answered")
     if counts.faults:
         raise DataError(
             f"{counts.rows - counts.predicted} of {counts.rows} rows of {file} have no answer; each says why in "
@@ -89,12 +91,11 @@ def blind(
     files = RunDir(out).files
     found = read_labels_given(sheet, files / NAMES["blind_key"], files / NAMES["predictions"])
     if as_json:
-        _print_json(found)
+        say_json(found)
     else:
-        from rich.console import Console
-        from rich.markdown import Markdown
+        from qinglan.console import Console, markdown
 
-        Console().print(Markdown(people_markdown(found)))
+        Console().print(markdown(people_markdown(found)))
 
 
 @style.command()
@@ -106,9 +107,3 @@ def demo(
     from pipelines.style_demo import run_style_demo
 
     run_style_demo(out, rows)
-
-
-def _print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value, ensure_ascii=False, default=str))

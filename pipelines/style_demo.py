@@ -11,6 +11,7 @@ from pipelines.style_run import run_style
 from pipelines.style_summary import print_style_summary
 from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
+from qinglan.terminal import say
 
 UNSURE = 0.7
 """The tenth of the test's answers that the model is least sure of lies below it, and is right in about half."""
@@ -26,24 +27,24 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     started, root = time.monotonic(), out / "run"
     with locked(RunDir(root)):  # a demo that is under way reads what is about to be written
         counts = write_style_sample(out / "data", rows, seed)
-    print(
+    say(
         f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
-        f"{counts.unlabelled:,} texts without a label  ({time.monotonic() - started:.1f} s)", flush=True,
+        f"{counts.unlabelled:,} texts without a label  ({time.monotonic() - started:.1f} s)"
     )  # fmt: skip
     record = run_style(load_style_config("laptop", labelled=out / "data"), root)
     print_style_summary(root, record)
     refuse_held(record)
     show_audit(root)
     _ask(RunDir(root).files / NAMES["student_model"])
-    print(f"In all {time.monotonic() - started:.0f} s.")
+    say(f"In all {time.monotonic() - started:.0f} s.")
 
 
 def _ask(folder: Path) -> None:
     from qinglan.style.model import StyleModel
 
-    print("The small model, int8, of answers that it has not seen:")
+    say("The small model, int8, of answers that it has not seen:")
     model = StyleModel.load(folder, "onnx")
     said = model.predict([training_form(*pair) for pair in ASKED])
     for (question, answer), one in zip(ASKED, said, strict=True):
         unsure = " (unsure)" if one["confidence"] < UNSURE else ""
-        print(f"  {one['predicted_label']} {one['confidence']:.2f}{unsure}  {question} -> {answer}")
+        say(f"  {one['predicted_label']} {one['confidence']:.2f}{unsure}  {question} -> {answer}")

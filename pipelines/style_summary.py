@@ -9,20 +9,19 @@ from pipelines.summary import steps_table
 
 def print_style_summary(root: Path, record: dict[str, Any]) -> None:
     import orjson
-    from rich.console import Console
-    from rich.markdown import Markdown
 
     from components.evaluation.style.markdown import to_markdown as evaluated
     from components.training.style.distil import to_markdown as sizes
+    from qinglan.console import Console, markdown
 
     console, run = Console(), RunDir(root)
     ran = {stage: record["steps"][stage] for stage in record["ran"]}
     done = {stage for stage, step in ran.items() if step and step["status"] == "done"}
     console.print(steps_table(ran))
     if "evaluate" in done:
-        console.print(Markdown(evaluated(orjson.loads((run.files / NAMES["evaluation"]).read_bytes()))))
+        console.print(markdown(evaluated(orjson.loads((run.files / NAMES["evaluation"]).read_bytes()))))
     if "distil" in done:
-        console.print(Markdown(sizes(run.files / NAMES["distil_table"])))
+        console.print(markdown(sizes(run.files / NAMES["distil_table"])))
     if record["verdict"].get("word") == "hold" and "distil" not in done:
         console.print("Held, so no small model is made. `--only distil` makes one all the same.", highlight=False)
     console.print("Files:")

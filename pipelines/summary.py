@@ -37,7 +37,7 @@ def funnel(steps: dict[str, Any]) -> list[FunnelRow]:
 
 
 def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None:
-    from rich.console import Console
+    from qinglan.console import Console
 
     console = Console()
     console.print(steps_table(record["steps"]))
@@ -55,8 +55,9 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
 
 def print_blind(found: dict[str, Any]) -> None:
     """People's scores by system, and the examiner beside them."""
-    from rich.console import Console
     from rich.table import Table
+
+    from qinglan.console import Console
 
     table = Table(title="People's scores, 1 to 5", title_justify="left")
     for column in ("system", "mean", "95 %", "rewrites"):
@@ -75,11 +76,11 @@ def print_blind(found: dict[str, Any]) -> None:
 
 def _evaluation(run: RunDir) -> Any:
     import orjson
-    from rich.markdown import Markdown
 
     from components.evaluation.rewriter.markdown import to_markdown
+    from qinglan.console import markdown
 
-    return Markdown(to_markdown(orjson.loads((run.files / NAMES["evaluation"]).read_bytes())))
+    return markdown(to_markdown(orjson.loads((run.files / NAMES["evaluation"]).read_bytes())))
 
 
 def steps_table(steps: dict[str, Any]) -> Any:

@@ -58,7 +58,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: not readable as YAML: nested too deep.") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+        raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from qinglan.terminal import visible
+
 WIDTH, ROW, LEFT, RIGHT, TOP = 720, 30, 190, 150, 26
 PLUS, MINUS, NEITHER = "#2e7d4f", "#b3452c", "#6b7280"
 
@@ -98,7 +100,9 @@ def _x(value: float, low: float, high: float) -> float:
 
 def text(x: float, y: float, said: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0) -> str:
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(said)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(visible(said))}</text>'
+    )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "", width: float = 1) -> str:
@@ -113,5 +117,5 @@ def svg(title: str, height: float, parts: Sequence[str], width: float = WIDTH) -
     """A figure of its parts; the title is what a reader without eyes is told."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
-        f'font-family="sans-serif"><title>{escape(title)}</title>{"".join(parts)}</svg>'
+        f'font-family="sans-serif"><title>{escape(visible(title))}</title>{"".join(parts)}</svg>'
     )

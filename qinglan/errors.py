@@ -17,9 +17,16 @@ A message says where, what, and the next step. An outage is never a score and ne
 
 
 class QinglanError(Exception):
-    """Anything we can explain; `exit_code` is what the command line ends with."""
+    """Anything we can explain; `exit_code` is what the command line ends with.
+
+    Each argument is a line of the message. A line break inside of one was not ours, and is printed as a code.
+    """
 
     exit_code = 1
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(str, lines)))
+        self.lines = lines
 
 
 class ConfigError(QinglanError):

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Protocol
 
+from qinglan.terminal import say, visible
+
 EVERY_SECONDS = 2.0
 
 
@@ -30,9 +32,7 @@ def steps(label: str) -> Iterator[Show]:
         if step >= total or now - printed >= EVERY_SECONDS:
             printed = now
             left = f"{(now - started) / step * (total - step):.0f} s left" if 0 < step < total else ""
-            print(
-                f"[{label}] " + ", ".join(part for part in (f"step {step}/{total}", note, left) if part), flush=True
-            )
+            say(f"[{label}] " + ", ".join(part for part in (f"step {step}/{total}", note, left) if part))
 
     yield show
 
@@ -52,15 +52,18 @@ def progress(label: str, total: int | None = None) -> Iterator[Tick]:
 def _bar(label: str, total: int | None) -> Iterator[Tick]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from qinglan.console import Console
+
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
+        console=Console(),
     ) as bar:
         task = bar.add_task(label, total=total, note="")
-        yield lambda note="": bar.update(task, advance=1, note=note)
+        yield lambda note="": bar.update(task, advance=1, note=visible(note))
 
 
 @contextmanager
@@ -68,18 +71,18 @@ def _lines(label: str, total: int | None) -> Iterator[Tick]:
     started = printed = time.monotonic()
     done, last_note = 0, ""
 
-    def say() -> None:
-        print(progress_line(label, done, total, time.monotonic() - started, last_note), flush=True)
+    def report() -> None:
+        say(progress_line(label, done, total, time.monotonic() - started, last_note))
 
     def tick(note: str = "") -> None:
         nonlocal done, printed, last_note
         done, last_note = done + 1, note
         if time.monotonic() - printed >= EVERY_SECONDS:
             printed = time.monotonic()
-            say()
+            report()
 
     yield tick
-    say()
+    report()
 
 
 def progress_line(label: str, done: int, total: int | None, seconds: float, note: str) -> str:
@@ -128,8 +131,10 @@ def _bytes_bar(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
         TransferSpeedColumn,
     )
 
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, TimeRemainingColumn()) as bar:
+    from qinglan.console import Console
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, TimeRemainingColumn(), console=Console()) as bar:
         task = bar.add_task(label, total=total)
         yield lambda moved, there: bar.update(task, completed=moved + there)
 
@@ -144,10 +149,10 @@ def _byte_lines(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
         last = moved, there
         if time.monotonic() - printed >= EVERY_SECONDS:
             printed = time.monotonic()
-            print(bytes_line(label, total, moved, there, printed - started), flush=True)
+            say(bytes_line(label, total, moved, there, printed - started))
 
     yield show
-    print(bytes_line(label, total, *last, time.monotonic() - started), flush=True)
+    say(bytes_line(label, total, *last, time.monotonic() - started))
 
 
 def bytes_line(label: str, total: int, moved: int, there: int, seconds: float) -> str:

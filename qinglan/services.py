@@ -16,6 +16,7 @@ from typing import IO
 import orjson
 
 from qinglan.errors import OutageError, error_of
+from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
 PR_SET_PDEATHSIG = 1
@@ -61,13 +62,13 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:
             if line.startswith(b"{"):
                 return str(orjson.loads(line)[name])
     except queue.Empty:
-        raise OutageError(_explained(f"was not ready after {READY_SECONDS:.0f} s", name, log)) from None
-    raise error_of(process.wait())(_explained("did not start", name, log))
+        raise OutageError(*_explained(f"was not ready after {READY_SECONDS:.0f} s", name, log)) from None
+    raise error_of(process.wait())(*_explained("did not start", name, log))
 
 
-def _explained(what: str, name: str, log: Path) -> str:
+def _explained(what: str, name: str, log: Path) -> list[str]:
     said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
-    return "\n".join([f"The {name} service {what}:", *said])
+    return [f"The {name} service {what}:", *quoted("\n".join(said))]
 
 
 def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:

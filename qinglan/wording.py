@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from qinglan.terminal import visible
+
 NONE = "–"
 
 
@@ -20,4 +22,4 @@ def p_value(value: Any) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """In Markdown."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(visible(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

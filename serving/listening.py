@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import orjson
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import ConfigError
+from qinglan.terminal import say_json
 
 BACKLOG = 2048
 
@@ -135,7 +135,7 @@ async def serve_app(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     gc.freeze()  # what is loaded stays: a full collection that went through it would hold everybody up
-    print(orjson.dumps({name: f"http://{host}:{port}{path}"}).decode(), flush=True)
+    say_json({name: f"http://{host}:{port}{path}"})
     await server.serve(sockets=[listening])
 
 

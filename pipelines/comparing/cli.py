@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from qinglan.terminal import say_json
+
 
 def compare_teachers(
     tenant: Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours.")],
@@ -50,7 +52,7 @@ def compare_teachers(
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         compare(config, candidates, root, rows, confirm)
     if as_json:
-        print((root / "comparison.json").read_text(encoding="utf-8"))
+        say_json(json.loads((root / "comparison.json").read_bytes()))
     else:
         print_comparison(json.loads((root / "comparison.json").read_bytes()), root)
 

@@ -111,7 +111,7 @@ def outcome(row: Json, name: str) -> Any:
 
 
 def print_comparison(comparison: Json, root: Path) -> None:
-    from rich.console import Console
+    from qinglan.console import Console
 
     console = Console()
     console.print(_table(comparison))
@@ -125,6 +125,7 @@ def print_comparison(comparison: Json, root: Path) -> None:
 
 
 def _table(comparison: Json) -> Any:
+    from rich.console import Group
     from rich.table import Table
 
     rows = comparison["counts"]["rows"]
@@ -135,7 +136,7 @@ def _table(comparison: Json) -> Any:
         table.add_column(PLAIN_NAME if name == "plain" else name, justify="right")
     for metric in SHORT:
         cells = [comparison["systems"][name][metric] for name in names]
-        table.add_row(METRICS[metric].name, *(f"{number(x['value'], metric)}\n{interval(x, metric)}" for x in cells))
+        table.add_row(METRICS[metric].name, *(Group(number(x["value"], metric), interval(x, metric)) for x in cells))
     for title, said in _of_teacher(comparison["currency"]).items():
         found = [comparison["systems"][name] for name in names]
         table.add_row(title, *(said(x) if "failed" in x else "" for x in found))

@@ -1,10 +1,11 @@
 """`qinglan rollout`: people's part in a rollout, which its controller decides."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from qinglan.terminal import say, say_json
 
 rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
 
@@ -36,7 +37,7 @@ def start(
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # a pull shows progress
         done = begin(target, _store(store), namespace, settings, _policy(trust))
-    _print_json(done._asdict()) if as_json else print(f"{done.said}\nwatch it: qinglan rollout watch {done.rollout}")
+    say_json(done._asdict()) if as_json else say(done.said, f"watch it: qinglan rollout watch {done.rollout}")
 
 
 @rollout.command()
@@ -54,11 +55,11 @@ def status(
     there = [] if name else rollouts.all()
     found = [rollouts.one(name)] if name else [read(one, there) for one in there]
     if as_json:
-        _print_json(values(found[0]) if name else [values(one) for one in found])
+        say_json(values(found[0]) if name else [values(one) for one in found])
     elif name:
-        print("\n".join(detail(found[0])))
+        say(*detail(found[0]))
     else:
-        _print_lines(table(found, rollouts.namespace))
+        say(*table(found, rollouts.namespace))
 
 
 @rollout.command()
@@ -73,12 +74,12 @@ def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
 
     rollouts, news = Rollouts(namespace), News()
 
-    def say(one: Shown) -> None:
+    def report(one: Shown) -> None:
         for line in (line for happening in news.of(one) for line in told_of(happening)):
-            print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+            say(line, to=sys.stderr if as_json else sys.stdout)
 
-    found = rollouts.follow(rollouts.one(name).name, say)
-    _print_json(values(found)) if as_json else print(found.state.outcome)
+    found = rollouts.follow(rollouts.one(name).name, report)
+    say_json(values(found)) if as_json else say(found.state.outcome)
     if error := ending(found):
         raise error
 
@@ -127,9 +128,9 @@ def history(
     found = Rollouts(namespace).one(name)
     key = verified(found, store, _policy(trust)).key if verify else ""
     if as_json:
-        _print_json({"history": values(found)["status"]["history"], "signed_by": key})
+        say_json({"history": values(found)["status"]["history"], "signed_by": key})
     else:
-        _print_lines([*timeline(found.state), *([f"as signed by key {key}"] if key else [])])
+        say(*timeline(found.state), *([f"as signed by key {key}"] if key else []))
 
 
 def _say(word: Any, name: str, namespace: str, as_json: bool) -> None:
@@ -142,7 +143,7 @@ def _say(word: Any, name: str, namespace: str, as_json: bool) -> None:
     if change.spec:
         rollouts.change(one.name, change.spec)
     told = {"rollout": one.name, "changed": bool(change.spec), "spec": dict(change.spec), "said": change.said}
-    _print_json(told) if as_json else print(change.said)
+    say_json(told) if as_json else say(change.said)
 
 
 def _store(given: str) -> str:
@@ -158,13 +159,3 @@ def _policy(trust: Path | None) -> Any:
     from qinglan.lineage.trust import TRUST, load_trust
 
     return load_trust(trust or keys_folder() / TRUST)
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    print("\n".join(lines))
-
-
-def _print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value, ensure_ascii=False, default=str))

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from qinglan.terminal import say, say_json
+
 Endpoint = Annotated[
     str, typer.Option(help="KFP, with the prefix it is behind: https://host/pipeline. Or KFP_ENDPOINT.")
 ]
@@ -74,7 +76,7 @@ def submit(
     if follow:
         _follow(kfp, made.run_id, made.namespace, cancel_on_interrupt, as_json, made._asdict())
     elif as_json:
-        _print_json({**made._asdict(), "state": "PENDING"})
+        say_json({**made._asdict(), "state": "PENDING"})
     else:
         say(f"follow it: qinglan follow {made.run_id}")
 
@@ -104,7 +106,7 @@ def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> Non
     kfp, say = Kfp(access(endpoint)), _sayer(as_json)
     run = Follower(kfp, run_id, say).cancel()
     if as_json:
-        _print_json({"run_id": run_id, "page": kfp.page(run_id), "state": run.state})
+        say_json({"run_id": run_id, "page": kfp.page(run_id), "state": run.state})
     say(canceled(run, kfp.page(run_id)))
 
 
@@ -131,7 +133,7 @@ def _follow(
         raise SystemExit(code) from None
     finally:
         if as_json:
-            _print_json({**known, "state": follower.state, "steps": follower.states})
+            say_json({**known, "state": follower.state, "steps": follower.states})
     refuse(run, follower.failure)
     say(f"{run.name}: done")
 
@@ -142,10 +144,4 @@ def _given(options: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _sayer(as_json: bool) -> Callable[[str], None]:
     """Prints lines as they come, where they do not mix with a result that a program reads."""
-    return lambda line: print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
-
-
-def _print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value, ensure_ascii=False))
+    return lambda line: say(line, to=sys.stderr if as_json else sys.stdout)

@@ -186,8 +186,8 @@ class Follower:
         steps = step_states(run, self._steps(run))
         return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or self._branches <= over)
 
-    def failure(self, run: Run) -> str:
-        """What failed, with the message of its pod where that can be read."""
+    def failure(self, run: Run) -> list[str]:
+        """What failed, in lines, with the message of its pod where that can be read."""
         failed = [name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED"]
         lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{_at(failed)}. {run.error}".rstrip()]
         found = [pod for pod in (self._pods.stuck(self._id) if self._pods else ()) if pod.state == "failed"]
@@ -196,13 +196,13 @@ class Follower:
             lines += [f"  | {line}" for line in (self._pods.last_lines(pod) if self._pods else ())]
         if not found:
             lines.append(f"Its log: kubectl logs -n {self._namespace} -l pipeline/runid={self._id} -c main --tail=50")
-        return "\n".join([*lines, f"The page: {self._kfp.page(self._id)}"])
+        return [*lines, f"The page: {self._kfp.page(self._id)}"]
 
 
-def refuse(run: Run, failure: Callable[[Run], str]) -> None:
+def refuse(run: Run, failure: Callable[[Run], Iterable[str]]) -> None:
     """An error unless the run ended with a release."""
     if run.state != "SUCCEEDED":
-        raise TrainingError(failure(run))
+        raise TrainingError(*failure(run))
     if any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks):
         raise Held(f"{run.name}: the gate says hold. Nothing is released; the evaluation on the run's page says why.")
 

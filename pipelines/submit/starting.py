@@ -145,5 +145,5 @@ def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> N
         else:
             say(f"{'note' if one.weight == 'warning' else 'not checked'}: {one}")
     if missing:
-        lines = "\n".join(f"  - {one.what}\n    {one.next_step}" for one in missing)
-        raise ConfigError(f"The run would wait for ever. Nothing was sent.\n{lines}")
+        lines = (line for one in missing for line in (f"  - {one.what}", f"    {one.next_step}"))
+        raise ConfigError("The run would wait for ever. Nothing was sent.", *lines)

@@ -5,7 +5,6 @@ following holds its GPUs on. Made to be run every few minutes, by a CronJob.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from qinglan.jobs.names import PART_OF, RUN, label_value
 from qinglan.jobs.placement import KFP_RUN
 from qinglan.jobs.reading import over, since_epoch
 from qinglan.jobs.refusals import Refusal, explain
+from qinglan.terminal import say, say_error
 
 OVER = ("Succeeded", "Failed", "Error")
 """How Argo says that a Workflow has ended; Kubernetes says the first two of a pod."""
@@ -83,7 +83,7 @@ def clean(api: Api, dry_run: bool, hours: float) -> int:
         workflows = None
     chosen = doomed(jobs, workflows, _all(api, "pods", {}), time.time(), hours)
     for job, why in chosen:
-        print(f"{'would delete' if dry_run else 'deletes'} job {job['metadata']['name']}: {why}", flush=True)
+        say(f"{'would delete' if dry_run else 'deletes'} job {job['metadata']['name']}: {why}")
         if not dry_run:
             api.delete("pytorchjobs", job["metadata"]["name"], job["metadata"]["uid"])
     return len(chosen)
@@ -110,9 +110,9 @@ def main(words: list[str] | None = None) -> None:
         api.namespace = told.namespace or api.namespace
         count = _explained(api, told.dry_run, told.max_hours)
     except QinglanError as error:
-        print(error, file=sys.stderr)
+        say_error(error)
         raise SystemExit(error.exit_code) from None
-    print(f"{count} of the jobs in {api.namespace} {'would be' if told.dry_run else 'were'} deleted", flush=True)
+    say(f"{count} of the jobs in {api.namespace} {'would be' if told.dry_run else 'were'} deleted")
 
 
 def _explained(api: Api, dry_run: bool, hours: float) -> int:

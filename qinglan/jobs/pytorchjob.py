@@ -22,10 +22,7 @@ from qinglan.jobs.placement import Placement
 from qinglan.jobs.refusals import Refusal, explain
 from qinglan.jobs.saying import Saying
 from qinglan.jobs.spec import JobSpec, Outcome
-
-
-def say(line: str) -> None:
-    print(line, flush=True)
+from qinglan.terminal import say
 
 
 class PyTorchJobRunner:

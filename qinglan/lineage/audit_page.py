@@ -14,6 +14,7 @@ from qinglan.lineage.graph import Graph, Step, in_time, worst
 from qinglan.lineage.layout import CARD, Placed, Route, Row, place
 from qinglan.lineage.tree import MARKS
 from qinglan.page import rendered
+from qinglan.terminal import visible
 
 COLOURS: dict[State, str] = {
     "verified": "#2e7d4f",
@@ -133,7 +134,7 @@ def _row(one: Placed, number: int, row: Row, anchors: dict[str, str]) -> str:
     name = text(one.x + 26, y + 4, _short(thing.name), "start", "#1f2933" if row.made else "#5f6b7a", size=12)
     return _link(
         anchors[thing.digest],
-        f"<title>{escape(f'{thing.name}: {thing.state}')}</title>{back}"
+        f"<title>{escape(visible(f'{thing.name}: {thing.state}'))}</title>{back}"
         f"{text(one.x + 10, y + 4, mark, 'start', colour, bold=True, size=12)}{name}",
     )
 

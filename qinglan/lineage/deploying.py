@@ -148,8 +148,8 @@ def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Ite
 
 def break_glass(
     target: str, store: str, files: Sequence[Path], policy: TrustPolicy, reason: str, by: str, name: str = ""
-) -> str:
-    """Sign an override and lay it beside the release, where every later audit shows it; the answer is for people."""
+) -> list[str]:
+    """Sign an override and lay it beside the release, where every later audit shows it; returns lines for people."""
     from qinglan.lineage.keys import load_signer
     from qinglan.store import open_store
 
@@ -166,8 +166,8 @@ def break_glass(
             load_signer("releaser"), one.digest, one.name, by, reason, decision.reasons, datetime.now(UTC)
         )
         open_store(store).attach(one.digest, "break-glass", sealed)
-    missing = "".join(f"\n  {line}" for line in decision.reasons) or "\n  nothing"
-    return f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}\nWhat stood against it:{missing}"
+    head = f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}"
+    return [head, "What stood against it:", *(f"  {line}" for line in decision.reasons or ("nothing",))]
 
 
 def is_grave(finding: Finding) -> bool:

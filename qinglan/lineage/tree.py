@@ -48,18 +48,17 @@ def lines(graph: Graph) -> Iterator[Line]:
 
 def print_audit(found: Audit, to: IO[str] | None = None) -> None:
     """Tree, counts, reasons, the next step."""
-    from rich.console import Console
-    from rich.text import Text
+    from qinglan.console import Console, styled
 
     console = Console(file=to, highlight=False, soft_wrap=True)
     name = f"{found.name} " if found.name else ""
-    console.print(Text.assemble(name, found.digest[:12] or found.target, " ", _verdict(found)))
+    console.print(styled(name, found.digest[:12] or found.target, " ", _verdict(found)))
     for one in found.overrides:
         said = f"BREAK-GLASS {one.at} by {one.by}: {one.reason} (missing then: {'; '.join(one.missing) or 'nothing'})"
-        console.print(Text(said, "bold white on red"))
+        console.print(styled((said, "bold white on red")))
     for kept in found.rollouts:
         mark, colour = MARKS[kept.state]
-        console.print(Text.assemble((f"{mark} ", colour), _plain(rollout_line(kept))))
+        console.print(styled((f"{mark} ", colour), rollout_line(kept)))
     hidden = 0
     for line in lines(found.graph):
         if line.depth > DEEPEST:
@@ -71,8 +70,8 @@ def print_audit(found: Audit, to: IO[str] | None = None) -> None:
     console.print(", ".join(f"{count:,} {state}" for state, count in reversed(counts(found.graph).items()) if count))
     for finding in found.findings:
         mark, colour = MARKS[finding.state]
-        console.print(Text.assemble((f"{mark} {finding.state} ", colour), f"{finding.what}: {finding.why}"))
-    console.print(Text(next_step(found)))
+        console.print(styled((f"{mark} {finding.state} ", colour), f"{finding.what}: {finding.why}"))
+    console.print(next_step(found))
 
 
 def _verdict(found: Audit) -> tuple[str, str]:
@@ -80,7 +79,7 @@ def _verdict(found: Audit) -> tuple[str, str]:
 
 
 def _line(graph: Graph, one: Line) -> "object":
-    from rich.text import Text
+    from qinglan.console import styled
 
     thing = one.thing
     mark, colour = MARKS[thing.state]
@@ -96,28 +95,21 @@ def _line(graph: Graph, one: Line) -> "object":
         about.append("with changes that no commit has")
     if one.again:
         about = [thing.digest[:12], "see above"]
-    name = _plain(thing.name)
-    return Text.assemble("  " * one.depth, (f"{mark} {name} ", colour), (", ".join(filter(None, about)), "dim"))
-
-
-def _plain(text: str) -> str:
-    """What somebody wrote may mean something else to a terminal."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+    return styled("  " * one.depth, (f"{mark} {thing.name} ", colour), (", ".join(filter(None, about)), "dim"))
 
 
 def print_hits(digest: str, hits: Sequence[Hit], to: IO[str] | None = None) -> None:
     """What descends from a digest, a line each."""
-    from rich.console import Console
-    from rich.text import Text
+    from qinglan.console import Console, styled
 
     console = Console(file=to, highlight=False, soft_wrap=True)
     if not hits:
-        console.print(Text(f"{digest[:12]}: nothing that is known here descends from it."))
+        console.print(f"{digest[:12]}: nothing that is known here descends from it.")
     for one in hits:
         mark, colour = ("✗", "red") if one.counts else ("◇", "blue")
         about = f"{one.digest[:12]}, by {one.stage}, {one.ended[:19]}"
         names = f" {', '.join(one.names)}" if one.names else ""
         why = f" {one.counts}" if one.counts else ""
-        console.print(Text.assemble((f"{mark} {one.what}{names} ", colour), (about, "dim"), why))
+        console.print(styled((f"{mark} {one.what}{names} ", colour), (about, "dim"), why))
     if hits and hits[0].total > len(hits):
         console.print(f"... and {hits[0].total - len(hits):,} more")

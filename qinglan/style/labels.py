@@ -60,7 +60,7 @@ def read_labels(path: Path = DEFAULT_FILE) -> Labels:
     except OSError as error:
         raise ConfigError(f"labels: {path}: {error.strerror}. Name a mapping file, as {DEFAULT_FILE.name}.") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"labels: {path}: not readable as YAML: {error}") from None
+        raise ConfigError(f"labels: {path}: not readable as YAML: {' '.join(str(error).split())}") from None
     return parse_as(Labels, {"labels": values}, f"labels: {path}")
 
 

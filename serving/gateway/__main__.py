@@ -7,6 +7,7 @@ from pathlib import Path
 from qinglan.config import load_yaml
 from qinglan.errors import QinglanError
 from qinglan.llm.config import GatewayConfig
+from qinglan.terminal import say_error
 from serving.gateway.server import serve
 
 
@@ -22,7 +23,7 @@ def main() -> None:
         config = GatewayConfig.parse(load_yaml(given.config), str(given.config))
         serve(config, given.journal, given.retrieval_cache, given.host, given.port)
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

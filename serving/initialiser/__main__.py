@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from qinglan.errors import ConfigError, QinglanError
+from qinglan.terminal import say, say_error
 
 
 def main() -> None:
@@ -13,9 +14,9 @@ def main() -> None:
     parser.add_argument("into", type=Path, help="a folder that is there")
     given = parser.parse_args()
     try:
-        print(run(given.uri, given.into), file=sys.stderr)
+        say(run(given.uri, given.into), to=sys.stderr)
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

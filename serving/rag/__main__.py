@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from qinglan.errors import QinglanError
+from qinglan.terminal import say_error
 from serving.rag.server import serve_knowledge_bases
 
 
@@ -32,7 +33,7 @@ def main() -> None:
     try:
         serve_knowledge_bases(**vars(parser.parse_args()))
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

@@ -17,6 +17,7 @@ from qinglan.curves import curve_svg
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.files import replaced
 from qinglan.rag.index import Index, build_index
+from qinglan.terminal import say, say_error
 from serving.rag.calibration import ServiceReranker
 from serving.rag.config import RerankServiceConfig, Source
 from serving.rag.fitting import fit_from_rows, write_fitted
@@ -45,11 +46,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as temporary:
             root = given.index_root or Path(temporary)
             reports = run(given.rows, Source.read(given.kb), root, service, given.out)
-        print(table(reports))
+        say(*table(reports).splitlines())
         if given.report:
             write_report(given.report, reports)
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

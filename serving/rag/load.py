@@ -9,9 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import orjson
-
 from qinglan.errors import ConfigError, QinglanError
+from qinglan.terminal import say_error, say_json
 from serving.rag.config import Source
 from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
 from serving.rag.opensearch.loading import load
@@ -32,7 +31,7 @@ def main() -> None:
     try:
         load_all(**vars(parser.parse_args()))
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 
@@ -50,7 +49,7 @@ def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, ref
         began = time.monotonic()
         report = refused / f"refused.{tenant}.{name}.jsonl"
         loaded = load(client, source.path, tenant, name, replicas, patience, report)
-        print(orjson.dumps({**loaded._asdict(), "seconds": round(time.monotonic() - began, 1)}).decode(), flush=True)
+        say_json({**loaded._asdict(), "seconds": round(time.monotonic() - began, 1)})
 
 
 if __name__ == "__main__":

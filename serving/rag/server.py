@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import uvicorn
 
 from qinglan.errors import ConfigError
 from qinglan.prompts import template
 from qinglan.rag.index import Index, build_index
+from qinglan.terminal import say_json
 from serving.rag.app import Engines, create_app
 from serving.rag.calibration import Calibration, read_fitted
 from serving.rag.config import (
@@ -68,7 +68,7 @@ def serve(config: RagConfig) -> None:
     checker = Checker(config.content) if config.content else None
     app = create_app(engines, open_rewriter(config), checker, [one for one in (cluster, service) if one])
     listening = _listen(config.host, config.port)
-    print(orjson.dumps({"rag": f"http://{config.host}:{listening.getsockname()[1]}"}).decode(), flush=True)
+    say_json({"rag": f"http://{config.host}:{listening.getsockname()[1]}"})
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
     )

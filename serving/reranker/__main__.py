@@ -7,6 +7,7 @@ import sys
 import uvloop
 
 from qinglan.errors import QinglanError
+from qinglan.terminal import say_error
 from serving.listening import listen, log_to_stderr, serve_app
 from serving.reranker.app import StandIn, create_app
 from serving.reranker.behaviour import FAULTS, Behaviour
@@ -26,7 +27,7 @@ def main() -> None:
         values = {name: getattr(given, name) for name in Behaviour.model_fields}
         serve(Behaviour.parse(values, "stand-in reranker"), given.host, given.port)
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

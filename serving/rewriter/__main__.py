@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import ConfigError, QinglanError
+from qinglan.terminal import say_error
 from serving.rewriter.config import ServerConfig
 
 
@@ -16,7 +17,7 @@ def main() -> None:
     try:
         serve(read_options(given))
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from qinglan.errors import QinglanError
 from qinglan.jobs.api import connect
 from qinglan.lineage.trust import house_trust, load_trust
+from qinglan.terminal import say_error
 from serving.rollout.cluster.controller import Controller, Settings
 from serving.rollout.cluster.lease import ClusterLease
 from serving.rollout.cluster.prometheus import Prometheus
@@ -59,7 +60,7 @@ def main(words: list[str] | None = None) -> None:
     try:
         serve(told)
     except QinglanError as error:
-        print(error, file=sys.stderr)
+        say_error(error)
         raise SystemExit(error.exit_code) from None
 
 

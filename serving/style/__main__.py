@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from qinglan.errors import QinglanError
+from qinglan.terminal import say_error
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     try:
         serve(given)
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

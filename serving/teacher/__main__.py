@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from qinglan.errors import ConfigError, QinglanError
+from qinglan.terminal import say_error
 from serving.teacher.config import Behaviour, TeacherConfig
 from serving.teacher.server import serve
 
@@ -25,7 +26,7 @@ def main() -> None:
     try:
         serve(read_config(parser.parse_args()))
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

@@ -33,8 +33,8 @@ def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRo
         if not faults:
             rows.append(_row(number, given.values))
     if wrong:
-        more = f"\n... and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise DataError(f"{path}: {len(wrong)} faults. Mend them and run again.\n" + "\n".join(wrong[:SHOWN]) + more)
+        more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+        raise DataError(f"{path}: {len(wrong)} faults. Mend them and run again.", *wrong[:SHOWN], *more)
     if not rows:
         raise DataError(f"{path}: no rows. Give answers with a label each, as in components/data/style/README.md.")
     return rows

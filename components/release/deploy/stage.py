@@ -64,8 +64,8 @@ def walked(folder: Path, release: Release, config: DeployConfig, policy: TrustPo
     decision = may_serve(one, policy, config.name)
     if not decision.allowed:
         kind = Altered if decision.grave else Incomplete
-        listed = "".join(f"\n  {reason}" for reason in decision.reasons)
-        raise kind(f"{config.name} {release.digest[:12]} may not be deployed:{listed}")
+        listed = (f"  {reason}" for reason in decision.reasons)
+        raise kind(f"{config.name} {release.digest[:12]} may not be deployed:", *listed)
     return f"{decision.override.by}: {decision.override.reason}" if decision.override and decision.reasons else ""
 
 

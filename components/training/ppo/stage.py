@@ -33,6 +33,7 @@ from qinglan.progress import steps
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter import RewriterCard, load_tokenizer, read_card
 from qinglan.scratch import scratch, shared, source_digest
+from qinglan.terminal import say
 
 REWARD = Path(qinglan.reward.__file__).parent / "entry.py"
 DONE = "done.json"
@@ -161,7 +162,7 @@ def _train(
     _write_curve(log, watched.steps)
     _explain(watched, outcome, work, log / "train.log")
     if said := watch.no_gain(watched.steps):
-        print(f"[ppo] warn: {said} The curve shows where it fell.", flush=True)
+        say(f"[ppo] warn: {said} The curve shows where it fell.")
     return watched
 
 
@@ -203,7 +204,7 @@ def _explain(watched: watch.Watch, outcome: Outcome, work: Path, log: Path) -> N
     if (alarm := watched.stopped) is not None:
         if alarm.name in FATAL or not best:
             raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {kept} Log: {log}")
-        print(f"[ppo] stopped ({alarm.name}); the checkpoint of step {best} becomes the model", flush=True)
+        say(f"[ppo] stopped ({alarm.name}); the checkpoint of step {best} becomes the model")
     elif outcome.code:
         failure = explain_failure("verl", outcome, log)
         raise type(failure)(f"{failure} {kept}")

@@ -10,6 +10,7 @@ from qinglan.errors import QinglanError
 from qinglan.files import replaced
 from qinglan.reward.monitors import Alarm, alarms
 from qinglan.reward.outage import read_outage
+from qinglan.terminal import say
 
 
 class Watch:
@@ -55,7 +56,7 @@ class Watch:
             self._better(number)
         for alarm in alarms([self.steps[at] for at in sorted(self.steps) if "avg_reward" in self.steps[at]]):
             if alarm.name not in self.alarms or self.alarms[alarm.name].level != alarm.level:
-                print(f"[ppo] {alarm.level}: {alarm.message}", flush=True)
+                say(f"[ppo] {alarm.level}: {alarm.message}")
             self.alarms[alarm.name] = alarm
 
     def _new_lines(self) -> list[bytes]:

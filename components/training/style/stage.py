@@ -26,6 +26,7 @@ from qinglan.style.labels import MAPPING, Labels, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, refuse_pickles, write_card
 from qinglan.style.predict import encode
 from qinglan.style.rows import TEXTS, StyleRow, read_split
+from qinglan.terminal import say
 
 DONE, FACTS, METRICS = "done", "facts.json", "metrics.jsonl"
 SHOWN = 5
@@ -193,4 +194,4 @@ def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:
     lines = [{"input": row.input, "label": row.label, **one} for row, one in zip(shown, said, strict=True)]
     (log / "demo.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     for line in lines:
-        print(f"[style] {line['label']} -> {line['predicted_label']} {line['confidence']:.3f}  {line['input']!r}")
+        say(f"[style] {line['label']} -> {line['predicted_label']} {line['confidence']:.3f}  {line['input']!r}")

@@ -15,6 +15,7 @@ from qinglan.jobs.inside.place import Place, place
 from qinglan.jobs.inside.torchrun import torchrun_environment
 from qinglan.jobs.inside.worker import worker
 from qinglan.jobs.processes import MARK, nothing_left
+from qinglan.terminal import say
 
 WAIT_SECONDS = 900.0
 
@@ -28,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
         return _ray(where, given.argv, given.wait)
     except QinglanError as error:
         # As Python writes an error that nobody caught: the log's last line that names one is what a person is shown.
-        print(f"{type(error).__module__}.{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        say(f"{type(error).__module__}.{type(error).__name__}: {error}", to=sys.stderr)
         return error.exit_code
 
 

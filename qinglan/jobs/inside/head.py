@@ -21,6 +21,7 @@ from qinglan.jobs.inside.raylet import (
 from qinglan.jobs.inside.rollcall import RollCall
 from qinglan.jobs.local import end_group
 from qinglan.services import free_port
+from qinglan.terminal import say
 
 LOST_SECONDS = 3.0
 """A command that fails may fail since a node is gone: so long we wait to hear of it."""
@@ -149,4 +150,4 @@ def names(where: Place, ranks: Sequence[int]) -> str:
 
 
 def _say(what: str) -> None:
-    print(f"[inside] {what}", file=sys.stderr, flush=True)
+    say(f"[inside] {what}", to=sys.stderr)

@@ -10,6 +10,7 @@ from qinglan.jobs.inside.place import Place, without_operator
 from qinglan.jobs.inside.raylet import POLL_SECONDS, STARTS, shared_token, start, worker_command
 from qinglan.jobs.inside.rollcall import Line, answer
 from qinglan.jobs.local import end_group
+from qinglan.terminal import say
 
 LAST_WORD_SECONDS = 2.0
 
@@ -75,5 +76,5 @@ def _alone(where: Place, line: Line, code: int) -> int:
 def _ended(where: Place, word: Mapping[str, int] | None) -> int:
     if word is None or "ended" not in word:
         raise TrainingError(f"{where.pod(0)} is gone without a word. See that pod's events and last lines.")
-    print(f"[inside] {where.pod(0)} ended with code {word['ended']}", file=sys.stderr, flush=True)
+    say(f"[inside] {where.pod(0)} ended with code {word['ended']}", to=sys.stderr)
     return 0

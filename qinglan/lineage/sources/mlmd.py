@@ -33,6 +33,7 @@ from qinglan.lineage.sources.kfp_nodes import (
     really_ran,
     step,
 )
+from qinglan.terminal import say, say_error
 
 SERVICE = "ml_metadata.MetadataStoreService"
 BATCH = 1_000
@@ -224,19 +225,19 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 def main(arguments: Sequence[str]) -> int:
     """The walk back to where something came from, a line a step, nearest first."""
     if len(arguments) != 2:
-        print("python -m qinglan.lineage.sources.mlmd HOST:PORT DIGEST_OR_URI", file=sys.stderr)
+        say("python -m qinglan.lineage.sources.mlmd HOST:PORT DIGEST_OR_URI", to=sys.stderr)
         return 2
     address, digest_or_uri = arguments
     try:
         with Mlmd(address) as source:
             steps = walk_back(source, digest_or_uri)
     except QinglanError as error:
-        print(error, file=sys.stderr)
+        say_error(error)
         return error.exit_code
     for one in steps:
-        print(line(one))
+        say(line(one))
     if not steps:
-        print(f"{address} knows of no step that made {digest_or_uri}.", file=sys.stderr)
+        say(f"{address} knows of no step that made {digest_or_uri}.", to=sys.stderr)
     return 0 if steps else 1
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qinglan.errors import OutageError
+from qinglan.terminal import say
 from qinglan.text import one_line
 from serving.rag.opensearch.refusals import LONGEST_REASON, said
 
@@ -50,7 +51,7 @@ class Patience:
         while (now := time.monotonic()) < self._end:
             if now - said >= SAY_SECONDS:
                 said = now
-                print(f"[{self.index}] no answer, waiting: {self._end - now:.0f} s left. {why}", flush=True)
+                say(f"[{self.index}] no answer, waiting: {self._end - now:.0f} s left. {why}")
             if now > began and answers(client, self.index):
                 return
             time.sleep(ASK_SECONDS)

@@ -85,7 +85,8 @@ class Refusals:
     def check(self, path: Path, passages: int) -> None:
         if self._numbers:
             raise DataError(
-                "\n".join([f"{path}: {self.count} of {passages} passages were refused. The first:", *self._shown])
-                + f"\nAll of them are in {self._file}. Correct them and load again; until then the snapshot before "
-                "is searched."
+                f"{path}: {self.count} of {passages} passages were refused. The first:",
+                *self._shown,
+                f"All of them are in {self._file}. Correct them and load again; until then the snapshot before is "
+                "searched.",
             )

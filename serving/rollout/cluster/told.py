@@ -1,6 +1,5 @@
 """What the controller says of itself: a log in JSON, /metrics and /healthz."""
 
-import json
 import logging
 import sys
 import threading
@@ -12,6 +11,7 @@ import orjson
 from prometheus_client import generate_latest
 
 from qinglan.errors import ConfigError
+from qinglan.terminal import say_json
 from serving.rollout.cluster.controller import Controller
 from serving.rollout.cluster.lease import ClusterLease
 
@@ -65,7 +65,7 @@ def open_door(controller: Controller, lease: ClusterLease, host: str, port: int)
             f"--host {host} --port {port}: {error.strerror}. Choose another, or end who has it."
         ) from None
     threading.Thread(target=server.serve_forever, name="door", daemon=True).start()
-    print(json.dumps({"rollout": f"http://{host}:{server.server_address[1]}"}), flush=True)
+    say_json({"rollout": f"http://{host}:{server.server_address[1]}"})
     return server
 
 

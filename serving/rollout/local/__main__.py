@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qinglan.errors import QinglanError
+from qinglan.terminal import say, say_error
 from serving.rollout.history import History
 from serving.rollout.local.evidence import LocalEvidence
 from serving.rollout.local.ledger import FileLease, FileLedger, FileRollouts
@@ -34,7 +35,7 @@ def main() -> None:
     try:
         run(given.folder, given.metrics)
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 
@@ -70,10 +71,11 @@ def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str])
         look(ports)
         state = ledger.read().state
         lines = timeline(state)
-        print("\n".join(lines[said:-1]), end="\n" if lines[said:-1] else "", flush=True)
+        for line in lines[said:-1]:
+            say(line)
         said = len(lines) - 1
         time.sleep(wait)
-    print(f"{name}: {state.outcome}", flush=True)
+    say(f"{name}: {state.outcome}")
     return state
 
 

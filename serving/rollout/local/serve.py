@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qinglan.errors import Conflict, OutageError, QinglanError
+from qinglan.terminal import say, say_error
 from serving.rollout.local.knative import needed, reconciled
 from serving.rollout.local.router import Router, Way, Ways
 from serving.rollout.local.servers import Command, Servers, rewriter
@@ -23,7 +24,7 @@ def main() -> None:
     try:
         asyncio.run(serve(given.folder, given.port))
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 
@@ -87,7 +88,7 @@ def _end_with_error(task: "asyncio.Task[None]") -> None:
     import signal
 
     if not task.cancelled() and task.exception():
-        sys.stderr.write(f"{task.exception()}\n")
+        say(task.exception(), to=sys.stderr)
         os.kill(os.getpid(), signal.SIGTERM)
 
 

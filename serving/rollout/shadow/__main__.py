@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from qinglan.errors import ConfigError, QinglanError
+from qinglan.terminal import say_error
 from serving.rollout.shadow.config import ShadowConfig
 
 PAIR = {"canary": "url", "canary_version": "canary", "stable_version": "stable"}
@@ -16,7 +17,7 @@ def main() -> None:
     try:
         serve(read_options(vars(parser().parse_args())))
     except QinglanError as error:
-        sys.stderr.write(f"{error}\n")
+        say_error(error)
         sys.exit(error.exit_code)
 
 

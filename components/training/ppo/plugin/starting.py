@@ -5,6 +5,7 @@ from typing import Any
 
 from components.training.ppo.plugin.importing import when_imported
 from qinglan.jobs.inside.raylet import STARTS
+from qinglan.terminal import say
 
 TIMED_OUT = "timed out during startup"
 
@@ -21,7 +22,7 @@ def starts_again(module: Any) -> None:
             except Exception as error:
                 if TIMED_OUT not in str(error):
                     raise
-                print(f"Ray did not start; attempt {attempt} of {STARTS}", flush=True)
+                say(f"Ray did not start; attempt {attempt} of {STARTS}")
         return once(*args, **named)
 
     module.init = init

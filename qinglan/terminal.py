@@ -1,0 +1,87 @@
+"""Everything that a command prints. Untrusted text cannot move the cursor, hide, or begin a line of its own.
+
+say("✓ sft", f"{file.name}: {error}")    # two lines, whatever is in them
+say_json(report)                          # the same value for a program that reads it
+
+A line is made safe as a whole when it is printed, so no field has to be remembered: our own lines hold no control
+characters, and colours belong to qinglan.console. The linter refuses `print` and rich's own Console elsewhere.
+"""
+
+import json
+import logging
+import re
+import sys
+import unicodedata
+from typing import Any, TextIO
+
+from qinglan.errors import QinglanError
+
+INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
+"""Letters and marks by category that no font draws: joiners, fillers, variation selectors, tags. With the format
+characters, which are found by their category, these are what Unicode calls default ignorable."""
+
+UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+EMOJI_STYLE = "\ufe0f"
+
+
+def visible(text: object) -> str:
+    r"""The text on one line, with a code such as \x1b or \u202e for each character that would not be seen itself."""
+    text = str(text)
+    if text.isascii() and text.isprintable():
+        return text
+    pairs = zip(("", *text), text, strict=False)
+    return "".join(_code(letter) if _hidden(letter, before) else letter for before, letter in pairs)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text that may have many lines: line feeds stay."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def quoted(text: str) -> list[str]:
+    """Lines of text that is not ours, such as the end of a log, each behind a mark, so that none passes as ours."""
+    return [f"  | {visible(line.expandtabs())}" for line in text.splitlines()]
+
+
+def say(*lines: object, to: TextIO | None = None) -> None:
+    """Print each as one line, at once."""
+    print(*map(visible, lines), sep="\n", file=to or sys.stdout, flush=True)
+
+
+def say_error(error: QinglanError, program: str = "") -> None:
+    """Print an error on stderr, in the lines that it was raised with."""
+    first, *rest = error.lines or ("",)
+    say(f"{program}: {first}" if program else first, *rest, to=sys.stderr)
+
+
+def say_json(value: Any, to: TextIO | None = None) -> None:
+    """Print a value as one line of JSON; unseen characters are JSON's own escapes, so it reads back the same."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(json.dumps(letter)[1:-1] if _hidden(letter) else letter for letter in text)
+    print(text, file=to or sys.stdout, flush=True)
+
+
+class SayHandler(logging.Handler):
+    """Prints what libraries warn of; a warning may quote a file that somebody sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        first, *rest = record.getMessage().split("\n")
+        say(first, *quoted("\n".join(rest)), to=sys.stderr)
+
+
+def say_warnings() -> None:
+    """Print the warnings of libraries as all else is printed, unless logging is set up already."""
+    logging.basicConfig(handlers=[SayHandler(logging.WARNING)])
+    logging.captureWarnings(True)
+
+
+def _hidden(letter: str, before: str = "") -> bool:
+    """Tell if a letter would not be seen; one sign for the emoji form may follow a symbol."""
+    if letter == EMOJI_STYLE and before > "\x7f" and unicodedata.category(before).startswith("S"):
+        return False
+    return unicodedata.category(letter) in UNPRINTABLE or INVISIBLE.match(letter) is not None
+
+
+def _code(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
