@@ -51,14 +51,21 @@ def execute(run: RunDir) -> None:
 
     job = read_job(run)
     settings = _settings(run, job.line)
-    os.environ[RECORDS_VARIABLE] = str(run.records.resolve())
-    os.environ[RUN_VARIABLE] = run.root.resolve().name
-    os.environ[SCRATCH_VARIABLE] = str(run.scratch.resolve())
+    os.environ.update(step_environment(run))
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
     if job.alone:
         _execute_alone(run, job, settings)
     else:
         _execute_all(job, settings)
+
+
+def step_environment(run: RunDir) -> dict[str, str]:
+    """Environment variables that tell a step of a run where its record goes."""
+    return {
+        RECORDS_VARIABLE: str(run.records.resolve()),
+        RUN_VARIABLE: run.root.resolve().name,
+        SCRATCH_VARIABLE: str(run.scratch.resolve()),
+    }
 
 
 def _settings(run: RunDir, line: str) -> dict[str, dict[str, Any]]:

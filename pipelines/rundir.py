@@ -143,7 +143,7 @@ class RunDir:
         fresh.replace(link)
 
     def artifact(self, name: str) -> Path:
-        """The artifact behind the name that a person knows, not its copy for programs; a real file there is itself."""
+        """The artifact behind a name of files/, not the copy that programs open; a person's own file is itself."""
         path = (self.files / NAMES[name]).resolve()
         original = path.with_name(name)
         return original if self._made_here(path) and original.is_file() else path

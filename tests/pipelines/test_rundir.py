@@ -8,7 +8,9 @@ import pytest
 from pipelines.rundir import NAMES, RunDir
 from tests.browser import open_page
 
-PAGE = "<!doctype html><meta charset=utf-8><title>A report</title><h1>Promote</h1><script>document.title += '!'</script>"
+PAGE = (
+    "<!doctype html><meta charset=utf-8><title>A report</title><h1>Promote</h1><script>document.title += '!'</script>"
+)
 
 
 @pytest.fixture
@@ -36,7 +38,9 @@ def test_a_browser_shows_a_runs_page_and_not_its_source(run: RunDir, tmp_path: P
     assert lines.text.strip() == '{"id": "q1"}'
 
 
-@pytest.mark.parametrize("name", [name for name, shown in NAMES.items() if shown.endswith((".html", ".xlsx", ".json"))])
+@pytest.mark.parametrize(
+    "name", [name for name, shown in NAMES.items() if shown.endswith((".html", ".xlsx", ".json"))]
+)
 def test_a_program_that_follows_the_link_still_finds_the_ending(run: RunDir, name: str) -> None:
     run.link(name, make_artifact(run, "stage", name, "text"))
 
