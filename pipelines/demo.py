@@ -55,7 +55,7 @@ def run_demo_rollout(out: Path) -> None:
 def _show_rollout(config: RunConfig, root: Path) -> None:
     state = roll_out(config, root)
     if state.outcome != "Promoted":
-        print(f"The rollout ended {state.outcome}: {' '.join(state.reasons)} That is a result too.")
+        print(f"The rollout ended {state.outcome}: {'; '.join(state.reasons)}. That is a result too.")
 
 
 def _config_of(run: RunDir) -> RunConfig:

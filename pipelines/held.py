@@ -45,7 +45,7 @@ def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None
     override, _, missing = said.partition("\n")
     console.print(Text(override, "bold white on red"))
     console.print(Text(missing))
-    console.print(Text(f"Every audit of it tells so: qinglan audit {made.release[:12]} --store {store.address}"))
+    console.print(Text(f"Its audit shows the override: qinglan audit {made.release[:12]} --store {store.address}"))
 
 
 def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:

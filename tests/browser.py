@@ -30,10 +30,12 @@ class Page(HTMLParser):
     def __init__(self, dom: str) -> None:
         super().__init__()
         self.title, self.text = "", ""
+        self._in_body = False
         self._open: list[str] = []
         self.feed(dom)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self._in_body = self._in_body or tag == "body"
         if tag in self.UNSEEN:
             self._open.append(tag)
 
@@ -44,7 +46,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._open:
             self.text += data
-        elif self._open == ["title"] and not self.text.strip():  # an SVG drawing has titles too, further down
+        elif self._open == ["title"] and not self._in_body:  # SVG drawings in the body have titles too
             self.title += data
 
 

@@ -254,7 +254,8 @@ def _judged(seen: Seen) -> Iterator[Finding]:
     if paper and not says_promote(paper.read_bytes()):
         facts = seen.claim.statement.facts
         if isinstance(facts, Mapping) and facts.get(VERDICT) == HOLD:
-            yield Finding(VERDICT, "missing", "the gate says hold, as the release says itself: nobody promoted it")
+            why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
+            yield Finding(VERDICT, "missing", why)
         else:
             yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
 

@@ -1,6 +1,5 @@
 """From the sheet to a verdict as a user runs it, with trainings too short to learn much: the gate has to hold."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -157,16 +156,21 @@ def test_what_was_trained_and_paid_is_neither_trained_nor_paid_again(trained: Ra
     assert first["generate"] > 0 and {step: then[step] for step in first} == first
 
 
-@pytest.mark.parametrize("name", ["report.html", "sft_curve.html", "ppo_curve.html"])
-def test_each_page_opens_in_a_browser_by_its_path(ran: Ran, name: str, tmp_path: Path) -> None:
-    path = ran.out / "files" / name
-    source = path.read_text(encoding="utf-8")
-    [title] = re.findall("<title>(.+?)</title>", source)[:1]
+@pytest.mark.parametrize(
+    ("name", "title", "words"),
+    [
+        ("report.html", "Hold: ", "46 locked questions"),
+        ("sft_curve.html", "Training", "SFT: loss by step"),
+        ("ppo_curve.html", "Training", "PPO: by step"),
+    ],
+)
+def test_each_page_opens_in_a_browser_by_its_path(
+    ran: Ran, name: str, title: str, words: str, tmp_path: Path
+) -> None:
+    page = open_page(ran.out / "files" / name, tmp_path)
 
-    page = open_page(path, tmp_path)
-
-    assert page.title == title
-    assert title in page.text and "<svg" not in page.text and "<h1" not in page.text
+    assert page.title.startswith(title)
+    assert words in page.text and "<svg" not in page.text
 
 
 def test_each_sheet_opens_by_its_path_and_by_where_its_link_leads(ran: Ran) -> None:
