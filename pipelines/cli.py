@@ -205,7 +205,7 @@ def demo(
     conversations: Annotated[int, typer.Option(min=8, help="Sample conversations for each tenant.")] = 1600,
     out: Annotated[Path, typer.Option(help="Where samples and the run go.")] = Path("runs/demo"),
 ) -> None:
-    """The whole thread on this machine: sample both tenants, then run one of them."""
+    """The whole thread on this machine: sample both tenants, run one of them, whatever its gate says."""
     from pipelines.demo import run_demo
 
     run_demo(out, conversations)

@@ -1,10 +1,12 @@
-"""`make demo`: sample both tenants, run the thread for the first, and show what came out."""
+"""`make demo`: sample both tenants, run the thread for the first, and show what came out, whatever its gate says."""
 
 import time
 from pathlib import Path
+from typing import Any
 
 from pipelines.config import RunConfig, load_config
-from pipelines.executing import locked, refuse_held
+from pipelines.executing import locked
+from pipelines.held import release_held
 from pipelines.loopback import roll_out
 from pipelines.proof import show_audit, show_refusal
 from pipelines.run import run_pipeline
@@ -30,19 +32,36 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     )  # fmt: skip
     record = run_pipeline(config, root)
     print_summary(config, root, record)
-    if record["verdict"].get("word") == "hold":
-        say("The gate holds: nothing is deployed, and nothing rolled out.")
-    refuse_held(record)
-    run_demo_rollout(out)
-    show_audit(root)
+    show_rest(root, record["verdict"])
+
+
+def show_rest(root: Path, verdict: dict[str, Any]) -> None:
+    """From the verdict to the audit, whatever the verdict is: a hold, and a canary taken back, are results too."""
+    run = RunDir(root)
+    with locked(run):
+        config = _config_of(run)
+        if verdict.get("word") == "hold":
+            release_held(config, run, verdict["reasons"])
+        _show_rollout(config, root)
+    show_audit(root, config.register_.store)
 
 
 def run_demo_rollout(out: Path) -> None:
     """From the demo's release to the end of its rollout."""
-    root = out / TENANTS[0]
-    run = RunDir(root)
+    run = RunDir(out / TENANTS[0])
     with locked(run):
-        roll_out(RunConfig.parse(load_yaml(run.config), str(run.config)), root)
+        _show_rollout(_config_of(run), run.root)
+
+
+def _show_rollout(config: RunConfig, root: Path) -> None:
+    state = roll_out(config, root)
+    if state.outcome != "Promoted":
+        say(f"The rollout ended {state.outcome}: {'; '.join(state.reasons)}. That is a result too.")
+
+
+def _config_of(run: RunDir) -> RunConfig:
+    """The resolved configuration of a demo's run."""
+    return RunConfig.parse(load_yaml(run.config), str(run.config))
 
 
 def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from pipelines.lines import BEFORE, LINEAGE, LINES
-from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.rundir import RunDir, write_json
 from qinglan.config import load_yaml
 from qinglan.lineage.record import RECORDS_VARIABLE, RUN_VARIABLE
 from qinglan.scratch import VARIABLE as SCRATCH_VARIABLE
@@ -51,14 +51,21 @@ def execute(run: RunDir) -> None:
 
     job = read_job(run)
     settings = _settings(run, job.line)
-    os.environ[RECORDS_VARIABLE] = str(run.records.resolve())
-    os.environ[RUN_VARIABLE] = run.root.resolve().name
-    os.environ[SCRATCH_VARIABLE] = str(run.scratch.resolve())
+    os.environ.update(step_environment(run))
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
     if job.alone:
         _execute_alone(run, job, settings)
     else:
         _execute_all(job, settings)
+
+
+def step_environment(run: RunDir) -> dict[str, str]:
+    """Environment variables that tell a step of a run where its record goes."""
+    return {
+        RECORDS_VARIABLE: str(run.records.resolve()),
+        RUN_VARIABLE: run.root.resolve().name,
+        SCRATCH_VARIABLE: str(run.scratch.resolve()),
+    }
 
 
 def _settings(run: RunDir, line: str) -> dict[str, dict[str, Any]]:
@@ -86,9 +93,9 @@ def _execute_alone(run: RunDir, job: Job, settings: dict[str, dict[str, Any]]) -
     from pipelines.graph import Given, alone
 
     [stage], line = job.stages, LINES[job.line]
-    inputs = {name: job.given.get(name) or str((run.files / NAMES[name]).resolve()) for name in line.thread[stage]}
+    inputs = {name: job.given.get(name) or str(run.artifact(name)) for name in line.thread[stage]}
     if stage != line.stages[0]:
-        inputs[BEFORE] = str((run.files / NAMES[LINEAGE]).resolve())
+        inputs[BEFORE] = str(run.artifact(LINEAGE))
     told = Given(settings, {"gateway_url": job.gateway_url, "name": settings["register"]["name"]})
     alone(_line(job.line).WIRING, stage, inputs, told)()
 

@@ -1,4 +1,4 @@
-"""A promoted model earns its users here: the shipped rollout over real servers on loopback, and users who are played.
+"""A released model earns its users here: the shipped rollout over real servers on loopback, and users who are played.
 
     verdict -> register -> deploy -> rollout
 
@@ -58,7 +58,7 @@ def roll_out(config: RunConfig, root: Path) -> State:
         )
     release = run.files / NAMES["release"]
     if not release.is_dir():
-        raise ConfigError(f"{release}: no release there. `make demo` makes one; where its gate held, there is none.")
+        raise ConfigError(f"{release}: no release there. `make demo` makes one.")
     folder = root / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     begin(folder, _first_release(config, run, folder), BY)
@@ -72,7 +72,8 @@ def roll_out(config: RunConfig, root: Path) -> State:
     return state
 
 
-def _store(config: RunConfig) -> Store:
+def release_store(config: RunConfig) -> Store:
+    """The store that the run's releases go to."""
     return open_store(config.register_.store).prepare()
 
 
@@ -80,10 +81,9 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     """The SFT model as a release that no gate has judged, and the override that lets it serve."""
     gate = run.step_record("gate") or {}
     inputs = Inputs(
-        run.files / NAMES["evaluation"], run.files / NAMES["sft_model"], run.files / NAMES["report"],
-        Path(gate["lineage"]),
-    )  # fmt: skip
-    place, store = folder / "baseline", _store(config)
+        run.artifact("evaluation"), run.artifact("sft_model"), run.artifact("report"), Path(gate["lineage"])
+    )
+    place, store = folder / "baseline", release_store(config)
     made = release_baseline(inputs, place, config.register_, "sft")
     store.push(place, made.release)
     policy = load_trust(keys_folder() / TRUST)
@@ -95,7 +95,7 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
 def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
     """The deploy stage's own: the lineage is walked, and a rollout is asked for."""
     settings = DeployConfig(
-        name=config.register_.name, store=_store(config).address, namespace=FOLDER, rollout=chosen.rollout
+        name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )
     done = deploy(release, settings, load_trust(keys_folder() / TRUST), FileRollouts(folder))
     say(f"✓ deploy: {done.said}")
@@ -182,7 +182,7 @@ def _show_signed(config: RunConfig, folder: Path) -> None:
     """The history that the controller signed and laid beside the release, as every later audit tells it."""
     [one] = FileRollouts(folder).all()
     release, policy = one["spec"]["release"], load_trust(keys_folder() / TRUST)
-    kept = kept_beside(_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id)
+    kept = kept_beside(release_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id)
     for history in kept:
         say(f"Beside the release: {rollout_line(history)}")
 

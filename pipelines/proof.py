@@ -6,31 +6,46 @@ from tempfile import TemporaryDirectory
 
 from pipelines.rundir import NAMES, RunDir
 from qinglan.errors import Altered, ConfigError
-from qinglan.lineage.audit import audit, refusal
-from qinglan.lineage.deploying import may_deploy
+from qinglan.lineage.audit import Audit, audit, audit_subject, refusal
+from qinglan.lineage.deploying import may_deploy, said
 from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.subjects import notes_of, subject
 from qinglan.lineage.tree import print_audit
 from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.terminal import say
+from qinglan.store import open_store
 
 LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
 """What a copy of a run for an auditor does not need."""
 
 
-def show_audit(root: Path) -> None:
-    """The run's audit, as `qinglan audit` prints it; an error where it is not intact."""
-    found = audit(str(root), load_trust(keys_folder() / TRUST))
-    print_audit(found)
-    if error := refusal(found):
+def show_audit(root: Path, store: str) -> None:
+    """Print the run's audit, with what lies beside its release in the store.
+
+    An error where it is not intact; what is missing is none where a signed override names it.
+    """
+    with subject(str(root)) as run:
+        notes = tuple(notes_of(open_store(store), run.digest)) if run.release else ()
+        result = audit_subject(run._replace(notes=notes), load_trust(keys_folder() / TRUST))
+    print_audit(result)
+    if is_overridden(result):
+        say("What is missing is what the signed override names; only a model that the gate promotes needs none.")
+    elif error := refusal(result):
         raise error
+
+
+def is_overridden(result: Audit) -> bool:
+    """Tell whether signed overrides name everything that is missing; what is altered they never cover."""
+    named = {reason for override in result.overrides for reason in override.missing}
+    return result.verdict == "incomplete" and all(said(finding) in named for finding in result.findings)
 
 
 def show_refusal(root: Path, ancestor: str) -> None:
     """Change one byte of an ancestor in a copy of the run; the audit must say so, and the deploy gate refuse."""
     release = RunDir(root).files / NAMES["release"]
     if not release.is_dir():
-        raise ConfigError(f"{release}: no release there. `make demo` makes one; where its gate held, there is none.")
+        raise ConfigError(f"{release}: no release there. `make demo` makes one.")
     policy = load_trust(keys_folder() / TRUST)
     with TemporaryDirectory(prefix="qinglan-audit-") as folder:
         copy = RunDir(Path(folder) / root.name)

@@ -25,7 +25,7 @@ from pipelines.executing import (
 from pipelines.lines import REWRITER
 from pipelines.local import Job, write_job
 from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
-from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.rundir import RunDir, write_json
 from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
 from qinglan.services import service
@@ -48,8 +48,7 @@ def run_pipeline(
     tenants = check_questions(config)
     with locked(run):
         make_room(run, REWRITER, stages, alone=bool(only))
-        if (release := run.files / NAMES["release"]).is_symlink():
-            release.unlink()  # of an earlier verdict; the new one may hold
+        run.unlink(["release"])  # of an earlier verdict; the new one may hold
         config = with_store(config, run)
         dump_config(config, run.config)
         return _run(config, run, stages, only, tenants, quiet)

@@ -9,11 +9,12 @@ runs/<run>/
   logs/              run.log with the steps' output, one file per service
   index/             search indexes by knowledge base digest
   scratch/           checkpoints: a training that was killed goes on from them
-  artifacts/         what KFP wrote, by run and task
-  files/             the newest of each artifact, by a name with an ending
+  artifacts/         what KFP wrote, by run and task; pages, sheets and JSON once more under a name with an ending
+  files/             links to the newest of each, by the names below
 """
 
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,9 @@ NAMES = {
     "policy_curve": "policy_curve.html",
 }
 """Artifact names of the graph, and what a person calls them."""
+
+OPENED_BY_ENDING = (".html", ".xlsx", ".json")
+"""Files that programs open as what their name's ending says."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,33 @@ class RunDir:
             return
         link.parent.mkdir(parents=True, exist_ok=True)
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
-        fresh.symlink_to(os.path.relpath(target.resolve(), link.parent.resolve()))
+        fresh.symlink_to(os.path.relpath(self._openable(name, target.resolve()), link.parent.resolve()))
         fresh.replace(link)
+
+    def artifact(self, name: str) -> Path:
+        """The artifact behind a name of files/, not the copy that programs open; a person's own file is itself."""
+        path = (self.files / NAMES[name]).resolve()
+        original = path.with_name(name)
+        return original if self._made_here(path) and original.is_file() else path
+
+    def _openable(self, name: str, target: Path) -> Path:
+        """A path whose own name tells programs what it is.
+
+        Browsers and office programs follow a link before they look at the ending, and KFP's artifacts have none:
+        Chromium shows such a page as its source. So the artifact is copied beside itself, under its name with the
+        ending. It is a copy and no hard link because people fill in sheets, and the signed bytes must not change by
+        that. JSON lines and folders open without an ending and may be large: they are not copied.
+        """
+        copy = target.with_name(NAMES[name])
+        if copy.suffix not in OPENED_BY_ENDING or not target.is_file() or not self._made_here(target):
+            return target
+        if not copy.exists():  # an artifact is written once; a copy that is there may hold what a person filled in
+            with replaced(copy) as partial:
+                shutil.copyfile(target, partial)
+        return copy
+
+    def _made_here(self, path: Path) -> bool:
+        return self.artifacts.resolve() in path.parents
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from pipelines.executing import locked, refuse_held
 from pipelines.proof import show_audit
 from pipelines.rundir import NAMES, RunDir
-from pipelines.style_config import load_style_config
+from pipelines.style_config import StyleRunConfig, load_style_config
 from pipelines.style_run import run_style
 from pipelines.style_summary import print_style_summary
+from qinglan.config import load_yaml
 from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.terminal import say
@@ -25,7 +26,8 @@ ASKED = (
 
 def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     started, root = time.monotonic(), out / "run"
-    with locked(RunDir(root)):  # a demo that is under way reads what is about to be written
+    run = RunDir(root)
+    with locked(run):  # a demo that is under way reads what is about to be written
         counts = write_style_sample(out / "data", rows, seed)
     say(
         f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
@@ -34,8 +36,8 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     record = run_style(load_style_config("laptop", labelled=out / "data"), root)
     print_style_summary(root, record)
     refuse_held(record)
-    show_audit(root)
-    _ask(RunDir(root).files / NAMES["student_model"])
+    show_audit(root, StyleRunConfig.parse(load_yaml(run.config), str(run.config)).register_.store)
+    _ask(run.files / NAMES["student_model"])
     say(f"In all {time.monotonic() - started:.0f} s.")
 
 

@@ -37,7 +37,7 @@ from qinglan.lineage.release_folder import (
 )  # fmt: skip
 from qinglan.lineage.statement import Part
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.verdicts import VERDICT, Told, gates_about, paper_name, read_told, says_promote, strangers
+from qinglan.lineage.verdicts import HOLD, VERDICT, Told, gates_about, paper_name, read_told, says_promote, strangers
 from qinglan.model_files import unfit
 from qinglan.plain_files import Listing, plain_files
 
@@ -252,7 +252,12 @@ def _judged(seen: Seen) -> Iterator[Finding]:
             yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
     paper = seen.listing.files.get(f"{LINEAGE}/{paper_name(verdict)}")
     if paper and not says_promote(paper.read_bytes()):
-        yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
+        facts = seen.claim.statement.facts
+        if isinstance(facts, Mapping) and facts.get(VERDICT) == HOLD:
+            why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
+            yield Finding(VERDICT, "missing", why)
+        else:
+            yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
 
 
 CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (

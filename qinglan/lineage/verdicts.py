@@ -16,7 +16,7 @@ from qinglan.lineage.statement import Part, Statement, from_payload, moment
 from qinglan.verdict import Verdict, verdict_bytes
 
 VERDICT = "verdict"
-PROMOTE = "promote"
+PROMOTE, HOLD = "promote", "hold"
 
 
 def add_verdict(step: Step, verdict: Verdict) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 import yaml
+from openpyxl import load_workbook
 
 from pipelines.cli import main
 from pipelines.config import STYLES, merged
@@ -21,6 +22,7 @@ from qinglan.lineage.digests import digest
 from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.style.model import read_card
+from tests.browser import open_page
 
 SHORT = {
     "base": {"tiny": {"vocabulary": 1200, "hidden": 32, "layers": 2, "heads": 2, "steps": 60, "batch": 16}},
@@ -128,7 +130,7 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
     model = digest(files / "style_model")
     assert steps["evaluate"]["inputs"]["style_model"]["sha256"] == model
     assert read_card(files / "student_model").parents["teacher"] == model
-    assert "<svg" in (files / "report.html").read_text(encoding="utf-8")
+    check_files_open_by_their_paths(files, folder)
     answers = folder / "answers.jsonl"
     answers.write_bytes(orjson.dumps({"text": training_form("想退货", "我马上为您处理")}) + b"\n")
     for engine in ("torch", "onnx"):
@@ -141,6 +143,18 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
     assert (fresh.code, fresh.record["verdict"]) == (0, {}), fresh.errors
     assert [stage for stage, step in fresh.record["steps"].items() if step] == ["prepare"]
     assert not (files / "style_model").exists() and (files / "style_rows").exists()
+
+
+def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
+    for name, title, words in (
+        ("report.html", "Promote: the style model", "locked answers"),
+        ("style_curve.html", "Training", "Style: loss and macro-F1 by step"),
+        ("distribution.html", "Labels", "600 labelled answers"),
+    ):
+        page = open_page(files / name, folder / "browser")
+        assert page.title.startswith(title)
+        assert words in page.text and "<title>" not in page.text
+    assert load_workbook((files / "blind_sample.xlsx").resolve(), read_only=True).sheetnames
 
 
 @pytest.mark.slow

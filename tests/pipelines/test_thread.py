@@ -1,5 +1,6 @@
 """From the sheet to a verdict as a user runs it, with trainings too short to learn much: the gate has to hold."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +9,22 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 import yaml
+from openpyxl import load_workbook
 
 from pipelines.config import CONFIGS, TRAINING, merged
+from pipelines.held import GOES_ON, REASON
 from qinglan.config import load_yaml
+from qinglan.lineage.audit import audit
+from qinglan.lineage.deploying import may_deploy
 from qinglan.lineage.digests import digest
+from qinglan.lineage.evidence import RunFolder
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.release_folder import read_release
+from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.rewriter import Student, read_card
 from qinglan.samples import write_sample
+from qinglan.store import open_store
+from tests.browser import open_page
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +33,18 @@ SHORT = {
     "sft": {"epochs": 4.0, "evaluate_every": 5, "batch": 8},
     "ppo": {"steps": 2, "every": 1, "collection": 16, "batch": 16, "dev_rows": 16},
     "evaluate": {"examined_rows": 10, "agreement_rows": 5, "latency_rows": 3, "draws": 200, "blind_rows": 4},
+    # More requests than there will be: this canary is always taken back.
+    "loopback": {"rollout": {"steps": [50, 100], "stepSeconds": 2, "minimumSample": 1000000, "deadlineSeconds": 10}},
 }
+DEMO = """
+import sys
+from pathlib import Path
+import orjson
+from pipelines import cli, demo
+demo.run_pipeline = lambda config, root: orjson.loads((root / "run.json").read_bytes())
+cli.main()
+"""
+"""`qinglan`, whose demo finds its run done."""
 
 
 class Ran(NamedTuple):
@@ -132,3 +154,109 @@ def test_what_was_trained_and_paid_is_neither_trained_nor_paid_again(trained: Ra
         {one["step"]: one["attempts"] for one in run.record["gateway"]["by_step"]} for run in (trained, ran)
     )
     assert first["generate"] > 0 and {step: then[step] for step in first} == first
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "words"),
+    [
+        ("report.html", "Hold: ", "46 locked questions"),
+        ("sft_curve.html", "Training", "SFT: loss by step"),
+        ("ppo_curve.html", "Training", "PPO: by step"),
+    ],
+)
+def test_each_page_opens_in_a_browser_by_its_path(
+    ran: Ran, name: str, title: str, words: str, tmp_path: Path
+) -> None:
+    page = open_page(ran.out / "files" / name, tmp_path)
+
+    assert page.title.startswith(title)
+    assert words in page.text and "<svg" not in page.text
+
+
+def test_each_sheet_opens_by_its_path_and_by_where_its_link_leads(ran: Ran) -> None:
+    sheets = sorted((ran.out / "files").glob("*.xlsx"))
+
+    assert {sheet.name for sheet in sheets} >= {
+        "questions.xlsx",
+        "rewrites.xlsx",
+        "validated.xlsx",
+        "blind_sample.xlsx",
+    }
+    for sheet in sheets:
+        for path in (sheet, sheet.resolve()):  # openpyxl goes by the ending, as a file manager does
+            book = load_workbook(path, read_only=True)
+            assert len(list(book.worksheets[0].iter_rows())) > 1
+
+
+class Shown(NamedTuple):
+    """A demo whose gate held."""
+
+    out: Path
+    code: int
+    text: str
+    errors: str
+
+    @property
+    def root(self) -> Path:
+        return self.out / "fivedoctors"
+
+    @property
+    def store(self) -> str:
+        return str(load_yaml(self.root / "config.yaml")["register"]["store"])
+
+
+@pytest.fixture(scope="module")
+def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """`qinglan demo` on the run whose gate held."""
+    out = tmp_path_factory.mktemp("demo")
+    shutil.copytree(ran.out, out / "fivedoctors", symlinks=True)
+    return demo("demo", out, "--conversations", "8")
+
+
+def demo(command: str, out: Path, *more: str) -> Shown:
+    words = [sys.executable, "-c", DEMO, command, "--out", str(out), *more]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=1200, check=False)
+    return Shown(out, run.returncode, run.stdout, run.stderr)
+
+
+def test_a_demo_whose_gate_holds_says_why_and_goes_on_to_its_end(ran: Ran, shown: Shown) -> None:
+    reasons = ran.record["verdict"]["reasons"]
+
+    assert shown.code == 0, shown.errors + shown.text
+    assert GOES_ON in shown.text and all(f"  {reason}\n" in shown.text for reason in reasons)
+    assert "may be deployed, by qinglan demo: " + REASON in shown.text
+    assert "The rollout ended RolledBack: " in shown.text
+    assert "BREAK-GLASS" in shown.text.partition("The rollout ended RolledBack")[2]
+
+
+def test_the_release_of_a_held_model_says_hold_and_no_name_points_to_it(ran: Ran, shown: Shown) -> None:
+    release = read_release(shown.root / "files" / "release")
+
+    assert release.statement.facts == {"verdict": "hold", "reasons": ran.record["verdict"]["reasons"]}
+    assert digest(shown.root / "files" / "release" / "model") == digest(ran.out / "files" / "rl_model")
+    assert open_store(shown.store).prepare().name(release.name) is None
+
+
+def test_a_held_release_serves_by_its_override_alone_which_later_audits_list(ran: Ran, shown: Shown) -> None:
+    policy, folder = load_trust(keys_folder() / TRUST), shown.root / "files" / "release"
+    release = read_release(folder)
+    decision = may_deploy(folder, policy, release.name, [RunFolder(shown.root)])
+    later = audit(release.digest, policy, store=shown.store)
+
+    assert (decision.allowed, decision.grave) == (False, False)
+    assert "the gate says hold" in decision.reasons
+    assert [override.reason for override in later.overrides] == [
+        f"{REASON} {' '.join(ran.record['verdict']['reasons'])}"
+    ]
+    assert later.verdict == "incomplete" and [finding.what for finding in later.findings] == ["verdict"]
+    assert [kept.told.outcome for kept in later.rollouts] == ["RolledBack"]
+
+
+def test_after_such_a_demo_its_audit_refuses_a_changed_ancestor_and_its_rollout_runs_again(shown: Shown) -> None:
+    tampered = demo("demo-audit", shown.out)
+    again = demo("demo-rollout", shown.out)
+
+    assert tampered.code == 0, tampered.errors
+    assert "altered validated" in tampered.text and "May fivedoctors/rewriter be deployed? No:" in tampered.text
+    assert again.code == 0, again.errors
+    assert "The rollout ended RolledBack: " in again.text

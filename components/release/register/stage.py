@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from components.release.register.bom import Contents, write_bom
 from components.release.register.card import model_card
@@ -85,22 +85,38 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     judged = judge(inputs)
     refuse_unfit(inputs.model)
     before = current(config)
+    done = write_release(inputs, out, judged, config, signer)
+    publish(out, done.release, config, before, signer.id)
+    return done
+
+
+def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
+    """Write the release of a model that the gate held, which says so; no store gets it and no name points to it.
+
+    The deploy gate refuses it, unless a releaser's key signs an override for it (qinglan/lineage/override.py).
+    """
+    signer = load_signer("releaser")
+    judged = judge(inputs, "hold")
+    refuse_unfit(inputs.model)
+    return write_release(inputs, out, judged, config, signer)
+
+
+def write_release(inputs: Inputs, out: Path, judged: Judged, config: RegisterConfig, signer: Signer) -> Registered:
+    """Fill the release's folder and sign its statement."""
     with replaced_folder(out) as folder:
         files = fill(folder, inputs, judged, config, signer)
         sealed = seal(to_payload(statement(files, inputs, judged, config)), IN_TOTO, [signer])
         (folder / PROVENANCE).write_bytes(sealed)
-    released = digest(out)
-    publish(out, released, config, before, signer.id)
-    return Registered(config.name, released, judged.model, files[EVALUATION], signer.id)
+    return Registered(config.name, digest(out), judged.model, files[EVALUATION], signer.id)
 
 
-def judge(inputs: Inputs) -> Judged:
-    """The verdict from the figures; Held where it is hold, a DataError where the lineage does not tell of it."""
+def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> Judged:
+    """The verdict from the figures; Held where it is another, a DataError where the lineage does not tell of it."""
     started, evaluation = now(), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.decide(evaluation, f"{inputs.evaluation}: settings.gate")
-    if not verdict.promote:
-        raise Held("The gate says hold: " + " ".join(verdict.reasons))
+    if verdict.word != word:
+        raise Held(f"The gate says {verdict.word}: " + " ".join(verdict.reasons))
     judged = Judged(kind, evaluation, verdict, str(kind.judged(evaluation)), statements(inputs.lineage), started)
     if not gates_about(judged.told, sha256_file(inputs.evaluation), judged.digest):
         raise DataError(

@@ -12,10 +12,12 @@ from components.evaluation.style.gate import decide as decide_style
 from components.release.register.config import RegisterConfig
 from components.release.register.kinds import KINDS, kind_of
 from components.release.register.publish import current, publish
-from components.release.register.stage import Inputs, register
+from components.release.register.stage import Inputs, register, register_held
 from qinglan.errors import ConfigError, Conflict, DataError, Held
+from qinglan.lineage.deploying import break_glass, may_deploy
 from qinglan.lineage.digests import digest
 from qinglan.lineage.keys import VARIABLE, keys_folder
+from qinglan.lineage.override import read_override
 from qinglan.lineage.record import recorded
 from qinglan.lineage.release import check_release, read_release
 from qinglan.lineage.trust import TRUST, load_trust
@@ -100,6 +102,49 @@ def test_a_model_that_is_held_is_no_release_whatever_its_file_calls_it(inputs: I
 
     with pytest.raises(Held, match="not shown"):
         register(inputs, tmp_path / "release", CONFIG)
+
+
+@pytest.fixture
+def held(keys: Path, tmp_path: Path) -> Inputs:
+    """A model whose gate said hold, with the lineage that says so."""
+    model = tiny_weights(tmp_path / "rl_model")
+    figures = judged(model)
+    figures["paired"]["rl_vs_teacher"]["low"] = -0.2
+    evaluation, report = write_judged(tmp_path / "evaluation.json", figures), tmp_path / "report.html"
+    report.write_text("<!doctype html><title>Hold</title>", encoding="utf-8")
+    return Inputs(evaluation, model, report, write_lineage(tmp_path / "run", model, evaluation, report))
+
+
+def test_a_held_model_becomes_a_release_only_where_it_says_so_itself(held: Inputs, tmp_path: Path) -> None:
+    with pytest.raises(Held, match=r"The gate says hold: .*not shown"):
+        register(held, tmp_path / "release", CONFIG)
+    done = register_held(held, tmp_path / "release", CONFIG)
+
+    facts = read_release(tmp_path / "release").statement.facts
+    assert facts["verdict"] == "hold" and "not shown" in " ".join(facts["reasons"])
+    assert done.model == digest(held.model)
+    findings = check_release(tmp_path / "release", load_trust(keys_folder() / TRUST))
+    assert [(one.what, one.state) for one in findings if one.state != "verified"] == [("verdict", "missing")]
+
+
+def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, tmp_path: Path) -> None:
+    policy, store = load_trust(keys_folder() / TRUST), open_store(str(tmp_path / "store")).prepare()
+    done = register_held(held, tmp_path / "release", CONFIG)
+    store.push(tmp_path / "release", done.release)
+    before = may_deploy(tmp_path / "release", policy, NAME)
+
+    break_glass(str(tmp_path / "release"), store.address, (), policy, "to see it: the gate says hold", "a test", NAME)
+
+    assert (before.allowed, before.grave) == (False, False)
+    assert any("the gate says hold" in reason for reason in before.reasons)
+    [note] = store.notes(done.release)
+    assert may_deploy(tmp_path / "release", policy, NAME, override=read_override(note, policy, "fivedoctors")).allowed
+
+
+def test_what_the_gate_promotes_is_not_registered_as_held(inputs: Inputs, tmp_path: Path) -> None:
+    with pytest.raises(Held, match="The gate says promote"):
+        register_held(inputs, tmp_path / "release", CONFIG)
+    assert not (tmp_path / "release").exists()
 
 
 @pytest.mark.parametrize("text", ["[1]", "{}", '{"paired": 1}', '{"paired": {"rl_vs_teacher": 1}}', "{"])
