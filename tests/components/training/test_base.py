@@ -77,6 +77,7 @@ def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_r
         for tenant in ("acme", "beta"):
             config = ConvertConfig(system_prompt=f"你为{tenant}改写")
             rows.add(ppo_row(validated(1, "train", tenant_id=tenant), "train", config))
+    (tmp_path / "kb").mkdir()
     for tenant in ("acme", "beta"):
         knowledge_base(tmp_path / "kb" / f"{tenant}.jsonl", 12)
 
