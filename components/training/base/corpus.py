@@ -66,9 +66,7 @@ def _elliptic(
     return Text(tuple(student_messages(question, system_prompt)), answer)
 
 
-def _complete(
-    system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random
-) -> Text:
+def _complete(system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random) -> Text:
     """A heading as the question, and talk of another subject, or none."""
     history = _talk(_subject(other), clauses, rng) if rng.random() < 0.5 else ""
     question = Question("", passage.title, rng.choice(clauses)[:8], history)

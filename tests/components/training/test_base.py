@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.base.corpus import corpus
+from components.training.base.corpus import Text, corpus
 from components.training.base.stage import base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.errors import ConfigError, DataError
@@ -68,11 +69,13 @@ def test_what_it_learns_comes_from_the_knowledge_base_alone(tmp_path: Path) -> N
 def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_rendered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(
-        "components.training.base.pretrain.pretrain",
-        lambda model, tokenizer, texts, config: shown.extend(t.prompt[0]["content"] for t in texts if t.prompt) or 0.0,
-    )
+    shown: set[str] = set()
+
+    def pretrain(model: Any, tokenizer: Any, texts: list[Text], config: BaseConfig) -> float:
+        shown.update(text.prompt[0]["content"] for text in texts if text.prompt)
+        return 0.0
+
+    monkeypatch.setattr("components.training.base.pretrain.pretrain", pretrain)
     with ParquetRows(tmp_path / "prompts" / "train.parquet") as rows:
         for tenant in ("acme", "beta"):
             config = ConvertConfig(system_prompt=f"你为{tenant}改写")
@@ -83,7 +86,7 @@ def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_r
 
     base(tmp_path / "kb", tmp_path / "prompts", tmp_path / "model", SMALL)
 
-    assert set(shown) == {"你为acme改写", "你为beta改写"}
+    assert shown == {"你为acme改写", "你为beta改写"}
 
 
 def test_it_is_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> None:

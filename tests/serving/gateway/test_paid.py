@@ -110,9 +110,7 @@ def test_deepseek_reads_the_schema_in_its_prompt_as_it_refuses_it_anywhere_else(
     app = JsonModeAlone()
     deepseek = {"model": "deepseek-flash", "max_tokens_parameter": "max_tokens", "temperature": None}
     with running(app) as teacher:
-        answers, _ = ask_all(
-            gateway_config(teacher, model=deepseek), tmp_path, ["一"], response_format=JUDGE_FORMAT
-        )
+        answers, _ = ask_all(gateway_config(teacher, model=deepseek), tmp_path, ["一"], response_format=JUDGE_FORMAT)
     [answer] = answers
     assert isinstance(answer, Answer), answer
     assert orjson.loads(answer.text) == {"综合得分": 4}

@@ -1,0 +1,43 @@
+"""Can the gate promote what a run makes? Reasons why not that are known before the run pays, for plan and run."""
+
+from components.evaluation.rewriter.obstacles import Obstacle, Prospect, obstacles
+from pipelines.config import RunConfig
+from pipelines.sheet import Sheet
+from qinglan.config import Config
+
+
+class Promotion(Config):
+    """Whether a run's model may be promoted at all. Its numbers are judged by the gate, at the end."""
+
+    possible: bool
+    """False where something that is known already holds every model of this run."""
+
+    obstacles: tuple[Obstacle, ...]
+    """What holds it, each with the next step."""
+
+    unchecked: tuple[str, ...]
+    """What could hold it too, and has not been looked at."""
+
+
+def promotion(config: RunConfig, sheet: Sheet, snapshot: bool | None = None) -> Promotion:
+    """What the gate's own thresholds say of these settings and this sheet; `snapshot`: what the RAG service sends."""
+    models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
+    price = models["teacher"].price
+    prospect = Prospect(
+        judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test,
+        teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
+    )  # fmt: skip
+    found = tuple(obstacles(prospect, config.evaluate.gate))
+    unchecked = (
+        f"Whether the RAG service at {config.gateway.rag.base_url} names the knowledge base in its answers "
+        "(data.snapshot), as the gate asks. A run looks before it pays.",
+    )
+    return Promotion(possible=not found, obstacles=found, unchecked=unchecked if snapshot is None else ())
+
+
+def in_words(found: Promotion) -> list[str]:
+    """The answer first, then a line for each reason."""
+    labelled = "Nothing that is known beforehand stands against it; the gate will decide on the numbers."
+    lines = ["No: the gate can only hold, whatever the models learn." if found.obstacles else f"Yes. {labelled}"]
+    lines += [f"- {one.reason} {one.next_step}" for one in found.obstacles]
+    return [*lines, *(f"Not looked at: {one}" for one in found.unchecked)]
