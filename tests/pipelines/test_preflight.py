@@ -11,11 +11,13 @@ import yaml
 from components.data.convert.fates import Surveyed, split_all
 from pipelines.config import CONFIGS, load_config
 from pipelines.preflight import check_given, check_gold, check_machine
+from pipelines.run import warn_of_obstacles
 from pipelines.sheet import read_sheet
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.rows import Split
 from qinglan.tables import write_table
+from tests.echo import Reply, Scripted, running
 
 
 @pytest.mark.parametrize(("stages", "stage"), [(("convert", "sft"), "sft"), (("ppo",), "ppo")])
@@ -137,3 +139,21 @@ def test_the_sheet_is_divided_as_convert_divides_it(tmp_path: Path) -> None:
 
     assert found.splits == Counter(splits["fivedoctors", name] for name, _ in rows)
     assert found.test["fivedoctors"].rows == found.splits["test"] == found.test["fivedoctors"].conversations + 1
+
+
+@pytest.mark.parametrize("snapshot", ["", "a" * 64])
+def test_a_rag_service_that_names_no_knowledge_base_is_told_before_anything_is_paid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: str
+) -> None:
+    sheet = labelled(tmp_path, ["k1"] * 201)
+    config = load_config("fivedoctors", "gpt", questions=sheet)
+    data = {"rewritten_query": "一天吃几次0?", "recall": [], **({"snapshot": snapshot} if snapshot else {})}
+    service = Scripted(Reply(200, json.dumps({"code": 200, "data": data}).encode()))
+
+    with running(service) as url:
+        warn_of_obstacles(config, read_sheet(config), url)
+
+    said = capsys.readouterr().err
+    assert len(service.seen) == 1
+    assert ("The RAG service's answers name no knowledge base. Have it send data.snapshot" in said) == (not snapshot)
+    assert bool(said) == (not snapshot)
