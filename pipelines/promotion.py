@@ -19,20 +19,32 @@ class Promotion(Config):
     """What could hold it too, and has not been looked at."""
 
 
-def promotion(config: RunConfig, sheet: Sheet, snapshot: bool | None = None) -> Promotion:
+def promotion(config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None) -> Promotion:
     """What the gate's own thresholds say of these settings and this sheet; `snapshot`: what the RAG service sends."""
     models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
     price = models["teacher"].price
     prospect = Prospect(
-        judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test,
+        judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test if sheet else None,
         teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
     )  # fmt: skip
-    found = tuple(obstacles(prospect, config.evaluate.gate))
+    found, unchecked = tuple(obstacles(prospect, config.evaluate.gate)), []
+    if sheet is None:
+        unchecked.append("How many rows of the locked test have gold passages. `qinglan plan` counts them.")
+    if snapshot is None:
+        unchecked.append(
+            f"Whether the RAG service at {config.gateway.rag.base_url} names the knowledge base in its answers "
+            "(data.snapshot), as the gate asks. `qinglan run` looks before it pays."
+        )
+    return Promotion(possible=not found, obstacles=found, unchecked=tuple(unchecked))
+
+
+def on_a_cluster(config: RunConfig) -> list[str]:
+    """What a profile says of it before a run is submitted, whose sheet and gateway are not here."""
     unchecked = (
-        f"Whether the RAG service at {config.gateway.rag.base_url} names the knowledge base in its answers "
-        "(data.snapshot), as the gate asks. A run looks before it pays.",
+        "Not looked at: gateway.yaml of the cluster, which says who judges and who examines there, and whether its RAG "
+        "service names the knowledge base in its answers (data.snapshot). This is about the profile."
     )
-    return Promotion(possible=not found, obstacles=found, unchecked=unchecked if snapshot is None else ())
+    return [*in_words(promotion(config, None, snapshot=True)), unchecked]
 
 
 def in_words(found: Promotion) -> list[str]:

@@ -25,7 +25,7 @@ def shown(readme: str) -> Any:
 
 
 def acme(folder: Path, settings: Any) -> list[str]:
-    """A command's words: tenant acme, its sheet, its knowledge base and its profile, with stand-ins for paid models."""
+    """Words of a command: tenant acme, its sheet, knowledge base and profile, with stand-ins for paid models."""
     write_sample("fivedoctors", folder, conversations=30, seed=5)
     demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
     for role, model in (("teacher", "acme"), ("judge", "acme"), ("examiner", "acme-examiner")):

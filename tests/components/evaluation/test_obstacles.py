@@ -10,10 +10,13 @@ from components.evaluation.rewriter.obstacles import Labelled, Prospect, obstacl
 from tests.components.evaluation.test_gate import changed
 
 ENOUGH = Labelled(200, 150)
-GOOD = Prospect("judge", "examiner", {"fivedoctors": ENOUGH}, teacher_price=11.25, hour_price=2.0, snapshot=True)
+GOOD = Prospect("judge", "examiner", teacher_price=11.25, hour_price=2.0, test={"fivedoctors": ENOUGH}, snapshot=True)
 
 
-@pytest.mark.parametrize("run", [GOOD, GOOD._replace(snapshot=None), GOOD._replace(teacher_price=0, hour_price=0)])
+@pytest.mark.parametrize(
+    "run",
+    [GOOD, GOOD._replace(snapshot=None), GOOD._replace(test=None), GOOD._replace(teacher_price=0, hour_price=0)],
+)
 def test_a_run_that_the_gate_may_promote_has_no_obstacle(run: Prospect) -> None:
     assert obstacles(run, GateConfig()) == []
 
