@@ -41,8 +41,8 @@ def promotion(config: RunConfig, sheet: Sheet | None, snapshot: bool | None = No
 def on_a_cluster(config: RunConfig) -> list[str]:
     """What a profile says of it before a run is submitted, whose sheet and gateway are not here."""
     unchecked = (
-        "Not looked at: gateway.yaml of the cluster, which says who judges and who examines there, and whether its RAG "
-        "service names the knowledge base in its answers (data.snapshot). This is about the profile."
+        "Not looked at: gateway.yaml of the cluster, which says who judges and who examines there, and whether its "
+        "RAG service names the knowledge base in its answers (data.snapshot). This is about the profile."
     )
     return [*in_words(promotion(config, None, snapshot=True)), unchecked]
 
