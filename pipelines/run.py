@@ -98,9 +98,9 @@ def _run(
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
     """Say that the gate can only hold, before anything is paid; a person may want such a run, so it goes on."""
     sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.evaluate.kb_name)
-    found = promotion(config, sheet, sends)
-    if found.obstacles:
-        print("\n  ".join(["! Can this be promoted?", *in_words(found)]), file=sys.stderr, flush=True)
+    answer = promotion(config, sheet, sends)
+    if answer.obstacles:
+        print("\n  ".join(["! Can this be promoted?", *in_words(answer)]), file=sys.stderr, flush=True)
 
 
 def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:

@@ -35,7 +35,7 @@ class _Conversation:
 
 @dataclass
 class Sheet:
-    """What a run needs to know of its sheet before it starts."""
+    """Counts of a sheet that a run needs before it starts."""
 
     unfit: int = 0
     """Rows that are no questions."""
@@ -140,9 +140,9 @@ class UnknownGold(NamedTuple):
 
 def unknown_gold(rows: Iterable[GoldRow], known: dict[str, set[str]]) -> list[UnknownGold]:
     """Rows with gold ids that are not among their tenant's; a tenant that is not named was not looked at."""
-    found = []
+    unknown = []
     for row in rows:
         if row.tenant_id in known:
-            ids = tuple(one for one in row.gold if one not in known[row.tenant_id])
-            found += [UnknownGold(row.row_id, ids, len(ids) == len(row.gold))] if ids else []
-    return found
+            ids = tuple(gold for gold in row.gold if gold not in known[row.tenant_id])
+            unknown += [UnknownGold(row.row_id, ids, len(ids) == len(row.gold))] if ids else []
+    return unknown

@@ -51,7 +51,7 @@ class RewriterConfig(Config):
     max_tokens: Positive = 64
 
     system_prompts: dict[str, str] = {}
-    """By tenant, from the served model's card, for openai; a tenant without one has its file in qinglan/prompts."""
+    """System prompts by tenant, from the served model's card, for openai; else a tenant's file in qinglan/prompts."""
 
     @classmethod
     def read(cls, text: str, model: Path | None = None) -> Self:

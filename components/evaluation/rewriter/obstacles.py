@@ -26,16 +26,16 @@ class Prospect(NamedTuple):
     """The models' names."""
 
     teacher_price: float
-    """Of a million tokens in and a million out."""
+    """Price of a million tokens in and a million out."""
 
     hour_price: float
-    """Of the machine that serves the student."""
+    """Price of an hour of the machine that serves the student."""
 
     test: Mapping[str, Labelled] | None = None
-    """By tenant with rows in the locked test; None where nobody has read the sheet."""
+    """Labelled rows by tenant, of tenants with rows in the locked test; None where nobody has read the sheet."""
 
     snapshot: bool | None = None
-    """Whether the RAG service's answers name the knowledge base; None where nobody has asked it."""
+    """The RAG service's answers name the knowledge base; None where nobody has asked it."""
 
 
 class Obstacle(Config):
@@ -59,7 +59,7 @@ def _of_examiner(run: Prospect) -> Iterator[Obstacle]:
 
 
 def _of_rows(run: Prospect, gate: GateConfig) -> Iterator[Obstacle]:
-    if run.test is not None and (rows := sum(one.rows for one in run.test.values())) < gate.rows:
+    if run.test is not None and (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
         yield Obstacle(
             reason=f"The locked test has {rows:,} rows with gold passages; evaluate.gate.rows wants {gate.rows:,}.",
             next_step="Label the passages that answer in more of its conversations, "
@@ -70,7 +70,7 @@ def _of_rows(run: Prospect, gate: GateConfig) -> Iterator[Obstacle]:
 def _of_tenants(run: Prospect) -> Iterator[Obstacle]:
     """Where several tenants are tested each needs an interval, and one conversation alone has none."""
     tenants = run.test or {}
-    few = sorted(tenant for tenant, one in tenants.items() if one.conversations < 2)
+    few = sorted(tenant for tenant, labelled in tenants.items() if labelled.conversations < 2)
     if few and len(tenants) > 1:
         yield Obstacle(
             reason=f"Several tenants are tested, and {', '.join(few)} cannot be measured: fewer than two "
