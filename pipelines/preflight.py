@@ -19,8 +19,8 @@ from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
 from qinglan.rag.index import read_knowledge_base
 
 A_PASSAGE = (
-    'A knowledge base is JSONL in UTF-8, one passage a line: {"id": "k1", "title": "...", "content": "...", '
-    '"metadata": {}}; id and content must be there.'
+    "A line is one passage: id, title, content, metadata. Only id and content must be there, in UTF-8: "
+    '{"id": "k1", "title": "...", "content": "...", "metadata": {}}'
 )
 FIRST_BYTES, SHOWN = 4096, 5
 

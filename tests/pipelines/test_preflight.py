@@ -100,7 +100,8 @@ def test_another_format_of_a_knowledge_base_is_named_and_a_line_is_shown(
 
     with pytest.raises(DataError, match=told) as refused:
         check_given(config)
-    assert 'one passage a line: {"id": "k1", "title": "...", "content": "..."' in str(refused.value)
+    assert "one passage: id, title, content, metadata" in str(refused.value)
+    assert '{"id": "k1", "title": "...", "content": "..."' in str(refused.value)
 
 
 def test_a_tenant_without_prompts_is_told_both_settings_and_both_files(tmp_path: Path) -> None:
