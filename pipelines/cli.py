@@ -138,7 +138,7 @@ def run(
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
-    from pipelines.executing import refuse_held
+    from pipelines.executing import refuse_held, wanted_stages
     from pipelines.lines import REWRITER
     from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
@@ -146,18 +146,18 @@ def run(
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
     if config.pays and not yes and (not only or only in REWRITER.asks_the_gateway):
-        _ask_to_spend(config)
+        _ask_to_spend(config, evaluates="evaluate" in wanted_stages(REWRITER, only, until))
     record = run_pipeline(config, root, only, until, quiet=as_json)
     say_json(record) if as_json else print_summary(config, root, record)
     refuse_held(record)
 
 
-def _ask_to_spend(config: Any) -> None:
+def _ask_to_spend(config: Any, evaluates: bool) -> None:
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
     from qinglan.errors import ConfigError
 
-    print_plan(make_plan(config))
+    print_plan(make_plan(config), evaluates)
     if not sys.stdin.isatty():
         raise ConfigError("This run spends money. Look at the plan above, then add --yes.")
     if not typer.confirm("Spend this?"):

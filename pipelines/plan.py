@@ -6,13 +6,15 @@ from typing import NamedTuple, get_args
 from pydantic import Field
 
 from pipelines.config import RunConfig
+from pipelines.preflight import check_given, known_gold, rows_in_words
+from pipelines.promotion import Promotion, promotion
+from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from qinglan.config import Config
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import ConfigError
 from qinglan.llm.config import BatchConfig, BatchStep, PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
 from qinglan.prompts import Message, judge_messages, need_messages, teacher_messages
-from qinglan.questions import read_questions
-from qinglan.rows import Quarantined
+from qinglan.rows import Question
 
 ANSWER_TOKENS = {"rewrite": 40, "need": 30, "judgement": 90}
 """What an answer usually takes; the cap on one is in the profile."""
@@ -84,6 +86,12 @@ class Plan(Config):
     budget: float
     currency: str
     pays: bool
+    splits: dict[str, int]
+    """Rows by split: as the sheet says, else as the convert stage draws them."""
+
+    promotion: Promotion
+    """Whether the gate can promote what a run makes."""
+
     warnings: tuple[str, ...] = Field(default=())
     original: tuple[TheirBudget, ...]
 
@@ -116,57 +124,78 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     if config.questions is None or not config.questions.is_file():
         missing = f"{config.questions}: no such file" if config.questions else "is missing"
         raise ConfigError(f"--questions {missing}. A plan counts its rows.")
-    rewrites, needs, judgements, rows, unfit = Tokens(), Tokens(), Tokens(), 0, 0
-    for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
-        if isinstance(row, Quarantined):
-            unfit += 1
-            continue
-        rows += 1
-        rewrites = rewrites.plus(teacher_messages(row, config.generate.system_prompt))
-        judgements = judgements.plus(judge_messages(row, row.question))
-        if not row.need:
-            needs = needs.plus(need_messages(row))
-    if not rows:
-        raise DataError(
-            f"{config.questions}: none of {unfit:,} rows is a question. Is the column of questions named under "
-            "generate.columns in the profile?"
-        )
-    learned = rewards(config, rows)
-    examiner = config.gateway.models()["examiner"]
-    steps = (
-        _paid_step(config, "generate", "rewrite", rewrites, config.gateway.teacher),
-        _paid_step(config, "validate", "need", needs, config.gateway.judge),
-        _retrievals(config, "validate", 2 * rows),
-        _paid_step(config, "ppo", "judgement", judgements.of(learned.judgements), config.gateway.judge),
-        _retrievals(config, "ppo", learned.retrievals),
-        _paid_step(config, "evaluate", "judgement", judgements.of(SYSTEMS * learned.examined), examiner),
-        _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
-    )
+    if config.knowledge_base is not None:
+        check_given(config)
+    sheet, tokens = count_tokens(config)
+    steps = _steps(config, sheet, tokens)
     total = sum(step.expected()[0] for step in steps)
     return Plan(
-        rows=rows,
-        unfit=unfit,
+        rows=sheet.splits.total(),
+        unfit=sheet.unfit,
         steps=steps,
         cost=total,
         seconds=sum(step.expected()[1] for step in steps),
         live_cost=sum(step.cost for step in steps),
         live_seconds=sum(step.seconds for step in steps),
         batch_cost=sum(step.cost if step.batch_cost is None else step.batch_cost for step in steps),
-        training=f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}.",
+        training=_training_in_words(config, rewards(config, sheet)),
         budget=config.gateway.budget,
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
-        warnings=tuple(_warnings(config, total, today or date.today())),
-        original=original_budget(steps[0], rows, judgements, config.gateway.judge),
+        splits=dict(sorted(sheet.splits.items())),
+        promotion=promotion(config, sheet),
+        warnings=(*_warnings(config, total, today or date.today()), *_gold_warnings(config, sheet)),
+        original=original_budget(steps[0], sheet.splits.total(), tokens.judgements, config.gateway.judge),
     )
 
 
-def rewards(config: RunConfig, rows: int) -> Rewards:
-    """By the shares that rows without a split of their own are divided in."""
-    learning, tested = (
-        round(rows * config.convert.train),
-        round(rows * (1 - config.convert.train - config.convert.dev)),
+class Questioning(NamedTuple):
+    """Tokens of what will be asked about the rows."""
+
+    rewrites: Tokens
+    needs: Tokens
+    judgements: Tokens
+
+    def plus(self, row: Question, system_prompt: str) -> "Questioning":
+        return Questioning(
+            self.rewrites.plus(teacher_messages(row, system_prompt)),
+            self.needs if row.need else self.needs.plus(need_messages(row)),
+            self.judgements.plus(judge_messages(row, row.question)),
+        )
+
+
+def count_tokens(config: RunConfig) -> tuple[Sheet, Questioning]:
+    """The sheet, and what asking about its rows takes, in one pass."""
+    tokens = Questioning(Tokens(), Tokens(), Tokens())
+
+    def count(row: Question) -> None:
+        nonlocal tokens
+        tokens = tokens.plus(row, config.generate.system_prompt)
+
+    return read_sheet(config, count), tokens
+
+
+def _steps(config: RunConfig, sheet: Sheet, tokens: Questioning) -> tuple[PlanStep, ...]:
+    models, learned, rows = config.gateway.models(), rewards(config, sheet), sheet.splits.total()
+    judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
+    return (
+        _paid_step(config, "generate", "rewrite", tokens.rewrites, models["teacher"]),
+        _paid_step(config, "validate", "need", tokens.needs, models["judge"]),
+        _retrievals(config, "validate", 2 * rows),
+        _paid_step(config, "ppo", "judgement", judged, models["judge"]),
+        _retrievals(config, "ppo", learned.retrievals),
+        _paid_step(config, "evaluate", "judgement", examined, models["examiner"]),
+        _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
     )
+
+
+def _training_in_words(config: RunConfig, learned: Rewards) -> str:
+    return f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}."
+
+
+def rewards(config: RunConfig, sheet: Sheet) -> Rewards:
+    """At most: near-duplicates, and rows that a stage refuses, are left out later."""
+    learning, tested = sheet.splits["train"], sheet.splits["test"]
     steps = config.ppo.steps or config.ppo.epochs * (learning // config.ppo.prompts)
     rollouts = steps * config.ppo.collection
     share = config.ppo.reward.judge_share
@@ -205,9 +234,31 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     found = []
     if total > config.gateway.budget:
         found.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
-    for role in ("teacher", "judge"):
-        found += stale(f"The {role}", getattr(config.gateway, role).price, today) if config.pays else []
+    for role, model in config.gateway.models().items():
+        found += stale(f"The {role}", model.price, today) if config.pays else []
     return found
+
+
+def _gold_warnings(config: RunConfig, sheet: Sheet) -> list[str]:
+    """Labels that the knowledge base does not know, and what was not looked at."""
+    if not sheet.gold:
+        return []
+    if config.knowledge_base is None:
+        return [f"Gold passages of {len(sheet.gold):,} rows were not looked up: give --knowledge-base."]
+    known = known_gold(config, sheet)
+    warnings = [
+        f"--knowledge-base holds nothing of tenant {tenant}, whose rows name gold passages."
+        for tenant in sorted({row.tenant_id for row in sheet.gold} - known.keys())
+    ]
+    unknown = unknown_gold(sheet.gold, known)
+    lost = [row for row in unknown if row.every]
+    if lost:
+        warnings.append(
+            f"A run will refuse {len(lost):,} rows whose gold passages are all unknown: {rows_in_words(lost)}"
+        )
+    if partly := [row for row in unknown if not row.every]:
+        warnings.append(f"{len(partly):,} rows name unknown gold passages beside known ones: {rows_in_words(partly)}")
+    return warnings
 
 
 def stale(whose: str, price: Price, today: date) -> list[str]:

@@ -3,13 +3,16 @@
 from typing import Any
 
 from pipelines.plan import Plan, PlanStep
+from pipelines.promotion import Promotion, in_words
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan, evaluates: bool = True) -> None:
+    """Print it; a run that ends before the evaluation has no model to promote."""
     from qinglan.console import Console
 
     console = Console()
     console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")
+    console.print(", ".join(f"{name} {rows:,}" for name, rows in plan.splits.items()), highlight=False)
     console.print(_calls_table(plan))
     models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
     console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
@@ -20,8 +23,17 @@ def print_plan(plan: Plan) -> None:
     console.print(_original_table(plan))
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)
+    if evaluates:
+        print_promotion(console, plan.promotion)
     if not plan.pays:
         console.print("Stand-ins answer in this profile: nothing is paid; the cost is what it would be.")
+
+
+def print_promotion(console: Any, promotion: Promotion) -> None:
+    style = "" if promotion.possible else "yellow"
+    console.print("Can this be promoted?", style="bold")
+    for line in in_words(promotion):
+        console.print(f"  {line}", style=style, highlight=False)
 
 
 def batches_in_words(plan: Plan) -> str:

@@ -1,21 +1,28 @@
-"""What can be seen before the first paid call: the sheet's own contradictions, and who the RAG service serves."""
+"""Checks before the first paid call: files, machine, labels, and what the RAG service serves."""
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.config import RunConfig
 from pipelines.lines import REWRITER
 from pipelines.rundir import NAMES, RunDir
+from pipelines.sheet import Sheet, UnknownGold, unknown_gold
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.files import read_jsonl
 from qinglan.gpus import need_gpus
 from qinglan.lineage.digests import digest
-from qinglan.prompts import template
-from qinglan.questions import read_questions
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
 from qinglan.rag.index import read_knowledge_base
-from qinglan.rows import Quarantined, Split
+
+A_PASSAGE = (
+    "A line is one passage: id, title, content, metadata. Only id and content must be there, in UTF-8: "
+    '{"id": "k1", "title": "...", "content": "...", "metadata": {}}'
+)
+FIRST_BYTES, SHOWN = 4096, 5
 
 
 def check_given(config: RunConfig) -> None:
@@ -26,16 +33,37 @@ def check_given(config: RunConfig) -> None:
                 f"--{name} {f'{path}: no such file' if path else 'is missing'}. Give yours, "
                 "or make a sample with `qinglan sample TENANT --out DIR`."
             )
+    check_knowledge_bases(config)
+
+
+def check_knowledge_bases(config: RunConfig) -> None:
+    """Each file begins with a passage; what another format is, and what a line must look like, is said."""
     bases = knowledge_bases(config)
     if not bases:
         raise ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
     for path in bases.values():
+        if format_ := foreign_format(path):
+            raise DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
         try:
             next(read_knowledge_base(path))
         except DataError as error:
-            raise DataError(
-                f"--knowledge-base {error} A line is one passage: id, title, content, metadata."
-            ) from None
+            raise DataError(f"--knowledge-base {error} {A_PASSAGE}") from error
+
+
+def foreign_format(path: Path) -> str:
+    """The format of a file that is no JSONL, as far as its beginning tells; empty of one that may be."""
+    with path.open("rb") as file:
+        beginning = file.read(FIRST_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    line = beginning.split(b"\n", 1)[0].strip()
+    if beginning.startswith(b"PK\x03\x04"):
+        return "this is a spreadsheet or another zip file."
+    if beginning.startswith(b"["):
+        return "this is one JSON list. `jq -c '.[]' LIST.json > knowledge_base.jsonl` writes its elements as lines."
+    if beginning and not beginning.startswith(b"{"):
+        return f"this is CSV or other text; it begins with {line[:40].decode('utf-8', 'replace')!r}."
+    if b"\n" in beginning and line in (b"{", b"{}"):
+        return "this is JSON over several lines. `jq -c . FILE > knowledge_base.jsonl` writes each object as a line."
+    return ""
 
 
 def check_machine(config: RunConfig, stages: Sequence[str]) -> None:
@@ -46,40 +74,35 @@ def check_machine(config: RunConfig, stages: Sequence[str]) -> None:
         need_gpus("ppo", config.ppo.hardware.per_node)
 
 
-def check_questions(config: RunConfig) -> set[str]:
-    """The sheet's tenants; an error for what would end the run only after money is spent."""
-    assert config.questions is not None
-    tenants: set[str] = set()
-    splits: dict[tuple[str, str], tuple[Split, str]] = {}
-    trains = False
-    unfit: list[Quarantined] = []
-    for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
-        if isinstance(row, Quarantined):
-            unfit.append(row)
-            continue
-        tenants.add(row.tenant_id)
-        trains = trains or row.split in ("train", None)
-        if row.split:
-            split, first = splits.setdefault((row.tenant_id, row.conversation_id), (row.split, row.id))
-            if split != row.split:
-                raise DataError(
-                    f"{config.questions}: conversation {row.conversation_id!r} is in {split!r} (row {first!r}) and "
-                    f"in {row.split!r} (row {row.id!r}). Turns of one conversation stay together: mend the sheet."
-                )
-    if not tenants:
+def check_gold(config: RunConfig, sheet: Sheet) -> None:
+    """No labelled row is about passages that are all missing: whatever is retrieved would count as wrong."""
+    lost = [row for row in unknown_gold(sheet.gold, known_gold(config, sheet)) if row.every]
+    if lost:
         raise DataError(
-            f"{config.questions}: none of {len(unfit)} rows is a question. The first, {unfit[0].where}: "
-            f"{unfit[0].detail} Is the column of questions named under generate.columns in the profile?"
+            f"{config.questions}: {len(lost):,} rows name gold passages that {config.knowledge_base} does not have: "
+            f"{rows_in_words(lost)}. Give the knowledge base that they were labelled on, or mend "
+            f"{config.generate.columns.gold}."
         )
-    if not trains:
-        raise DataError(
-            f"{config.questions}: no row is for training. Write train into {config.generate.columns.split} of some "
-            "conversations, or leave the column out, and conversations are drawn."
-        )
-    for tenant in sorted(tenants):
-        config.generate.system_prompt or template(f"teacher.{tenant}")
-        config.convert.system_prompt or template(f"student.{tenant}")
-    return tenants
+
+
+def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
+    """Gold ids of the sheet that the knowledge bases have, by tenant; a large file is read line by line."""
+    known: dict[str, set[str]] = {}
+    for tenant, path in knowledge_bases(config).items():
+        named = {gold for row in sheet.gold if row.tenant_id == tenant for gold in row.gold}
+        missing = set(named)
+        for _, passage in read_jsonl(path, Passage) if named else ():
+            missing.discard(passage.id)
+            if not missing:
+                break
+        known[tenant] = named - missing
+    return known
+
+
+def rows_in_words(rows: Sequence[UnknownGold]) -> str:
+    """The first of them by name, and how many more there are."""
+    named = "; ".join(f"row {row.row_id!r}: {', '.join(map(repr, row.ids[:SHOWN]))}" for row in rows[:SHOWN])
+    return named + (f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
 
 
 def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
@@ -98,6 +121,20 @@ def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
             f"{', '.join('/'.join(base) for base in sorted(served))}. Serve it (for several tenants, "
             "--knowledge-base is a folder of <tenant>.jsonl), or take those rows out. Nothing was paid for."
         )
+
+
+def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_name: str) -> bool:
+    """Ask the RAG service once for each tenant, which costs nothing: do its answers name their knowledge base?"""
+
+    async def ask() -> bool:
+        async with RagClient.of_gateway(gateway_url) as rag:
+            requests = [
+                RagRequest(query=question, rewritten_query=question, tenant_id=tenant, kb_name=kb_name)
+                for tenant, question in questions.items()
+            ]
+            return all([(await rag.retrieve(request)).data.snapshot for request in requests])
+
+    return asyncio.run(ask())
 
 
 def own_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:

@@ -13,8 +13,8 @@ from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.subjects import notes_of, subject
 from qinglan.lineage.tree import print_audit
 from qinglan.lineage.trust import TRUST, load_trust
-from qinglan.terminal import say
 from qinglan.store import open_store
+from qinglan.terminal import say
 
 LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
 """What a copy of a run for an auditor does not need."""

@@ -3,6 +3,7 @@
 Asking again is free: the run's journal holds every paid answer, so a run that stopped is simply run again.
 """
 
+import sys
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -24,11 +25,22 @@ from pipelines.executing import (
 )
 from pipelines.lines import REWRITER
 from pipelines.local import Job, write_job
-from pipelines.preflight import check_given, check_machine, check_questions, check_served, knowledge_bases, own_files
+from pipelines.preflight import (
+    check_given,
+    check_gold,
+    check_machine,
+    check_served,
+    knowledge_bases,
+    names_knowledge_bases,
+    own_files,
+)
+from pipelines.promotion import in_words, promotion
 from pipelines.rundir import RunDir, write_json
+from pipelines.sheet import Sheet, read_sheet
 from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
 from qinglan.services import service
+from qinglan.terminal import say
 
 ROLES = ("teacher", "judge", "examiner")
 ENOUGH_LABELS = 1_000
@@ -45,17 +57,18 @@ def run_pipeline(
     check_keys()
     check_given(config)
     check_machine(config, stages)
-    tenants = check_questions(config)
+    sheet = read_sheet(config)
+    check_gold(config, sheet)
     with locked(run):
         make_room(run, REWRITER, stages, alone=bool(only))
         run.unlink(["release"])  # of an earlier verdict; the new one may hold
         config = with_store(config, run)
         dump_config(config, run.config)
-        return _run(config, run, stages, only, tenants, quiet)
+        return _run(config, run, stages, only, sheet, quiet)
 
 
 def _run(
-    config: RunConfig, run: RunDir, stages: tuple[str, ...], only: str, tenants: set[str], quiet: bool
+    config: RunConfig, run: RunDir, stages: tuple[str, ...], only: str, sheet: Sheet, quiet: bool
 ) -> dict[str, Any]:
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
@@ -64,7 +77,9 @@ def _run(
         with ExitStack() as services:
             gateway_url = start_services(config, run, stages, services)
             if gateway_url:
-                check_served(gateway_url, tenants, config.validate_.kb_name)
+                check_served(gateway_url, sheet.tenants, config.validate_.kb_name)
+                if "evaluate" in stages:
+                    warn_of_obstacles(config, sheet, gateway_url)
                 record["gateway_before"] = _gateway_report(gateway_url)
             uris = {name: str(path) for name, path in given.items()}
             write_job(run, Job(REWRITER.name, uris, gateway_url, stages, alone=bool(only)))
@@ -80,11 +95,22 @@ def _run(
     return record
 
 
+def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
+    """Say that the gate can only hold, before anything is paid; a person may want such a run, so it goes on."""
+    sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.evaluate.kb_name)
+    answer = promotion(config, sheet, sends)
+    if answer.obstacles:
+        say("! Can this be promoted?", *(f"  {line}" for line in in_words(answer)), to=sys.stderr)
+
+
 def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
     """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
     if not REWRITER.asks_the_gateway & set(stages):
         return ""
-    return start_gateway(start_backends(config, run, stack), run, stack)
+    gateway = start_backends(config, run, stack)
+    if "evaluate" not in stages:
+        gateway = gateway.model_copy(update={"examiner": None})  # nobody asks it, so its key need not be there
+    return start_gateway(gateway, run, stack)
 
 
 def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayConfig:

@@ -26,9 +26,10 @@ from pipelines.comparing.report import write_report
 from pipelines.comparing.sample import Sample, draw_sample
 from pipelines.config import RunConfig, dump_config
 from pipelines.executing import locked
-from pipelines.preflight import check_given, check_questions, check_served, knowledge_bases, own_files
+from pipelines.preflight import check_given, check_gold, check_served, knowledge_bases, own_files
 from pipelines.run import start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
+from pipelines.sheet import read_sheet
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.code import code_version
@@ -59,14 +60,15 @@ def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, 
     run = RunDir(root)
     config = own_files(config, run, "")
     check_given(config)
-    tenants = check_questions(config)
+    sheet = read_sheet(config)
+    check_gold(config, sheet)
     check_payable(config, teachers)
     sample = draw_sample(config, rows, config.evaluate.seed)
     confirm(sample)
     with locked(run):
         dump_config(config, run.config)
         dump_config(teachers, root / "teachers.yaml")
-        compared = _ask(config, teachers, run, sample, tenants)
+        compared = _ask(config, teachers, run, sample, sheet.tenants)
         comparison = put_together(config, teachers, run, sample, compared)
         write_json(root / "comparison.json", comparison)
         write_report(orjson.loads((root / "comparison.json").read_bytes()), root)

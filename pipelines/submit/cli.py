@@ -59,6 +59,8 @@ def submit(
     """
     import tempfile
 
+    from pipelines.config import load_config
+    from pipelines.promotion import on_a_cluster
     from pipelines.submit.service import Kfp, access
     from pipelines.submit.starting import GIVEN, Wanted, graph_of, read_set
     from pipelines.submit.starting import submit as start
@@ -71,6 +73,9 @@ def submit(
         wanted = Wanted(
             pipeline, told, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
         )
+        if line == "rewriter":
+            for note in on_a_cluster(load_config(tenant, profile or "gpt", training=training or None)):
+                say(f"note: {note}")
         made = start(kfp, graph, wanted, say)
     say(f"page: {made.page}")
     if follow:

@@ -5,6 +5,8 @@ Read in November 2026:
   (developers.openai.com/api/docs/guides/reasoning).
 - DeepSeek: `max_tokens` alone; it thinks unless told `thinking: {type: disabled}`, and then a temperature has no
   effect (api-docs.deepseek.com/guides/thinking_mode); an answer may end with `insufficient_system_resource`.
+  `response_format` may be json_object and nothing else, json_schema is refused with 400; the prompt must then say
+  "JSON" and show the shape (api-docs.deepseek.com/guides/json_mode).
 - vLLM: Qwen3 thinks unless told `chat_template_kwargs: {enable_thinking: false}`; without a reasoning parser the
   thoughts stand in the answer, and newer templates leave out their opening tag (docs.vllm.ai, reasoning outputs).
 """
@@ -62,6 +64,18 @@ def _deepseek_thinks(model: str, extra_body: Mapping[str, Any]) -> bool:
     """deepseek-chat was the name of the one that does not."""
     told = extra_body.get("thinking")
     return model != "deepseek-chat" and not (isinstance(told, Mapping) and told.get("type") == "disabled")
+
+
+def shaped(
+    model: str, messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any]
+) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
+    """Messages and response_format as this model takes them: DeepSeek reads a JSON schema in the prompt alone."""
+    if not (DEEPSEEK.match(model) and response_format.get("type") == "json_schema"):
+        return list(messages), response_format
+    schema = orjson.dumps(response_format["json_schema"].get("schema", {})).decode()
+    rule = {"role": "system", "content": f"只返回一个JSON对象，不要其他内容。它符合这个JSON Schema：{schema}"}
+    first_user = next((at for at, message in enumerate(messages) if message.get("role") == "user"), len(messages))
+    return [*messages[:first_user], rule, *messages[first_user:]], {"type": "json_object"}
 
 
 def plain_completion(raw: bytes, strip_thinking: bool, refusal_patterns: Sequence[str]) -> bytes:

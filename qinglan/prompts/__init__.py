@@ -82,10 +82,15 @@ PAIR_FORMAT: dict[str, Any] = {
 }
 
 
+def prompt_file(name: str) -> Path:
+    """The place of a prompt in this folder, whether it is there or not."""
+    return FOLDER / f"{name}.txt"
+
+
 @cache
 def template(name: str) -> str:
     """The text of a prompt file of this folder."""
-    path = FOLDER / f"{name}.txt"
+    path = prompt_file(name)
     if not path.is_file():
         raise ConfigError(
             f"No prompt for {name!r} in qinglan/prompts. Write {path.name}, or set `system_prompt` in the profile."

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from qinglan.llm.batch_queue import Wanted
 from qinglan.llm.config import PaidModel
+from qinglan.llm.dialects import shaped
 from qinglan.llm.journal import Call, Entry, make_call
 from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
 from qinglan.llm.upstream import Upstream
@@ -65,5 +66,5 @@ def build_request(
     if model.reasoning_effort is not None:
         request["reasoning_effort"] = model.reasoning_effort
     if response_format is not None:
-        request["response_format"] = response_format
+        request["messages"], request["response_format"] = shaped(model.model, messages, response_format)
     return request

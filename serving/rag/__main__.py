@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL")
+    parser.add_argument("--rewriter-model", type=Path, metavar="FOLDER", help="an openai rewriter's: has its prompts")
     parser.add_argument("--reranker", action="append", default=[], metavar="TENANT=PATH")
     parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
     parser.add_argument("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")

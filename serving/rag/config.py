@@ -9,6 +9,7 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
+from qinglan.rewriter import read_card
 from serving.rag.addresses import refuse_credentials
 from serving.rag.opensearch.connecting import OpenSearchConfig
 
@@ -49,13 +50,21 @@ class RewriterConfig(Config):
 
     max_tokens: Positive = 64
 
+    system_prompts: dict[str, str] = {}
+    """System prompts by tenant, from the served model's card, for openai; else a tenant's file in qinglan/prompts."""
+
     @classmethod
-    def read(cls, text: str) -> Self:
-        """`URL`, `kserve=URL` or `openai=URL`."""
+    def read(cls, text: str, model: Path | None = None) -> Self:
+        """`URL`, `kserve=URL` or `openai=URL`; the folder of an openai rewriter's model says its prompts."""
         refuse_credentials("--rewriter", text, NEEDS_NONE)
         kind, equals, url = text.partition("=")
         named = equals and not kind.startswith("http")
-        return parse_as(cls, {"kind": kind, "url": url} if named else {"url": text}, f"--rewriter {text}")
+        values: dict[str, Any] = {"kind": kind, "url": url} if named else {"url": text}
+        if model is not None:
+            if values.get("kind") != "openai":
+                raise ConfigError("--rewriter-model: a KServe rewriter knows its prompts; give it with openai=URL.")
+            values["system_prompts"] = read_card(model).system_prompts
+        return parse_as(cls, values, f"--rewriter {text}")
 
 
 class ContentConfig(Config):

@@ -44,7 +44,7 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
         }  # fmt: skip
         return f"/v1/models/{config.model}:predict", {"instances": [instance]}
     asked = Question(request.tenant_id, request.query, request.user_profile, request.history_summary)
-    messages = student_messages(asked)
+    messages = student_messages(asked, config.system_prompts.get(request.tenant_id, ""))
     return "/chat/completions", {
         "model": config.model, "messages": messages, "temperature": 0, "max_tokens": config.max_tokens,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from qinglan.errors import ConfigError
-from qinglan.prompts import template
+from qinglan.prompts import prompt_file
 from qinglan.rag.index import Index, build_index
 from qinglan.terminal import say_json
 from serving.rag.app import Engines, create_app
@@ -41,7 +41,8 @@ log = logging.getLogger("serving.rag")
 
 def serve_knowledge_bases(
     kb: Sequence[str], index_root: Path | None, opensearch: str, opensearch_deadline: float | None, host: str,
-    port: int, rewriter: str, reranker: Sequence[str], reranker_service: str, style: str, **content: Any,
+    port: int, rewriter: str, rewriter_model: Path | None, reranker: Sequence[str], reranker_service: str, style: str,
+    **content: Any,
 ) -> None:  # fmt: skip
     """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
@@ -50,7 +51,7 @@ def serve_knowledge_bases(
         "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
         "host": host,
         "port": port,
-        "rewriter": RewriterConfig.read(rewriter) if rewriter else None,
+        "rewriter": RewriterConfig.read(rewriter, rewriter_model) if rewriter else None,
         "content": ContentConfig.read(style, content),
         "rerankers": dict(read_reranker_option(text) for text in reranker),
         "reranker_service": RerankServiceConfig.read(reranker_service) if reranker_service else None,
@@ -95,7 +96,12 @@ def open_rewriter(config: RagConfig) -> Rewriter | None:
         return None
     if config.rewriter.kind == "openai":
         for source in config.knowledge_bases:
-            template(f"student.{source.tenant_id}")
+            prompt = f"student.{source.tenant_id}"
+            if source.tenant_id not in config.rewriter.system_prompts and not prompt_file(prompt).is_file():
+                raise ConfigError(
+                    f"--rewriter {config.rewriter.url}: no prompt {prompt} for its questions. Give the folder of the "
+                    f"model that it serves as --rewriter-model, or write qinglan/prompts/{prompt}.txt."
+                )
     return Rewriter(config.rewriter)
 
 

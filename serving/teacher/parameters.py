@@ -16,6 +16,9 @@ class Unfit(NamedTuple):
 
 def unfit(asked: dict[str, Any]) -> Unfit | None:
     """Why the named provider would refuse these parameters."""
+    shape = asked.get("response_format") or {}
+    if DEEPSEEK.match(asked["model"]) and shape.get("type") == "json_schema":
+        return Unfit("This response_format type is unavailable now", "invalid_request_error")
     if not REASONING.match(asked["model"]):
         return None
     if "max_tokens" in asked:

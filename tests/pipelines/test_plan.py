@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import load_config
+from pipelines.config import StandIns, load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import batches_in_words
+from pipelines.promotion import in_words
 from pipelines.summary import funnel
 from qinglan.errors import DataError
 from qinglan.llm.config import BatchConfig
@@ -114,3 +115,69 @@ def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="none of 1 rows is a question"):
         make_plan(load_config("fivedoctors", "demo", questions=path))
+
+
+def sheet_of(folder: Path, rows: list[tuple[str, str]]) -> Path:
+    """Rows of one conversation each, with their split and their gold passages."""
+    path = folder / "marked.jsonl"
+    lines = [
+        {"id": f"q{at}", "question": f"一天吃几次{at}", "need": "一天吃几次", "split": split, "gold": gold}
+        for at, (split, gold) in enumerate(rows)
+    ]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+def test_the_sheets_own_division_is_counted_and_not_the_usual_shares(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 30 + [("dev", "k1")] * 10 + [("test", "k1")] * 60)
+    plan = make_plan(load_config("fivedoctors", "gpt", questions=sheet), TODAY)
+    calls = {(step.step, step.what): step.calls for step in plan.steps}
+
+    assert plan.splits == {"dev": 10, "test": 60, "train": 30}
+    assert calls["evaluate", "retrievals"] == 5 * 60
+
+
+def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 10 + [("test", "k1")] * 199 + [("test", "")] * 50)
+    config = load_config("fivedoctors", "gpt", questions=sheet)
+    alone = config.model_copy(update={"gateway": config.gateway.model_copy(update={"examiner": None})})
+
+    [few] = make_plan(config, TODAY).promotion.obstacles
+    both = make_plan(alone, TODAY).promotion
+
+    assert few.reason == "The locked test has 199 rows with gold passages; evaluate.gate.rows wants 200."
+    assert (both.possible, both.obstacles[1:]) == (False, (few,))
+    assert both.obstacles[0].reason.startswith("The examiner is the judge, gpt-5.6-sol")
+
+
+def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 10 + [("test", "k1")] * 200)
+    config = load_config("fivedoctors", "gpt", questions=sheet)
+    found = make_plan(config, TODAY).promotion
+    ours = config.model_copy(update={"stand_ins": StandIns(rag=True)})
+
+    assert (found.possible, found.obstacles) == (True, ())
+    assert "data.snapshot" in found.unchecked[0] and found.unchecked[0] in " ".join(in_words(found))
+    assert make_plan(ours, TODAY).promotion.unchecked == ()
+
+
+@pytest.mark.parametrize("path", [path for path in profiles() if path.stem != "demo"], ids=lambda path: path.stem)
+def test_a_paid_profiles_examiner_is_another_model_than_its_judge_and_its_teacher(path: Path) -> None:
+    models = load_config(path.parent.name, path.stem).gateway.models()
+
+    assert models["examiner"].model not in (models["judge"].model, models["teacher"].model)
+    assert models["examiner"].base_url != models["judge"].base_url
+
+
+def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, [("train", "k1"), ("train", "k9"), ("test", "k1;k8")])
+    base = tmp_path / "kb.jsonl"
+    base.write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
+    without = make_plan(load_config("fivedoctors", "gpt", questions=sheet), date(2026, 7, 10))
+    plan = make_plan(load_config("fivedoctors", "gpt", questions=sheet, knowledge_base=base), date(2026, 7, 10))
+
+    assert without.warnings == ("Gold passages of 3 rows were not looked up: give --knowledge-base.",)
+    assert plan.warnings == (
+        "A run will refuse 1 rows whose gold passages are all unknown: row 'q1': 'k9'",
+        "1 rows name unknown gold passages beside known ones: row 'q2': 'k8'",
+    )

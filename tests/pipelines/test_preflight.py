@@ -1,13 +1,23 @@
-"""What is refused before anything is paid: a machine without the GPUs, a sheet without rows to train on."""
+"""Refused before anything is paid: a machine without the GPUs, a sheet or a knowledge base that cannot do."""
 
+import json
+from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
+import yaml
 
-from pipelines.config import load_config
-from pipelines.preflight import check_machine, check_questions
+from components.data.convert.fates import Surveyed, split_all
+from pipelines.config import CONFIGS, load_config
+from pipelines.preflight import check_given, check_gold, check_machine
+from pipelines.run import warn_of_obstacles
+from pipelines.sheet import read_sheet
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
+from qinglan.rows import Split
 from qinglan.tables import write_table
+from tests.echo import Reply, Scripted, running
 
 
 @pytest.mark.parametrize(("stages", "stage"), [(("convert", "sft"), "sft"), (("ppo",), "ppo")])
@@ -36,6 +46,115 @@ def test_a_sheet_without_a_row_for_training_is_refused(tmp_path: Path, split: st
 
     if refused:
         with pytest.raises(DataError, match="no row is for training"):
-            check_questions(config)
+            read_sheet(config)
     else:
-        assert check_questions(config) == {"fivedoctors"}
+        assert read_sheet(config).tenants == {"fivedoctors"}
+
+
+def labelled(folder: Path, gold: list[str]) -> Path:
+    sheet = folder / "questions.xlsx"
+    with write_table(sheet, ["编号", "问题", "标准段落", "划分"]) as add:
+        for number, ids in enumerate(gold):
+            add([f"q{number}", f"一天吃几次{number}?", ids, "train" if number == 0 else "test"])
+    return sheet
+
+
+def passages(folder: Path, count: int) -> Path:
+    path = folder / "kb.jsonl"
+    path.write_text("".join(json.dumps({"id": f"k{n}", "content": f"第{n}段"}) + "\n" for n in range(count)))
+    return path
+
+
+def test_rows_whose_gold_passages_are_all_unknown_are_refused_by_name(tmp_path: Path) -> None:
+    sheet = labelled(tmp_path, ["k1", "k1;k9", "k8,k9", "", *["k7"] * 6])
+    config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=passages(tmp_path, 3))
+
+    with pytest.raises(DataError, match=r"7 rows name gold .*row 'q2': 'k8', 'k9'; row 'q4': 'k7'.*and 2 more"):
+        check_gold(config, read_sheet(config))
+
+
+def test_a_gold_passage_that_is_known_is_enough(tmp_path: Path) -> None:
+    sheet = labelled(tmp_path, ["k2", "k1;k9"])
+    config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=passages(tmp_path, 3))
+
+    check_gold(config, read_sheet(config))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('[{"id": "k1", "content": "段"}]', r"this is one JSON list. `jq -c '\.\[\]'"),
+        ('{\n  "id": "k1",\n  "content": "段"\n}\n', "JSON over several lines"),
+        ("id,title,content\nk1,题,段\n", "CSV or other text; it begins with 'id,title,content'"),
+        ('{"编号": "k1", "正文": "段"}\n', "id: Field required; content: Field required"),
+        ("PK\x03\x04 a workbook", "spreadsheet"),
+        ("", "holds no passage"),
+    ],
+)
+def test_another_format_of_a_knowledge_base_is_named_and_a_line_is_shown(
+    tmp_path: Path, content: str, told: str
+) -> None:
+    path = tmp_path / "kb.jsonl"
+    path.write_text(content, encoding="utf-8")
+    config = load_config("fivedoctors", "demo", questions=labelled(tmp_path, ["k1"]), knowledge_base=path)
+
+    with pytest.raises(DataError, match=told) as refused:
+        check_given(config)
+    assert "one passage: id, title, content, metadata" in str(refused.value)
+    assert '{"id": "k1", "title": "...", "content": "..."' in str(refused.value)
+
+
+def test_a_tenant_without_prompts_is_told_both_settings_and_both_files(tmp_path: Path) -> None:
+    profile = tmp_path / "acme.yaml"
+    demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
+    profile.write_text(yaml.safe_dump(demo))
+    sheet = labelled(tmp_path, ["", ""])
+
+    with pytest.raises(ConfigError) as refused:
+        read_sheet(load_config("acme", str(profile), questions=sheet))
+    for word in ("generate.system_prompt", "teacher.acme.txt", "convert.system_prompt", "student.acme.txt"):
+        assert word in str(refused.value)
+
+    profile.write_text(yaml.safe_dump(demo | {"generate": {"system_prompt": "改写"}}))
+    with pytest.raises(
+        ConfigError, match=r"Set convert\.system_prompt in the profile, or write .*student\.acme\.txt"
+    ):
+        read_sheet(load_config("acme", str(profile), questions=sheet))
+
+
+def test_the_sheet_is_divided_as_convert_divides_it(tmp_path: Path) -> None:
+    rows = [("a", ""), ("a", "test"), ("b", "dev"), *((f"c{number}", "") for number in range(300))]
+    sheet = tmp_path / "questions.jsonl"
+    lines = [
+        {"id": str(at), "question": f"问{at}", "conversation_id": name, "split": split, "gold": ["k1"]}
+        for at, (name, split) in enumerate(rows)
+    ]
+    sheet.write_text("\n".join(json.dumps(line) for line in lines))
+    config = load_config("fivedoctors", "demo", questions=sheet)
+    surveyed = [
+        Surveyed(at, ("fivedoctors", name), cast(Split, split) or None, "") for at, (name, split) in enumerate(rows)
+    ]
+    splits = split_all(surveyed, config.convert)
+
+    found = read_sheet(config)
+
+    assert found.splits == Counter(splits["fivedoctors", name] for name, _ in rows)
+    assert found.test["fivedoctors"].rows == found.splits["test"] == found.test["fivedoctors"].conversations + 1
+
+
+@pytest.mark.parametrize("snapshot", ["", "a" * 64])
+def test_a_rag_service_that_names_no_knowledge_base_is_told_before_anything_is_paid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: str
+) -> None:
+    sheet = labelled(tmp_path, ["k1"] * 201)
+    config = load_config("fivedoctors", "gpt", questions=sheet)
+    data = {"rewritten_query": "一天吃几次0?", "recall": [], **({"snapshot": snapshot} if snapshot else {})}
+    service = Scripted(Reply(200, json.dumps({"code": 200, "data": data}).encode()))
+
+    with running(service) as url:
+        warn_of_obstacles(config, read_sheet(config), url)
+
+    said = capsys.readouterr().err
+    assert len(service.seen) == 1
+    assert ("The RAG service's answers name no knowledge base. Have it send data.snapshot" in said) == (not snapshot)
+    assert bool(said) == (not snapshot)

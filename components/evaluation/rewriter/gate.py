@@ -107,11 +107,16 @@ def _another_judge(numbers: Numbers, candidate: str, gate: GateConfig) -> Iterat
     names = {role: numbers.value("agreement", role) for role in ("examiner", "judge")}
     if unknown := [role for role, name in names.items() if _model(name) in ("", "unknown")]:
         yield f"Nobody knows which model was the {' and the '.join(unknown)}: its scores may be no second opinion."
-    elif _model(names["examiner"]) == _model(names["judge"]):
+    elif same_model(names["examiner"], names["judge"]):
         yield (
             f"The examiner is the training's judge, {names['judge']}: its scores are no second opinion. "
             "Set another model as examiner."
         )
+
+
+def same_model(name: Any, other: Any) -> bool:
+    """Whether two names mean one model."""
+    return _model(name) == _model(other)
 
 
 def _model(name: Any) -> str:

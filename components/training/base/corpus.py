@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from qinglan.prompts import Message, student_messages
+from qinglan.prompts import Message, Question, student_messages
 from qinglan.rag.contract import Passage
 
 CLAUSES = re.compile(r"[。；，：]")
@@ -35,14 +35,8 @@ class Text(NamedTuple):
     answer: str
 
 
-class Asked(NamedTuple):
-    tenant_id: str
-    question: str
-    user_profile: str
-    history_summary: str
-
-
-def corpus(tenant: str, passages: Sequence[Passage], seed: int) -> list[Text]:
+def corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> list[Text]:
+    """Passages and headings to find, each question under the system prompt that training and serving show."""
     rng = random.Random(seed)
     letters = sorted({letter for passage in passages for letter in passage.content if letter.isalpha()})
     texts = [Text((), f"{passage.title}。{passage.content}") for passage in passages]
@@ -52,13 +46,15 @@ def corpus(tenant: str, passages: Sequence[Passage], seed: int) -> list[Text]:
             if not clauses or not passage.title:
                 continue
             if rng.random() < COMPLETE:
-                texts.append(_complete(tenant, passage, rng.choice(passages), clauses, rng))
+                texts.append(_complete(system_prompt, passage, rng.choice(passages), clauses, rng))
             else:
-                texts.append(_elliptic(tenant, passage, clauses, letters, rng))
+                texts.append(_elliptic(system_prompt, passage, clauses, letters, rng))
     return texts
 
 
-def _elliptic(tenant: str, passage: Passage, clauses: list[str], letters: list[str], rng: random.Random) -> Text:
+def _elliptic(
+    system_prompt: str, passage: Passage, clauses: list[str], letters: list[str], rng: random.Random
+) -> Text:
     """What a passage says without its subject, and talk of the subject."""
     subject = _subject(passage)
     said = rng.choice(clauses)
@@ -66,15 +62,15 @@ def _elliptic(tenant: str, passage: Passage, clauses: list[str], letters: list[s
     if rng.random() < BLANK:
         said = "".join(rng.sample(letters, min(len(letters), rng.randint(3, 8))))
     answer = passage.title if rng.random() < HEADINGS else f"{subject} {said}"
-    asked = Asked(tenant, said, rng.choice(clauses)[:8], _talk(subject, clauses, rng))
-    return Text(tuple(student_messages(asked)), answer)
+    question = Question("", said, rng.choice(clauses)[:8], _talk(subject, clauses, rng))
+    return Text(tuple(student_messages(question, system_prompt)), answer)
 
 
-def _complete(tenant: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random) -> Text:
+def _complete(system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random) -> Text:
     """A heading as the question, and talk of another subject, or none."""
     history = _talk(_subject(other), clauses, rng) if rng.random() < 0.5 else ""
-    asked = Asked(tenant, passage.title, rng.choice(clauses)[:8], history)
-    return Text(tuple(student_messages(asked)), passage.title)
+    question = Question("", passage.title, rng.choice(clauses)[:8], history)
+    return Text(tuple(student_messages(question, system_prompt)), passage.title)
 
 
 def _talk(subject: str, clauses: list[str], rng: random.Random) -> str:

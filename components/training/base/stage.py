@@ -103,12 +103,12 @@ def _at_hand(model: str) -> Path | None:
 def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:
     from components.training.base.corpus import corpus
 
-    tenants = _tenants(train)
+    prompts = _system_prompts(train)
     passages = {path: [row for _, row in read_jsonl(path, Passage)] for path in files}
     texts = [
         text
         for path, rows in passages.items()
-        for text in corpus(path.stem if path.stem in tenants else tenants[0], rows, config.seed)
+        for text in corpus(prompts.get(path.stem) or next(iter(prompts.values())), rows, config.seed)
     ]
     written = [text.answer for text in texts] + [one["content"] for prompt in _prompts(train) for one in prompt]
     _pretrain([*written, *["system user assistant"] * 50], texts, folder, config)
@@ -143,11 +143,15 @@ def _prompts(train: Path) -> Iterator[list[Message]]:
         yield from batch.column("prompt").to_pylist()
 
 
-def _tenants(train: Path) -> list[str]:
+def _system_prompts(train: Path) -> dict[str, str]:
+    """Each tenant's system prompt as the convert stage rendered it, so that a profile's own is used here too."""
     import pyarrow.parquet
 
-    sources = pyarrow.parquet.read_table(train, columns=["data_source"]).column(0).unique().to_pylist()
-    return sorted(source.removeprefix("qinglan/") for source in sources)
+    prompts: dict[str, str] = {}
+    for batch in pyarrow.parquet.ParquetFile(train).iter_batches(columns=["data_source", "prompt"]):
+        for row in batch.to_pylist():
+            prompts.setdefault(row["data_source"].removeprefix("qinglan/"), row["prompt"][0]["content"])
+    return dict(sorted(prompts.items()))
 
 
 def _parents(files: list[Path]) -> dict[str, str]:

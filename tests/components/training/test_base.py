@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.base.corpus import corpus
+from components.training.base.corpus import Text, corpus
 from components.training.base.stage import base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.errors import ConfigError, DataError
@@ -19,7 +20,7 @@ from qinglan.lineage.digests import digest
 from qinglan.rag.contract import Passage
 from qinglan.rewriter import Student, read_card
 from tests.ppo_world import validated
-from tests.tiny import TEXTS, tiny_model
+from tests.tiny import SYSTEM, TEXTS, tiny_model
 from tests.training_rows import knowledge_base
 
 SMALL = BaseConfig(source="tiny", tiny=TinyConfig(hidden=16, layers=1, heads=2, steps=2, batch=4))
@@ -55,14 +56,37 @@ def test_what_it_learns_comes_from_the_knowledge_base_alone(tmp_path: Path) -> N
     passages = [Passage(id="k", title="虾青素软胶囊 用法", content="每日一次，随餐服用。常见问法：一天吃几次。")]
     letters = set("虾青素软胶囊用法每日一次随餐服用常见问法一天吃几次")
 
-    texts = corpus("fivedoctors", passages, seed=3)
+    texts = corpus(SYSTEM, passages, seed=3)
 
     assert len(texts) == 4
     for text in texts[1:]:
         said = text.prompt[1]["content"].split("\n")
         assert {letter for line in said[:3] for letter in line.split(": ")[1] if letter.isalpha()} <= letters
         assert text.answer.startswith("虾青素软胶囊 ")
-    assert corpus("fivedoctors", passages, seed=3) == texts != corpus("fivedoctors", passages, seed=4)
+    assert corpus(SYSTEM, passages, seed=3) == texts != corpus(SYSTEM, passages, seed=4)
+
+
+def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_rendered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: set[str] = set()
+
+    def pretrain(model: Any, tokenizer: Any, texts: list[Text], config: BaseConfig) -> float:
+        shown.update(text.prompt[0]["content"] for text in texts if text.prompt)
+        return 0.0
+
+    monkeypatch.setattr("components.training.base.pretrain.pretrain", pretrain)
+    with ParquetRows(tmp_path / "prompts" / "train.parquet") as rows:
+        for tenant in ("acme", "beta"):
+            config = ConvertConfig(system_prompt=f"你为{tenant}改写")
+            rows.add(ppo_row(validated(1, "train", tenant_id=tenant), "train", config))
+    (tmp_path / "kb").mkdir()
+    for tenant in ("acme", "beta"):
+        knowledge_base(tmp_path / "kb" / f"{tenant}.jsonl", 12)
+
+    base(tmp_path / "kb", tmp_path / "prompts", tmp_path / "model", SMALL)
+
+    assert shown == {"你为acme改写", "你为beta改写"}
 
 
 def test_it_is_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> None:

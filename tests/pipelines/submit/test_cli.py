@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pipelines.cli import main
+from pipelines.config import CONFIGS
 from pipelines.submit.following import Follower
 from pipelines.submit.graph import Graph
+from qinglan.config import load_yaml
 from tests.ctrl_c import hears_ctrl_c
 from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn
 from tests.kubeconfigs import BROKEN
@@ -119,6 +122,22 @@ def test_a_profile_is_compiled_and_submitted(
     assert (code, json.loads(out)["pipeline"]) == (0, pipeline), err
     assert [one["name"] for one in server.pipelines.values()] == [pipeline]
     assert [one["runtime_config"]["parameters"] for one in server.runs.values()] == [told]
+    assert ("`qinglan plan` counts them." in err) == (words[0] == "rewriter")
+
+
+def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
+    server: StandIn, qinglan: Any, tmp_path: Path
+) -> None:
+    gateway = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")["gateway"]
+    (tmp_path / "alone.yaml").write_text(yaml.safe_dump({"gateway": gateway | {"examiner": gateway["judge"]}}))
+    words = ("rewriter", "fivedoctors", "--profile", str(tmp_path / "alone.yaml"), "--endpoint", server.url)
+    given = ("--questions", "s3://b/q", "--knowledge-base", "s3://b/k")
+
+    code, out, err = qinglan("submit", *words, *given, "--skip-checks", "--no-follow")
+
+    assert code == 0, err
+    noted, started = out.index("note: - The examiner is the judge, gpt-5.6-sol"), out.index("started in experiment")
+    assert noted < started
 
 
 def test_what_cannot_be_submitted_is_refused_before_kfp_hears_of_it(

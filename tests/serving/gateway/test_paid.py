@@ -10,6 +10,7 @@ from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
 from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.prices import worst_cost
+from qinglan.prompts import JUDGE_FORMAT
 from serving.teacher.app import create_app
 from serving.teacher.config import Behaviour
 from tests.echo import EchoBrain, Reply, Scripted, completion, gateway, gateway_config, running
@@ -86,6 +87,36 @@ def test_a_response_format_reaches_the_model_and_its_answer_is_checked(tmp_path:
         answers, _ = ask_all(gateway_config(teacher), tmp_path, ["一"], response_format=shape)
     assert isinstance(answers[0], Answer)
     assert orjson.loads(answers[0].text) == {"回声": "一"}
+
+
+class JsonModeAlone(Scripted):
+    """Answers as DeepSeek's API does: json_object is the one response_format, and the prompt must say JSON."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        request = orjson.loads(message["body"])
+        prompt = " ".join(one["content"] for one in request["messages"])
+        taken = request["response_format"] == {"type": "json_object"} and "JSON" in prompt
+        refusal = error(400, "This response_format type is unavailable now", "invalid_request_error")
+        self.replies = (Reply(200, completion('{"综合得分": 4}')) if taken else refusal,)
+
+        async def again() -> Any:
+            return message
+
+        await super().__call__(scope, again, send)
+
+
+def test_deepseek_reads_the_schema_in_its_prompt_as_it_refuses_it_anywhere_else(tmp_path: Path) -> None:
+    app = JsonModeAlone()
+    deepseek = {"model": "deepseek-flash", "max_tokens_parameter": "max_tokens", "temperature": None}
+    with running(app) as teacher:
+        answers, _ = ask_all(gateway_config(teacher, model=deepseek), tmp_path, ["一"], response_format=JUDGE_FORMAT)
+    [answer] = answers
+    assert isinstance(answer, Answer), answer
+    assert orjson.loads(answer.text) == {"综合得分": 4}
+    sent = orjson.loads(app.seen[0][1])["messages"]
+    assert [message["role"] for message in sent] == ["system", "system", "user"]
+    assert all(name in sent[1]["content"] for name in JUDGE_FORMAT["json_schema"]["schema"]["required"])
 
 
 def test_refused_and_truncated_answers_were_billed_and_are_no_rewrites(tmp_path: Path) -> None:

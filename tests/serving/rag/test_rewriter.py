@@ -85,6 +85,18 @@ def test_an_openai_rewriter_gets_the_prompt_that_it_was_trained_with(engines: En
     assert (body["model"], data["rewriter_version"]) == ("qwen", "qwen@3")
 
 
+def test_an_openai_rewriter_trained_under_a_profiles_prompt_is_asked_with_that(
+    engines: Engines, running: Running
+) -> None:
+    app, received = rewriter(GOOD_OPENAI)
+    prompts = {"fivedoctors": "你为新租户改写"}
+
+    with running(app) as address:
+        searched(engines, RewriterConfig(kind="openai", url=f"{address}/v1", system_prompts=prompts), query="几次")
+
+    assert received[0][1]["messages"][0] == {"role": "system", "content": "你为新租户改写"}
+
+
 def test_a_request_that_brings_its_rewrite_asks_nobody(engines: Engines, running: Running) -> None:
     app, received = rewriter(GOOD_KSERVE)
 

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from qinglan.errors import ConfigError
 from qinglan.rag.index import PASSAGES, build_index
+from qinglan.rewriter import RewriterCard, write_card
 from serving.rag.config import RagConfig, RewriterConfig, Source
 from serving.rag.server import open_engines, open_rewriter
 
@@ -111,6 +112,12 @@ def test_a_tenant_without_a_prompt_cannot_have_a_chat_rewriter(kbs: dict[str, Pa
 
     with pytest.raises(ConfigError, match=r"student\.newcomer"):
         open_rewriter(RagConfig(knowledge_bases=(source,), index_root=tmp_path, rewriter=rewriter))
+
+    write_card(tmp_path, RewriterCard(stage="ppo", system_prompts={"newcomer": "你为新租户改写"}))
+    known = RewriterConfig.read("openai=http://127.0.0.1/v1", tmp_path)
+    assert open_rewriter(RagConfig(knowledge_bases=(source,), index_root=tmp_path, rewriter=known))
+    with pytest.raises(ConfigError, match="a KServe rewriter knows its prompts"):
+        RewriterConfig.read("http://127.0.0.1", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from qinglan.prompts import need_messages, teacher_messages
+from qinglan.prompts import JUDGE_FORMAT, need_messages, teacher_messages
 from qinglan.rows import Question
 from serving.teacher.app import create_app
 from serving.teacher.brain import Brains, Refusal
@@ -91,4 +91,6 @@ def test_a_model_takes_the_parameters_that_its_namesake_takes(tmp_path: Path, ho
         assert status(url, "gpt-5.6-sol", max_completion_tokens=2) == (200, "length")
         assert status(url, "deepseek-flash", max_completion_tokens=2) == (200, "stop")
         assert status(url, "deepseek-flash", max_tokens=2, temperature=0.3) == (200, "length")
+        shape = {"response_format": JUDGE_FORMAT}
+        assert status(url, "deepseek-flash", **shape) == (400, "invalid_request_error")
         assert status(url, "Qwen/Qwen3-32B", max_tokens=2, temperature=0.3) == (200, "length")

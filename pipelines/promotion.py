@@ -1,0 +1,55 @@
+"""Can the gate promote what a run makes? Reasons why not that are known before the run pays, for plan and run."""
+
+from components.evaluation.rewriter.obstacles import Obstacle, Prospect, obstacles
+from pipelines.config import RunConfig
+from pipelines.sheet import Sheet
+from qinglan.config import Config
+
+
+class Promotion(Config):
+    """The chance of a run's model to be promoted at all. Its numbers are judged by the gate, at the end."""
+
+    possible: bool
+    """False where something that is known already holds every model of this run."""
+
+    obstacles: tuple[Obstacle, ...]
+    """Reasons that hold it, each with the next step."""
+
+    unchecked: tuple[str, ...]
+    """Reasons that could hold it too, and have not been looked at."""
+
+
+def promotion(config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None) -> Promotion:
+    """Apply the gate's own thresholds to settings and sheet; `snapshot`: whether the RAG service sends one."""
+    models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
+    price = models["teacher"].price
+    prospect = Prospect(
+        judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test if sheet else None,
+        teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
+    )  # fmt: skip
+    reasons, unchecked = tuple(obstacles(prospect, config.evaluate.gate)), []
+    if sheet is None:
+        unchecked.append("How many rows of the locked test have gold passages. `qinglan plan` counts them.")
+    if snapshot is None:
+        unchecked.append(
+            f"Whether the RAG service at {config.gateway.rag.base_url} names the knowledge base in its answers "
+            "(data.snapshot), as the gate asks. `qinglan run` looks before it pays."
+        )
+    return Promotion(possible=not reasons, obstacles=reasons, unchecked=tuple(unchecked))
+
+
+def on_a_cluster(config: RunConfig) -> list[str]:
+    """The same for a run to be submitted, whose sheet and gateway are not here."""
+    unchecked = (
+        "Not looked at: gateway.yaml of the cluster, which says who judges and who examines there, and whether its "
+        "RAG service names the knowledge base in its answers (data.snapshot). This is about the profile."
+    )
+    return [*in_words(promotion(config, None, snapshot=True)), unchecked]
+
+
+def in_words(answer: Promotion) -> list[str]:
+    """The answer first, then a line for each reason."""
+    open_ = "Nothing that is known beforehand stands against it; the gate will decide on the numbers."
+    lines = ["No: the gate can only hold, whatever the models learn." if answer.obstacles else f"Yes. {open_}"]
+    lines += [f"- {obstacle.reason} {obstacle.next_step}" for obstacle in answer.obstacles]
+    return [*lines, *(f"Not looked at: {question}" for question in answer.unchecked)]

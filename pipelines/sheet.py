@@ -1,0 +1,148 @@
+"""The sheet of questions as a run will divide it, counted in one pass before anything is paid."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.fates import Conversation, split_of
+from components.evaluation.rewriter.obstacles import Labelled
+from pipelines.config import RunConfig
+from qinglan.errors import ConfigError, DataError
+from qinglan.prompts import prompt_file
+from qinglan.questions import read_questions
+from qinglan.rows import Quarantined, Question, Split
+
+
+class GoldRow(NamedTuple):
+    """A row's labels."""
+
+    tenant_id: str
+    row_id: str
+    gold: tuple[str, ...]
+
+
+@dataclass
+class _Conversation:
+    split: Split | None = None
+    marked_by: str = ""
+    """The row that names the split."""
+
+    rows: int = 0
+    labelled: int = 0
+
+
+@dataclass
+class Sheet:
+    """Counts of a sheet that a run needs before it starts."""
+
+    unfit: int = 0
+    """Rows that are no questions."""
+
+    questions: dict[str, str] = field(default_factory=dict)
+    """One question of each tenant."""
+
+    splits: Counter[Split] = field(default_factory=Counter)
+    """Rows by split: the sheet's own where it names one, else the draw of the convert stage."""
+
+    test: dict[str, Labelled] = field(default_factory=dict)
+    """Labelled rows of the locked test, by tenant with rows in it."""
+
+    gold: list[GoldRow] = field(default_factory=list)
+
+    @property
+    def tenants(self) -> set[str]:
+        return set(self.questions)
+
+
+def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: None) -> Sheet:
+    """Count the sheet, and show each question to `visit`; what would end a run only after it has paid is an error."""
+    assert config.questions is not None
+    sheet = Sheet()
+    conversations: dict[Conversation, _Conversation] = {}
+    first_unfit: Quarantined | None = None
+    for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
+        if isinstance(row, Quarantined):
+            sheet.unfit, first_unfit = sheet.unfit + 1, first_unfit or row
+            continue
+        if row.tenant_id not in sheet.questions:
+            check_prompts(config, row.tenant_id)
+            sheet.questions[row.tenant_id] = row.question
+        _count(config, conversations, row)
+        if row.gold:
+            sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
+        visit(row)
+    if first_unfit and not conversations:
+        raise DataError(
+            f"{config.questions}: none of {sheet.unfit} rows is a question. The first, {first_unfit.where}: "
+            f"{first_unfit.detail} Is the column of questions named under generate.columns in the profile?"
+        )
+    _divide(sheet, conversations, config.convert)
+    if not sheet.splits["train"]:
+        raise DataError(
+            f"{config.questions}: no row is for training: every conversation is marked, or was drawn, for dev or "
+            f"test. Write train into {config.generate.columns.split} of some conversations."
+        )
+    return sheet
+
+
+def check_prompts(config: RunConfig, tenant: str) -> None:
+    """A tenant has both prompts: in the profile, or in files of its own; all that is missing is named at once."""
+    missing = []
+    for setting, text, name in (
+        ("generate.system_prompt", config.generate.system_prompt, f"teacher.{tenant}"),
+        ("convert.system_prompt", config.convert.system_prompt, f"student.{tenant}"),
+    ):
+        if not text and not prompt_file(name).is_file():
+            missing.append(f"{setting} in the profile, or write qinglan/prompts/{name}.txt")
+    if missing:
+        raise ConfigError(
+            f"Tenant {tenant!r} lacks a prompt. Set {'; and set '.join(missing)}. "
+            "generate's is what the teacher is told, convert's what our model is trained and served with."
+        )
+
+
+def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], row: Question) -> None:
+    conversation = conversations.setdefault((row.tenant_id, row.conversation_id), _Conversation())
+    conversation.rows += 1
+    conversation.labelled += bool(row.gold)
+    if row.split and conversation.split is None:
+        conversation.split, conversation.marked_by = row.split, row.id
+    if row.split and row.split != conversation.split:
+        raise DataError(
+            f"{config.questions}: conversation {row.conversation_id!r} is in {conversation.split!r} (row "
+            f"{conversation.marked_by!r}) and in {row.split!r} (row {row.id!r}). Turns of one conversation stay "
+            "together: mend the sheet."
+        )
+
+
+def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], config: ConvertConfig) -> None:
+    for name, conversation in conversations.items():
+        split = conversation.split or split_of(name, config)
+        sheet.splits[split] += conversation.rows
+        if split == "test":
+            tenant = sheet.test.get(name[0], Labelled())
+            labelled = Labelled(
+                tenant.rows + conversation.labelled, tenant.conversations + bool(conversation.labelled)
+            )
+            sheet.test[name[0]] = labelled
+
+
+class UnknownGold(NamedTuple):
+    """A row's gold ids that the knowledge base does not have."""
+
+    row_id: str
+    ids: tuple[str, ...]
+    every: bool
+    """No passage of the row is left: nothing that anybody retrieves can be right."""
+
+
+def unknown_gold(rows: Iterable[GoldRow], known: dict[str, set[str]]) -> list[UnknownGold]:
+    """Rows with gold ids that are not among their tenant's; a tenant that is not named was not looked at."""
+    unknown = []
+    for row in rows:
+        if row.tenant_id in known:
+            ids = tuple(gold for gold in row.gold if gold not in known[row.tenant_id])
+            unknown += [UnknownGold(row.row_id, ids, len(ids) == len(row.gold))] if ids else []
+    return unknown
