@@ -16,7 +16,7 @@ from tests.tiny import tiny_model
 from tests.training_rows import chats
 
 TWO = SftConfig(
-    device="cpu", tuner="full", dtype="float32", epochs=8.0, batch=4,
+    device="cpu", tuner="full", model_type="qwen3", template="chatml", dtype="float32", epochs=8.0, batch=4,
     eval_batch=16, accumulation=1, max_length=256, evaluate_every=24, workers=0, nodes=2,
 )  # fmt: skip
 
