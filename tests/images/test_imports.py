@@ -107,8 +107,9 @@ def steps() -> Iterator[tuple[str, str, set[str]]]:
     """Each KFP component: its image, its name, and what its body leads to."""
     for path in sorted(ROOT.glob("components/*/*/component.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for function in tree(module).body:
-            for decorator in getattr(function, "decorator_list", []):
+        functions = [node for node in tree(module).body if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            for decorator in function.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dsl.component":
                     image = next(ast.unparse(word.value) for word in decorator.keywords if word.arg == "base_image")
                     yield getattr(components.image, image), f"{module}.{function.name}", leads_to(module, function)
@@ -174,7 +175,9 @@ def test_an_import_inside_a_function_is_found() -> None:
 
 
 def test_what_is_started_as_a_process_is_followed() -> None:
-    text = ast.parse('[sys.executable, "-m", "swift.cli.sft"]\nservice("rewriter", [])\nSTART = "qinglan.jobs.inside"')
+    text = ast.parse(
+        '[sys.executable, "-m", "swift.cli.sft"]\nservice("rewriter", [])\nSTART = "qinglan.jobs.inside"'
+    )
 
     assert set(processes(text)) == {"swift.cli.sft", "serving.rewriter", "qinglan.jobs.inside"}
     assert {"kserve", "prometheus_client"} <= reached({"components.evaluation.rewriter.students"})

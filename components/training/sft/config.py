@@ -26,7 +26,7 @@ class SftConfig(Config):
     """ms-swift's name of the architecture; null takes `model_type` of the base's config.json."""
 
     template: str | None = None
-    """ms-swift's name of the chat template; null finds the one that renders the base's own prompt, as serving does."""
+    """ms-swift's name of the chat template; null finds the one that renders prompts as the base's own does."""
 
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     """Of weights and arithmetic."""

@@ -68,7 +68,7 @@ class Recorder:
         on_line: Callable[[str], None] = print,
         stop: Callable[[], bool] = bool,
     ) -> Outcome:
-        self.command = spec.command.argv
+        self.command = list(spec.command.argv)
         return Outcome(1, "not run")
 
 
@@ -127,9 +127,7 @@ def test_the_template_is_the_one_that_renders_the_bases_own_prompt(tmp_path: Pat
     messages = chat(1)["messages"][:2]
     plain, thinking = tiny_model(tmp_path / "plain", stage="base"), qwen3_32b(tmp_path / "thinking")
 
-    found = [
-        match_template(base, render(load_tokenizer(base), messages), messages) for base in (plain, thinking)
-    ]
+    found = [match_template(base, render(load_tokenizer(base), messages), messages) for base in (plain, thinking)]
 
     assert found == ["chatml", "qwen3"]
     assert read_model_type(plain) == read_model_type(thinking) == "qwen3"
