@@ -19,13 +19,14 @@ from qinglan.errors import OutageError, error_of
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
+"""Without a large model to read: imports, an index, a port."""
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 LAST_LINES = 12
 
 
 @contextmanager
-def service(name: str, arguments: list[str], log: Path) -> Iterator[str]:
+def service(name: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
     """Run `python -m serving.<name>`, yield the URL it announces, and stop it at the end."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as errors:
@@ -34,7 +35,7 @@ def service(name: str, arguments: list[str], log: Path) -> Iterator[str]:
             stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
     try:
-        yield _announced(name, process, log)
+        yield _announced(name, process, log, ready_seconds)
     finally:
         _stop(process)
 
@@ -52,17 +53,17 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path) -> str:
+def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds: float) -> str:
     """The URL in the line that a service prints when it listens; else the error that it ended with."""
     lines: queue.Queue[bytes] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True).start()
     try:
-        while line := lines.get(timeout=READY_SECONDS):
+        while line := lines.get(timeout=seconds):
             if line.startswith(b"{"):
                 return str(orjson.loads(line)[name])
-    except queue.Empty:
-        raise OutageError(*_explained(f"was not ready after {READY_SECONDS:.0f} s", name, log)) from None
+    except queue.Empty as error:
+        raise OutageError(*_explained(f"was not ready after {seconds:.0f} s", name, log)) from error
     raise error_of(process.wait())(*_explained("did not start", name, log))
 
 

@@ -1,55 +1,61 @@
-"""An image has what the code that runs in it imports, also deep inside functions."""
+"""An image has what the code that runs in it imports, also deep inside functions and in the processes it starts."""
 
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+import components.image
+from components.training.ppo.plugin import ON_CPU
 from images import IMAGES
 from images.locking import pins, source
 
 OURS = ("qinglan", "components", "serving")
 ROOT = IMAGES.parent
 
-RUN_IN = {
-    "cpu": (
-        "components.data.generate.stage", "components.data.validate.stage", "components.data.convert.stage",
-        "components.data.style.stage", "components.release.register.stage", "components.evaluation.rewriter.gate",
-        "components.evaluation.style.gate", "serving.gateway.__main__", "serving.rag.__main__",
-        "serving.rag.load", "serving.teacher.__main__", "qinglan.lineage.audit", "qinglan.store.s3",
-        "serving.initialiser.__main__",
-        "components.release.deploy.stage", "components.release.deploy.cluster",
-    ),
-    "sft": (
-        "components.training.base.stage", "components.training.sft.stage", "components.evaluation.rewriter.stage",
-    ),
-    "ppo": ("components.training.ppo.stage", "components.training.ppo.plugin.rollout"),
-    "style": (
-        "components.training.base.stage", "components.training.style.stage", "components.training.style.distil",
-        "components.training.style_policy.stage", "components.evaluation.style.stage", "serving.style.__main__",
-        "serving.rewriter.__main__",
-    ),
-    "serve": ("serving.rewriter.__main__",),
+BY_HAND = {
+    "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3"),
+    "ppo": ON_CPU,
+    "style": ("components.training.style.distil",),
 }  # fmt: skip
-"""What starts in each image."""
+"""What neither a step nor a manifest starts, but a person, or verl from a list of names."""
 
 DISTRIBUTIONS = {"google": "protobuf"}
 """Of names that several packages share."""
 
-NOT_CALLED: dict[str, set[str]] = {}
-"""Imports inside functions that this image's steps never call."""
+NOT_CALLED = {
+    "components.evaluation.rewriter.component.gate": {"kserve", "safetensors", "torch", "transformers"},
+    "components.evaluation.style.component.gate_style": {"onnxruntime", "safetensors", "torch", "transformers"},
+}
+"""Imports inside functions that a step never calls: a gate shares its module with the evaluation before it."""
+
+JOINED_BY_RAY = "ppo"
+"""A job's pods start Ray in this image alone; in the others they are joined by torchrun."""
 
 
-def imports(module: str) -> Iterator[str]:
-    """All that a module's text imports."""
-    path = location(module)
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(location(module).read_text(encoding="utf-8"))
+
+
+def location(module: str) -> Path:
+    folder = ROOT.joinpath(*module.split("."))
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+
+
+def imports(module: str, text: ast.AST) -> Iterator[str]:
+    """All modules that a part of a module's text imports."""
+    package = module if location(module).name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(text):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -58,26 +64,86 @@ def imports(module: str) -> Iterator[str]:
             yield from (f"{name}.{alias.name}" for alias in node.names)
 
 
-def location(module: str) -> Path:
-    folder = ROOT.joinpath(*module.split("."))
-    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+def processes(text: ast.AST) -> Iterator[str]:
+    """All modules that it starts: `-m NAME` in a command, `service(NAME, ...)`, or a name of ours handed on."""
+    for node in ast.walk(text):
+        if isinstance(node, ast.List | ast.Tuple):
+            for flag, name in pairwise(node.elts):
+                if _word(flag) == "-m" and _word(name):
+                    yield _word(name)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "service":
+            yield f"serving.{_word(node.args[0])}"
+        elif re.fullmatch(rf"({'|'.join(OURS)})(\.\w+)+", _word(node)) and location(_word(node)).is_file():
+            yield _word(node)
 
 
-def reached(module: str) -> set[str]:
-    """The packages outside this repository that a module leads to."""
-    waiting, seen, outside = [module], set(), set()
+def _word(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def leads_to(module: str, text: ast.AST) -> set[str]:
+    started = set(processes(text))
+    return {*imports(module, text), *started, *(f"{name}.__main__" for name in started if name.split(".")[0] in OURS)}
+
+
+def reached(names: set[str]) -> set[str]:
+    """The packages outside this repository that these modules lead to."""
+    waiting, seen, outside = sorted(names), set(), set()
     while waiting:
         name = waiting.pop()
-        if name in seen or name.split(".")[0] not in OURS or not location(name).is_file():
+        top = name.split(".")[0]
+        if top not in OURS:
+            outside |= {top} - sys.stdlib_module_names
             continue
-        seen.add(name)
-        for found in imports(name):
-            top = found.split(".")[0]
-            if top in OURS:
-                waiting += [".".join(found.split(".")[:count]) for count in range(1, found.count(".") + 2)]
-            elif top not in sys.stdlib_module_names:
-                outside.add(top)
+        parts = [".".join(name.split(".")[:count]) for count in range(1, name.count(".") + 2)]
+        for part in parts:
+            if part not in seen and location(part).is_file():
+                seen.add(part)
+                waiting += leads_to(part, tree(part))
     return outside
+
+
+def steps() -> Iterator[tuple[str, str, set[str]]]:
+    """Each KFP component: its image, its name, and what its body leads to."""
+    for path in sorted(ROOT.glob("components/*/*/component.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        functions = [node for node in tree(module).body if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            for decorator in function.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dsl.component":
+                    image = next(ast.unparse(word.value) for word in decorator.keywords if word.arg == "base_image")
+                    yield getattr(components.image, image), f"{module}.{function.name}", leads_to(module, function)
+
+
+def servers() -> Iterator[tuple[str, str, set[str]]]:
+    """Each container of a manifest that starts a module of ours."""
+    for path in sorted(ROOT.glob("manifests/**/*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        if "image: qinglan/" not in text:  # some hold a template of another program, which is no YAML
+            continue
+        for document in yaml.safe_load_all(text):
+            for container in containers(document):
+                command = container["command"]
+                if "-m" in command:
+                    name = command[command.index("-m") + 1]
+                    yield container["image"], f"{path.relative_to(ROOT)}: {name}", {name, f"{name}.__main__"}
+
+
+def containers(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if str(value.get("image", "")).startswith("qinglan/") and value.get("command"):
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from containers(item)
+
+
+def running_in(image: str) -> dict[str, set[str]]:
+    """What starts in an image, and what that leads to."""
+    by_hand = {name: {name} for name in BY_HAND.get(image, ())}
+    started = [*steps(), *servers()]
+    return by_hand | {name: names for full, name, names in started if full.startswith(f"qinglan/{image}:")}
 
 
 @cache
@@ -88,17 +154,34 @@ def distribution(package: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("image", sorted(RUN_IN))
+@pytest.mark.parametrize("image", ["cpu", "ppo", "serve", "sft", "style"])
 def test_an_image_has_what_its_steps_import(image: str) -> None:
-    there = set(pins(source(image).with_suffix(".lock").read_text(encoding="utf-8"))) | {"kfp"}
+    locked = set(pins(source(image).with_suffix(".lock").read_text(encoding="utf-8"))) | {"kfp"}
 
     missing = {
-        (root, package) for root in RUN_IN[image] for package in reached(root) if distribution(package) not in there
+        name: {package for package in reached(names) if distribution(package) not in locked}
+        - ({"ray"} if image != JOINED_BY_RAY else set())
+        for name, names in running_in(image).items()
     }
 
-    assert {package for _, package in missing} == NOT_CALLED.get(image, set()), sorted(missing)
+    assert {name: packages for name, packages in missing.items() if packages} == {
+        name: NOT_CALLED[name] for name in missing if name in NOT_CALLED
+    }
 
 
 def test_an_import_inside_a_function_is_found() -> None:
-    assert "openpyxl" in reached("qinglan.tables")
-    assert "torch" in reached("components.training.style.stage")
+    assert "openpyxl" in reached({"qinglan.tables"})
+    assert "torch" in reached({"components.training.style.stage"})
+
+
+def test_what_is_started_as_a_process_is_followed() -> None:
+    text = ast.parse(
+        '[sys.executable, "-m", "swift.cli.sft"]\nservice("rewriter", [])\nSTART = "qinglan.jobs.inside"'
+    )
+
+    assert set(processes(text)) == {"swift.cli.sft", "serving.rewriter", "qinglan.jobs.inside"}
+    assert {"kserve", "prometheus_client"} <= reached({"components.evaluation.rewriter.students"})
+
+
+def test_every_image_runs_something() -> None:
+    assert all(running_in(image) for image in ("cpu", "ppo", "serve", "sft", "style"))

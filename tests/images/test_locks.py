@@ -1,11 +1,13 @@
 """The images' locks, as they lie in the repository."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from images import NAMES
+from components.training.sft.command import ATTENTION
+from images import IMAGES, NAMES
 from images.locking import (
     FREED,
     MADE_FROM,
@@ -71,6 +73,36 @@ def test_flash_attn_is_built_with_the_cuda_of_its_torch() -> None:
     assert pins(lock("cuda"))["cuda-toolkit"] == pins(lock("ppo"))["cuda-toolkit"]
     for part in ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl"):
         assert pins(lock("cuda"))[part].startswith("13.0."), "nvcc refuses headers of another release"
+
+
+PROVIDED_BY = {"sdpa": "torch", "eager": "torch", "flash_attention_2": "flash-attn"}
+
+
+def verl_attention() -> str:
+    """What verl takes where the settings name none, as ours do on GPUs."""
+    [folder] = find_spec("verl").submodule_search_locations  # type: ignore[union-attr,misc]
+    text = (Path(folder) / "workers/config/model.py").read_text(encoding="utf-8")
+    [found] = re.findall(r'override_config\.get\("attn_implementation", "(\w+)"\)', text)
+    return str(found)
+
+
+def test_the_attention_that_a_training_asks_for_is_in_its_image() -> None:
+    assert PROVIDED_BY[ATTENTION] in pins(lock("sft"))
+    assert PROVIDED_BY[verl_attention()] in pins(lock("ppo")) | pins(lock("flash-attn"))
+
+
+def test_no_profile_and_no_stage_names_an_attention_of_its_own() -> None:
+    """The style image, too, has torch's alone."""
+    root = IMAGES.parent
+    files = [
+        *root.glob("pipelines/configs/**/*.yaml"),
+        *root.glob("components/**/*.py"),
+        *root.glob("serving/**/*.py"),
+    ]
+
+    named = {str(path.relative_to(root)) for path in files if "flash_attention_" in path.read_text(encoding="utf-8")}
+
+    assert len(files) > 100 and named == set()
 
 
 def test_the_cpu_image_has_neither_torch_nor_anything_for_a_gpu() -> None:

@@ -6,7 +6,7 @@ import httpx
 import psutil
 import pytest
 
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.samples import write_sample
 from qinglan.services import service
 
@@ -49,3 +49,8 @@ def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"kb\.jsonl:1: content: Field required"):
         service("rag", arguments, tmp_path / "rag.log").__enter__()
+
+
+def test_a_service_that_is_not_ready_in_the_time_it_was_given_is_an_outage(tmp_path: Path) -> None:
+    with pytest.raises(OutageError, match="rewriter service was not ready after 0 s"):
+        service("rewriter", ["--model", str(tmp_path), "--port", "0"], tmp_path / "log", 0.01).__enter__()

@@ -11,11 +11,13 @@ from qinglan.errors import OutageError
 from qinglan.progress import progress
 from qinglan.prompts import Asked
 from qinglan.rewriter import Student
-from qinglan.services import service
+from qinglan.services import READY_SECONDS, service
 from qinglan.text import normalise
 
 SERVED_PATH = "/v1/models/rewriter:predict"
 SERVED_SECONDS = 60.0
+READ_BYTES_A_SECOND = 50e6
+"""The slowest volume that a server is waited for: it reads its weights twice, for their digest and to load them."""
 
 
 class Writing(NamedTuple):
@@ -40,6 +42,7 @@ class Writing(NamedTuple):
 def rewrite_all(name: str, folder: Path, rows: Sequence[Asked], batch: int, timed: int, url: str = "") -> Writing:
     """Let a student rewrite every row, then time some as its users wait: where it is served, or served for this."""
     texts, cut, seconds = _in_batches(name, folder, rows, batch)
+    _free_gpu()
     picked = spread(len(rows), timed)
     with served(folder) if not url else nullcontext(url) as address:
         singly, latencies = time_served(address, [rows[at] for at in picked])
@@ -62,12 +65,27 @@ def _in_batches(name: str, folder: Path, rows: Sequence[Asked], batch: int) -> t
     return texts, cut, seconds
 
 
+def _free_gpu() -> None:
+    """Give the memory of a model that is gone back to the GPU: torch keeps it, and a served one finds none free."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def ready_seconds(folder: Path) -> float:
+    """How long a server of this model may take to start: 65 GB of weights take minutes to read."""
+    return READY_SECONDS + 2 * sum(path.stat().st_size for path in folder.glob("*.safetensors")) / READ_BYTES_A_SECOND
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The server that production runs, for as long as the block lasts."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0"]
-        with service("rewriter", arguments, Path(log) / "rewriter.log") as url:
+        with service("rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
             yield url
 
 

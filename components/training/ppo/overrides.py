@@ -113,6 +113,11 @@ def _critic(config: PpoConfig, places: Places) -> dict[str, Value]:
         "critic.optim.lr": config.critic_learning_rate,
         "critic.optim.clip_grad": config.gradient_clip,
         "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,
+        # verl validates the key above and hands it to nobody: the critic's engine reads these, and without them
+        # computes a whole mini-batch at once.
+        "+critic.fsdp.use_dynamic_bsz": False,
+        "+critic.fsdp.micro_batch_size_per_gpu": config.micro_batch,
+        "+critic.fsdp.infer_micro_batch_size_per_gpu": config.micro_batch,
         "critic.data_loader_seed": config.seed,
         "critic.fsdp.seed": config.seed,
     }

@@ -23,10 +23,10 @@ class SftConfig(Config):
     """LoRA is merged afterwards."""
 
     model_type: str | None = None
-    """As ms-swift names the architecture; None lets it find out."""
+    """ms-swift's name of the architecture; null takes `model_type` of the base's config.json."""
 
     template: str | None = None
-    """As ms-swift names the chat template; it must render what serving renders, which is checked."""
+    """ms-swift's name of the chat template; null finds the one that renders prompts as the base's own does."""
 
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     """Of weights and arithmetic."""
@@ -61,12 +61,6 @@ class SftConfig(Config):
     max_length: Positive = 2048
     """Tokens of a row; a longer one is an error, never cut."""
 
-    packing: bool = False
-    """Several rows in one sequence; ms-swift has it with flash attention alone."""
-
-    attention: Literal["sdpa", "flash_attention_2"] | None = None
-    """None lets ms-swift choose."""
-
     deepspeed: Literal["zero2", "zero3"] | None = None
     """Shards optimizer, gradients and, in zero3, weights: what full tuning of 32B needs."""
 
@@ -98,8 +92,6 @@ class SftConfig(Config):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.packing and self.attention != "flash_attention_2":
-            raise ValueError("packing needs attention: flash_attention_2; ms-swift packs with flash attention alone")
         if self.device == "cpu" and self.deepspeed:
             raise ValueError("deepspeed is for GPUs; leave it out with device: cpu")
         return self

@@ -6,12 +6,13 @@ A training that was killed goes on from its last checkpoint; one that was finish
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
+from components.training.sft.family import with_family
 from components.training.sft.rows import Chats, check_lengths, check_tokenizer, read_chats
 from components.training.sft.watch import Watch
 from qinglan.curves import CURVE, curve_svg
@@ -24,7 +25,7 @@ from qinglan.jobs.followup import follow_up
 from qinglan.jobs.processes import MARK, nothing_left
 from qinglan.lineage.digests import digest
 from qinglan.progress import steps
-from qinglan.rewriter import RewriterCard, load_tokenizer
+from qinglan.rewriter import RewriterCard, load_tokenizer, render
 from qinglan.scratch import scratch, shared, source_digest
 
 DONE = "done.json"
@@ -58,7 +59,10 @@ def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runn
     work = scratch("sft", *key)
     reused = (work / DONE).is_file()
     if not reused:  # what was finished has been checked, by these very settings
-        _check_base(base, train, chats, config)
+        tokenizer = load_tokenizer(base)
+        _check_base(tokenizer, base, train, chats, config.max_length)
+        prompt = train.first[:2]
+        config = with_family(config, base, render(tokenizer, prompt), prompt)
         if runner.remote:
             base, chats = shared(base, parents["base_model"]), shared(chats, digest(chats))
         metrics = _train(base, chats, work, config, runner)
@@ -80,11 +84,10 @@ def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runn
     return SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts)
 
 
-def _check_base(base: Path, train: Chats, chats: Path, config: SftConfig) -> None:
-    tokenizer = load_tokenizer(base)
+def _check_base(tokenizer: Any, base: Path, train: Chats, chats: Path, longest: int) -> None:
     check_tokenizer(tokenizer, train, base)
     for name in ("train", "dev"):
-        check_lengths(tokenizer, chats / f"{name}.jsonl", config.max_length)
+        check_lengths(tokenizer, chats / f"{name}.jsonl", longest)
 
 
 def _train(base: Path, chats: Path, work: Path, config: SftConfig, runner: Runner) -> list[dict[str, float]]:

@@ -174,7 +174,7 @@ LORA = {"rank": 4, "alpha": 16}
 
 @pytest.mark.slow
 def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> None:
-    small.train(laptop(steps=1, lora=LORA, kl=0.01))
+    small.train(laptop(steps=1, lora=LORA, kl=0.01, accumulation=2))
 
     import torch
     from peft import PeftModel

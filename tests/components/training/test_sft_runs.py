@@ -21,13 +21,14 @@ from qinglan.prompts import Message
 from qinglan.rewriter import Student, load_tokenizer, read_card, render
 from qinglan.scratch import VARIABLE
 from tests.qinglan.jobs.rendered import LoopbackRunner
+from tests.qwen3 import CHAT_TEMPLATE
 from tests.tiny import tiny_model
 from tests.training_rows import chat, chats
 
 pytestmark = pytest.mark.slow
 
 SMALL = SftConfig(
-    device="cpu", tuner="full", model_type="qwen3", template="chatml", dtype="float32", epochs=8.0, batch=8,
+    device="cpu", tuner="full", dtype="float32", epochs=8.0, batch=8,
     eval_batch=16, accumulation=1, learning_rate=2e-2,
     max_length=256, evaluate_every=12, patience=0, log_every=4, workers=0,
     max_new_tokens=24,
@@ -166,7 +167,7 @@ def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, te
     base = tiny_model(tmp_path / "base", stage="base")
     if template == "qwen3":
         tokenizer = load_tokenizer(base)
-        tokenizer.chat_template = QWEN3
+        tokenizer.chat_template = CHAT_TEMPLATE
         tokenizer.save_pretrained(base)
     processor = get_processor(str(base), model_type="qwen3")
     swift = get_template(processor, template_type=template, enable_thinking=False)
@@ -181,15 +182,6 @@ def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, te
     assert encoded["input_ids"][: len(prompt)] == prompt
     answer = served.decode(encoded["input_ids"][len(prompt) :])
     assert answer == row["messages"][2]["content"] + "<|im_end|>\n"
-
-
-QWEN3 = (
-    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
-    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
-    "{%- if enable_thinking is defined and enable_thinking is false %}"
-    "{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}"
-)
-"""What Qwen3's own template does with these messages."""
 
 
 def wait_for(condition: Any, seconds: float = 300) -> None:

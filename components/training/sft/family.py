@@ -1,0 +1,50 @@
+"""ms-swift's names for a base model's family, read from the base's own files.
+
+ms-swift itself guesses them from the folder's name, and ours is called base_model: for a folder of another name it
+finds three architectures and six chat templates that Qwen3's weights could belong to, and stops.
+"""
+
+from pathlib import Path
+
+import orjson
+
+from components.training.sft.config import SftConfig
+from qinglan.errors import ConfigError
+from qinglan.prompts import Message
+
+TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}
+"""ms-swift's template, by the text that a ChatML prompt puts before the answer when thinking is off."""
+
+
+def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Message]) -> SftConfig:
+    """The settings with `model_type` and `template` filled in; `prompt` is how the base renders `messages`."""
+    return config.model_copy(
+        update={
+            "model_type": config.model_type or read_model_type(base),
+            "template": config.template or match_template(base, prompt, messages),
+        }
+    )
+
+
+def read_model_type(base: Path) -> str:
+    """The architecture in the words of transformers; ms-swift uses the same for the families it trains."""
+    path = base / "config.json"
+    try:
+        return str(orjson.loads(path.read_bytes())["model_type"])
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path}: no model_type to be read ({type(error).__name__}: {error}). Name it in sft.model_type, or "
+            "download the base again."
+        ) from error
+
+
+def match_template(base: Path, prompt: str, messages: list[Message]) -> str:
+    """The template that trains on the very prompt that serving will show."""
+    turns = "".join(f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in messages)
+    for before_answer, template in TEMPLATES.items():
+        if prompt == f"{turns}<|im_start|>assistant\n{before_answer}":
+            return template
+    raise ConfigError(
+        f"{base}: its chat template renders {prompt[:80]!r}..., which is neither ChatML nor Qwen3's. Name ms-swift's "
+        "template for it in sft.template; it must render the same text."
+    )

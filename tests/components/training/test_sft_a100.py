@@ -1,0 +1,142 @@
+"""The A100 profiles' own commands, read by the real ms-swift over Qwen3-32B's shape, without its 65 GB of weights."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.training.sft.config import SftConfig
+from components.training.sft.family import match_template, read_model_type
+from components.training.sft.stage import sft
+from qinglan.errors import ConfigError, TrainingError
+from qinglan.jobs import JobSpec, Outcome
+from qinglan.rewriter import load_tokenizer, render
+from qinglan.scratch import VARIABLE
+from tests.qwen3 import PARAMETERS, qwen3_32b
+from tests.tiny import tiny_model
+from tests.training_rows import chat, chats
+
+PROFILES = Path(__file__).parents[3] / "pipelines" / "configs" / "training"
+
+READ_COMMAND = """
+import json, sys
+
+import torch
+from swift.arguments import SftArguments
+from swift.pipelines.train.sft import SwiftSft
+from swift.utils import parse_args
+
+words, row = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+args, rest = parse_args(SftArguments, words)
+assert not rest, rest
+with torch.device("meta"):  # shapes without memory
+    model, processor = args.get_model_processor(return_dummy_model=True)
+template = args.get_template(processor)
+template.set_mode("train")
+encoded = template.encode(row)
+parameters = sum(weight.numel() for weight in model.parameters())
+trained = SwiftSft.prepare_model(args, model, template=template)
+print(json.dumps({
+    "attention": model.config._attn_implementation,
+    "parameters": parameters,
+    "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
+    "packing": args.packing or args.padding_free,
+    "ids": encoded["input_ids"], "labels": encoded["labels"],
+}))
+"""
+
+
+class Recorder:
+    """A cluster that takes the job and says that it failed: the command is all that is wanted of it."""
+
+    remote = True
+    command: list[str]
+
+    def attaches(self, spec: JobSpec) -> bool:
+        return False
+
+    def run(
+        self,
+        spec: JobSpec,
+        log: Path,
+        on_line: Callable[[str], None] = print,
+        stop: Callable[[], bool] = bool,
+    ) -> Outcome:
+        self.command = list(spec.command.argv)
+        return Outcome(1, "not run")
+
+
+def stage_command(base: Path, folder: Path, config: SftConfig) -> list[str]:
+    """The arguments that the stage gives ms-swift."""
+    recorder = Recorder()
+    with pytest.raises(TrainingError, match="not run"):
+        sft(base, chats(folder / "chats"), folder / "model", folder / "log", config, recorder)
+    return recorder.command[recorder.command.index("swift.cli.main") + 2 :]
+
+
+def on_this_machine(words: list[str]) -> list[str]:
+    """What a machine without a GPU and without DeepSpeed needs otherwise: nothing else is changed."""
+    if "--deepspeed" in words:
+        at = words.index("--deepspeed")
+        words = words[:at] + words[at + 2 :]
+    return [*words, "--use_cpu", "true"]
+
+
+def read_by_swift(words: list[str], row: dict[str, Any], folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", READ_COMMAND, json.dumps(on_this_machine(words)), json.dumps(row)],
+        capture_output=True, text=True, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("profile", "trained"),
+    [("a100x4", 134_217_728), ("a100-multinode", 134_217_728), ("a100x8-full", PARAMETERS)],
+)
+def test_ms_swift_takes_each_a100_profiles_command_for_qwen3_32b(
+    profile: str, trained: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments, model type, chat template, attention, and the weights that would be trained."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    settings = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text(encoding="utf-8")).get("sft", {})
+    base = qwen3_32b(tmp_path / "base_model")
+    messages = chat(1)["messages"]
+
+    words = stage_command(base, tmp_path, SftConfig.parse(settings, "sft"))
+    found = read_by_swift(words, {"messages": messages}, tmp_path)
+
+    tokenizer = load_tokenizer(base)
+    served = tokenizer(render(tokenizer, messages[:2]), add_special_tokens=False).input_ids
+    assert (found["attention"], found["packing"]) == ("sdpa", False)
+    assert (found["parameters"], found["trained"]) == (PARAMETERS, trained)
+    assert found["ids"][: len(served)] == served, "training sees the prompt that serving shows"
+    learned = [label for label in found["labels"] if label != -100]
+    assert messages[2]["content"] in tokenizer.decode(learned)
+
+
+def test_the_template_is_the_one_that_renders_the_bases_own_prompt(tmp_path: Path) -> None:
+    messages = chat(1)["messages"][:2]
+    plain, thinking = tiny_model(tmp_path / "plain", stage="base"), qwen3_32b(tmp_path / "thinking")
+
+    found = [match_template(base, render(load_tokenizer(base), messages), messages) for base in (plain, thinking)]
+
+    assert found == ["chatml", "qwen3"]
+    assert read_model_type(plain) == read_model_type(thinking) == "qwen3"
+
+
+def test_a_base_of_another_family_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    messages = chat(1)["messages"][:2]
+
+    with pytest.raises(ConfigError, match=r"renders '\[INST\] .*sft.template"):
+        match_template(tmp_path, "[INST] 一天吃几次 [/INST]", messages)
+    with pytest.raises(ConfigError, match=r"config.json: no model_type .*sft.model_type"):
+        read_model_type(tmp_path)
