@@ -34,10 +34,14 @@ TRUST_MAP = "qinglan-trust"
 """A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
 
 STORE_SECRET = "qinglan-store"
-STORE_KEYS = {
-    name: name for name in ("QINGLAN_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-}
-"""The way to an S3 store. Not needed where a store is a mounted folder."""
+"""The way to an S3 store. Every key may be missing: a store may be a mounted folder, a pod may have a cloud identity."""
+
+S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
+STORE_ENDPOINT = "QINGLAN_S3_ENDPOINT"
+"""The store's address in the steps that push to it or pull from it themselves."""
+
+FETCH_ENDPOINT = "AWS_ENDPOINT_URL_S3"
+"""The store's address for KFP's launcher, which fetches a step's imported inputs before the step begins."""
 
 RETRIES = 2
 """For a lost node, a pod that made room for another, a gateway that was away: what was paid for, and a training up to
@@ -126,8 +130,12 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
     task.set_caching_options("@sha256:" in image and not moves)
     _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
-    if stage in ("register", "deploy"):
-        kubernetes.use_secret_as_env(task, STORE_SECRET, STORE_KEYS, optional=True)
+    endpoints = ([STORE_ENDPOINT] if stage in ("register", "deploy") else []) + (
+        [FETCH_ENDPOINT] if any(map(_imported, artifacts.values())) else []
+    )
+    if endpoints:
+        keys = {name: name for name in (*S3_KEYS, *endpoints)}
+        kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
     if stage == "deploy":
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST: VARIABLE})
     if machine:
@@ -136,6 +144,13 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
         _on_gpus(task, machine, _passes_on(component))
         _on_volumes(task, machine)
     return task
+
+
+def _imported(artifact: Any) -> bool:
+    """Whether an importer brings it. KFP's launcher then reads the store's key from the step's own environment, unless
+    the artifact lies in the bucket of KFP's pipeline root (fetchNonDefaultBuckets in KFP 2.17's launcher_v2.go).
+    """
+    return artifact.task.importer_spec is not None
 
 
 def _from_a_branch(stage: str, settings: Mapping[str, Any]) -> bool:
