@@ -11,6 +11,7 @@ from kfp import dsl, kubernetes
 
 from pipelines.lines import BEFORE, LINEAGE, Line
 from pipelines.machines import HERE, Cluster, Machine, placed
+from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
 from qinglan.lineage.keys import MOUNTED
 from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
 from qinglan.lineage.trust import TRUST, VARIABLE
@@ -32,16 +33,6 @@ BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 
 TRUST_MAP = "qinglan-trust"
 """A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
-
-STORE_SECRET = "qinglan-store"
-"""The way to an S3 store. Every key may be missing: a store may be a mounted folder, a pod may have a cloud identity."""
-
-S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
-STORE_ENDPOINT = "QINGLAN_S3_ENDPOINT"
-"""The store's address in the steps that push to it or pull from it themselves."""
-
-FETCH_ENDPOINT = "AWS_ENDPOINT_URL_S3"
-"""The store's address for KFP's launcher, which fetches a step's imported inputs before the step begins."""
 
 RETRIES = 2
 """For a lost node, a pod that made room for another, a gateway that was away: what was paid for, and a training up to
@@ -130,9 +121,9 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
     task.set_caching_options("@sha256:" in image and not moves)
     _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
-    endpoints = ([STORE_ENDPOINT] if stage in ("register", "deploy") else []) + (
-        [FETCH_ENDPOINT] if any(map(_imported, artifacts.values())) else []
-    )
+    endpoints = [STORE_ENDPOINT] if stage in ("register", "deploy") else []
+    if any(map(_imported, artifacts.values())):
+        endpoints.append(FETCH_ENDPOINT)
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
         kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
@@ -147,8 +138,8 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
 
 
 def _imported(artifact: Any) -> bool:
-    """Whether an importer brings it. KFP's launcher then reads the store's key from the step's own environment, unless
-    the artifact lies in the bucket of KFP's pipeline root (fetchNonDefaultBuckets in KFP 2.17's launcher_v2.go).
+    """Tell whether an importer brings it. KFP's launcher then finds the key in the step's own environment alone,
+    unless it lies in the bucket of KFP's pipeline root (fetchNonDefaultBuckets in KFP 2.17's launcher_v2.go).
     """
     return artifact.task.importer_spec is not None
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from tests.cluster.kubectl import (
     Kubectl,
     Said,
@@ -154,7 +155,7 @@ def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]])
     assert accounts and len(stores) == len(accounts)
     assert all(one["secrets"] == [{"name": "qinglan-store"}] for one in accounts)
     for one in stores:
-        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(one["data"])
+        assert {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN} <= set(one["data"])
         told = one["metadata"]["annotations"]
         assert {f"serving.kserve.io/s3-{name}" for name in ("endpoint", "usehttps", "region")} <= set(told)
 

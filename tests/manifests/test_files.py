@@ -9,7 +9,7 @@ import yaml
 
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
-from pipelines.graph import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT
+from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from qinglan.config import load_yaml
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
@@ -121,7 +121,7 @@ def test_the_store_is_the_same_for_kserve_and_for_us(config: Path) -> None:
 def test_the_stores_secret_has_every_key_that_a_steps_fetching_needs(config: Path) -> None:
     example = (config.parent / "store.env.example").read_text()
 
-    for name in {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {"AWS_SESSION_TOKEN"}:
+    for name in {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN}:
         assert f"\n{name}=" in example
 
 

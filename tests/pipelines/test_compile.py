@@ -207,8 +207,10 @@ def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(name:
 
 
 FETCHING = {
-    "AWS_ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN": "AWS_SESSION_TOKEN", "AWS_REGION": "AWS_REGION", "AWS_ENDPOINT_URL_S3": "AWS_ENDPOINT_URL_S3",
+    name: name
+    for name in (
+        "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_S3",
+    )
 }  # fmt: skip
 """What KFP's launcher reads from the environment where an input lies in another bucket than KFP's own."""
 
@@ -216,7 +218,9 @@ FETCHING = {
 def fetching(found: Compiled) -> set[str]:
     """The steps that take an artifact which an importer brings, in branches too."""
     components, executors = found.spec["components"], found.spec["deploymentSpec"]["executors"]
-    labels = {name: components[task["componentRef"]["name"]].get("executorLabel") for name, task in found.tasks.items()}
+    labels = {
+        name: components[task["componentRef"]["name"]].get("executorLabel") for name, task in found.tasks.items()
+    }
     importers = {name for name, label in labels.items() if label and "importer" in executors[label]}
     return {
         name
