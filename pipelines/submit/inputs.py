@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pipelines.store_secret import FETCH_ENDPOINT, REGION
 from pipelines.submit.needs import Inputs
 from pipelines.submit.snapshot import Finding, Seen, StoreSecret, listed
-from qinglan.store.connection import KEY, SECRET
+from qinglan.store.connection import HOST, KEY, SECRET
 
 REQUIRED = (KEY, SECRET, REGION)
 BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
@@ -22,21 +22,29 @@ BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
 
 def judge_inputs(inputs: Inputs, seen: Seen) -> Iterator[Finding]:
     """What keeps these steps from their inputs; nothing is said of what could not be read."""
-    if seen.pipeline_root is None:
+    if seen.pipeline_root is None or seen.cloud_identity:
         return
     outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(seen.pipeline_root))]
     if not outside or (inputs.secret and inputs.secret not in seen.stores):
         return
     store = seen.stores[inputs.secret] if inputs.secret else None
     if store is None:
-        if not seen.cloud_identity:
-            yield _without_secret(inputs, outside, seen)
+        yield _without_secret(inputs, outside, seen)
     elif lacking := [key for key in _required(store) if key not in store.keys]:
+        address = _by_address(store.store_endpoint, seen.namespace)
+        values = {key: address if key == FETCH_ENDPOINT else "..." for key in lacking}
         yield Finding(
             "missing",
             f"Secret {inputs.secret} in namespace {seen.namespace} has no {', '.join(lacking)}: "
             f"{_fetching(inputs, outside, seen)}",
-            f"{_patch(inputs, seen, dict.fromkeys(lacking, '...'))}{_copying(seen)}",
+            f"{_patch(inputs, seen, values)}{_copying(seen)}",
+        )
+    elif store.fetch_endpoint and not HOST.fullmatch(store.fetch_endpoint):
+        yield Finding(
+            "missing",
+            f"{FETCH_ENDPOINT} in Secret {inputs.secret} is not http(s)://host:port and nothing else: "
+            f"{_fetching(inputs, outside, seen)}",
+            f"{_patch(inputs, seen, {FETCH_ENDPOINT: 'http://ADDRESS:PORT'})}{_copying(seen)}",
         )
     elif _named_in_the_cluster(store.fetch_endpoint):
         yield _by_name(inputs, outside, seen, store.fetch_endpoint)
@@ -59,7 +67,7 @@ def _named_in_the_cluster(endpoint: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return bool(host) and ("." not in host or host.endswith((".svc", ".cluster.local")))
+        return bool(host) and (host.count(".") < 2 or host.endswith((".svc", ".cluster.local")))
     return False
 
 
@@ -98,16 +106,25 @@ def _without_secret(inputs: Inputs, outside: list[str], seen: Seen) -> Finding:
 
 def _by_name(inputs: Inputs, outside: list[str], seen: Seen, endpoint: str) -> Finding:
     """AWS's client asks a store that it is given by name for http://BUCKET.NAME, and one by address for a path."""
-    parts = urlsplit(endpoint)
-    service, _, rest = str(parts.hostname).partition(".")
-    namespace = rest.partition(".")[0] or seen.namespace
+    host = urlsplit(endpoint).hostname
     bucket = (_bucket(outside[0]) or ("", ""))[1]
-    address = f"'$(kubectl -n {namespace} get service {service} -o jsonpath={{.spec.clusterIP}})'"
-    port = f":{parts.port}" if parts.port else ""
     return Finding(
         "missing",
         f"{FETCH_ENDPOINT} in Secret {inputs.secret} is {endpoint}, so that KFP's launcher would ask "
-        f"{bucket}.{parts.hostname}, which no cluster's DNS knows: {_fetching(inputs, outside, seen)}",
-        f"Name the service by its address. {_patch(inputs, seen, {FETCH_ENDPOINT: f'{parts.scheme}://{address}{port}'})}"
-        f"{_copying(seen)}",
+        f"{bucket}.{host}, which no cluster's DNS knows: {_fetching(inputs, outside, seen)}",
+        "Name the service by its address. "
+        f"{_patch(inputs, seen, {FETCH_ENDPOINT: _by_address(endpoint, seen.namespace)})}{_copying(seen)}",
     )
+
+
+def _by_address(endpoint: str, namespace: str) -> str:
+    """The endpoint with its Service's address, as a shell finds it out; unchanged where it names no Service."""
+    if not HOST.fullmatch(endpoint):
+        return "..."
+    if not _named_in_the_cluster(endpoint):
+        return endpoint
+    parts = urlsplit(endpoint)
+    service, _, rest = str(parts.hostname).partition(".")
+    place = rest.partition(".")[0] or namespace
+    port = f":{parts.netloc.rpartition(':')[2]}" if ":" in parts.netloc else ""
+    return f"{parts.scheme}://'$(kubectl -n {place} get service {service} -o jsonpath={{.spec.clusterIP}})'{port}"

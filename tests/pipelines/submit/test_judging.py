@@ -266,12 +266,19 @@ def test_a_store_secret_that_lacks_what_fetching_needs_is_named(lacking: str) ->
     [found] = missing(judged(store=STORE._replace(keys=ALL_KEYS - {lacking})))
 
     assert f"Secret qinglan-store in namespace team has no {lacking}: KFP could not fetch s3://data/q.xlsx" in found
-    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"..."}}}}\'' in found
+    address = "http://'$(kubectl -n minio get service minio -o jsonpath={.spec.clusterIP})':9000"
+    value = address if lacking == "AWS_ENDPOINT_URL_S3" else "..."
+    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"{value}"}}}}\'' in found
 
 
 @pytest.mark.parametrize(
     ("host", "service", "namespace"),
-    [("minio.store.svc", "minio", "store"), ("minio", "minio", "team"), ("a.b.svc.cluster.local", "a", "b")],
+    [
+        ("minio.store.svc", "minio", "store"),
+        ("minio", "minio", "team"),
+        ("a.b.svc.cluster.local", "a", "b"),
+        ("minio.b", "minio", "b"),
+    ],
 )
 def test_a_store_by_a_name_of_the_cluster_is_named_with_its_address(host: str, service: str, namespace: str) -> None:
     [found] = missing(judged(store=STORE._replace(fetch_endpoint=f"http://{host}:9000")))
@@ -279,6 +286,14 @@ def test_a_store_by_a_name_of_the_cluster_is_named_with_its_address(host: str, s
     assert f"KFP's launcher would ask data.{host}, which no cluster's DNS knows" in found
     address = f"http://'$(kubectl -n {namespace} get service {service} -o jsonpath={{.spec.clusterIP}})':9000"
     assert f'"AWS_ENDPOINT_URL_S3":"{address}"' in found
+
+
+@pytest.mark.parametrize("endpoint", ["minio.minio.svc:9000", "http://a.svc:9000/path", "http://x$(reboot).svc"])
+def test_an_address_that_is_none_is_named_and_is_part_of_no_command(endpoint: str) -> None:
+    [found] = missing(judged(store=STORE._replace(fetch_endpoint=endpoint)))
+
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store is not http(s)://host:port" in found
+    assert endpoint not in found
 
 
 def test_a_graph_that_gives_its_steps_no_key_is_compiled_anew() -> None:
