@@ -11,6 +11,7 @@ from kfp import dsl, kubernetes
 
 from pipelines.lines import BEFORE, LINEAGE, Line
 from pipelines.machines import HERE, Cluster, Machine, placed
+from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
 from qinglan.lineage.keys import MOUNTED
 from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
 from qinglan.lineage.trust import TRUST, VARIABLE
@@ -32,12 +33,6 @@ BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 
 TRUST_MAP = "qinglan-trust"
 """A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
-
-STORE_SECRET = "qinglan-store"
-STORE_KEYS = {
-    name: name for name in ("QINGLAN_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-}
-"""The way to an S3 store. Not needed where a store is a mounted folder."""
 
 RETRIES = 2
 """For a lost node, a pod that made room for another, a gateway that was away: what was paid for, and a training up to
@@ -126,8 +121,12 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
     task.set_caching_options("@sha256:" in image and not moves)
     _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
-    if stage in ("register", "deploy"):
-        kubernetes.use_secret_as_env(task, STORE_SECRET, STORE_KEYS, optional=True)
+    endpoints = [STORE_ENDPOINT] if stage in ("register", "deploy") else []
+    if any(map(_imported, artifacts.values())):
+        endpoints.append(FETCH_ENDPOINT)
+    if endpoints:
+        keys = {name: name for name in (*S3_KEYS, *endpoints)}
+        kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
     if stage == "deploy":
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST: VARIABLE})
     if machine:
@@ -136,6 +135,13 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
         _on_gpus(task, machine, _passes_on(component))
         _on_volumes(task, machine)
     return task
+
+
+def _imported(artifact: Any) -> bool:
+    """Tell whether an importer brings it. KFP's launcher then finds the key in the step's own environment alone,
+    unless it lies in the bucket of KFP's pipeline root (fetchNonDefaultBuckets in KFP 2.17's launcher_v2.go).
+    """
+    return artifact.task.importer_spec is not None
 
 
 def _from_a_branch(stage: str, settings: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from benchmarks.rollout.world import CANARY_URI, TICK, TRAFFIC_CHECKS, World
 from qinglan.errors import Conflict, OutageError
 from serving.rollout.ports import Entry, Ports, Proof, Served, Window
 from serving.rollout.sequential import Count
-from serving.rollout.spec import Release, RolloutSpec
+from serving.rollout.spec import Release, RolloutSpec, default_checks
 from serving.rollout.state import Asked, State
 
 EPOCH = 1_790_000_000.0
@@ -25,10 +25,12 @@ class Killed(BaseException):
 
 
 def spec_of(schedule: Schedule) -> RolloutSpec:
-    """The default policy; what to do about foreign edits is drawn."""
+    """The default policy where a shadow runs, as it does here; what to do about foreign edits is drawn."""
     release = Release(name="demo/rewriter", digest=f"{2:064x}", uri=CANARY_URI, model="c" * 64)
     edits = "Restore" if schedule.faults.restore else "Stop"
-    return RolloutSpec.model_validate({"inferenceService": "rewriter", "release": release, "foreignEdits": edits})
+    return RolloutSpec(
+        inference_service="rewriter", release=release, foreign_edits=edits, checks=default_checks(shadowed=True)
+    )
 
 
 class Wires:

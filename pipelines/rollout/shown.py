@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from qinglan.errors import DataError, Held, QinglanError
 from qinglan.rollouts import Object, of_service, under_way, whose_turn
+from serving.rollout.cluster.ledger import checks_by_default
 from serving.rollout.decide import NOTED_SECONDS
 from serving.rollout.sequential import harm_needed, safe_needed
 from serving.rollout.spec import RolloutSpec, Wire
@@ -32,6 +33,9 @@ class Shown(NamedTuple):
     behind: str = ""
     """The rollout of the same service whose turn it is before this one's."""
 
+    checks_known: bool = True
+    """False before the controller's first write, where the spec leaves the checks to it."""
+
     @property
     def done(self) -> bool:
         return self.state.phase == "Done"
@@ -49,8 +53,13 @@ def read(rollout: Object, there: Iterable[Object] = ()) -> Shown:
     """Among others, if they are given; a DataError where a controller of another version has written it."""
     meta, status = rollout["metadata"], rollout.get("status") or {}
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
-    spec = RolloutSpec.parse(_known(RolloutSpec, rollout["spec"]), where)
     state = State.parse(_known(State, status), f"{where}, status")
+    policy = _known(RolloutSpec, rollout["spec"])
+    by_default = "checks" not in policy
+    if by_default:  # until they are noted, those of a shadowed service: a step of 0 % is admitted with these alone
+        checks = checks_by_default(state, shadowed=True)
+        policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
+    spec = RolloutSpec.parse(policy, where)
     return Shown(
         meta["name"],
         meta["namespace"],
@@ -59,6 +68,7 @@ def read(rollout: Object, there: Iterable[Object] = ()) -> Shown:
         spec,
         state,
         _behind(rollout, there),
+        not by_default or state.phase != "Verify" or bool(state.checks),
     )
 
 
@@ -126,6 +136,7 @@ def detail(one: Shown) -> list[str]:
     return [
         f"{one.name}: {one.release} to {spec.inference_service} in {one.namespace}, made {one.made}",
         f"{one.phase}: {_standing(one)}; steps {shares} %" + (f"; asked: {_wish(one)}" if _wish(one) else ""),
+        f"judged by {_checks(one)}",
         *([f"stable: {state.stable.digest[:SHORT]}, version {state.stable.version}"] if state.stable else []),
         f"run {spec.run or 'unnamed'}, verdict {spec.verdict[:SHORT] or 'unnamed'}",
         *_section("waits for", waits(one)),
@@ -133,6 +144,12 @@ def detail(one: Shown) -> list[str]:
         *_section("evidence", evidence(one)),
         *_section("lacking before the next share", missing(one)),
     ]
+
+
+def _checks(one: Shown) -> str:
+    if not one.checks_known:
+        return "the controller's default checks, which its first look notes here"
+    return ", ".join(check.name for check in one.spec.checks)
 
 
 def _standing(one: Shown) -> str:
@@ -189,7 +206,7 @@ def as_json(one: Shown) -> dict[str, Any]:
     return {
         "name": one.name, "namespace": one.namespace, "made": one.made, "phase": one.phase,
         "lacking": list(missing(one)), "waits_for": list(waits(one)),
-        "spec": one.spec.model_dump(mode="json", by_alias=True),
+        "spec": one.spec.model_dump(mode="json", by_alias=True, exclude=None if one.checks_known else {"checks"}),
         "status": one.state.model_dump(mode="json", by_alias=True),
     }  # fmt: skip
 

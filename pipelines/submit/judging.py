@@ -4,12 +4,14 @@ KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will n
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pipelines.checking import DIGEST
+from pipelines.submit.inputs import judge_inputs
 from pipelines.submit.needs import Machines, Need, Needs
-from qinglan.jobs.rights import LAUNCHING, Right
+from pipelines.submit.snapshot import Finding, Node, Quota, Seen, listed
+from qinglan.jobs.rights import LAUNCHING
 from qinglan.lineage.keys import keys_folder
 
 JOBS = "pytorchjobs.kubeflow.org"
@@ -22,63 +24,13 @@ CLAIM = (
 )
 
 
-class Node(NamedTuple):
-    name: str
-    labels: Mapping[str, str]
-    taints: tuple[Mapping[str, str], ...]
-    allocatable: Mapping[str, float]
-    """By resource: cores, bytes, accelerators."""
-
-    ready: bool = True
-    """Takes new pods: neither cordoned nor away."""
-
-
-class Quota(NamedTuple):
-    name: str
-    resource: str
-    hard: float
-    used: float
-
-
-class Seen(NamedTuple):
-    """What the cluster was seen to have; None where it could not be read."""
-
-    namespace: str
-    objects: Mapping[tuple[str, str], frozenset[str] | None]
-    """By kind and name the keys that it holds; None where there is no such object. Unread ones are left out."""
-
-    nodes: tuple[Node, ...] | None = ()
-    quotas: tuple[Quota, ...] | None = ()
-    job_kinds: frozenset[str] | None = frozenset()
-    """What the API server knows of kubeflow.org, such as pytorchjobs."""
-
-    denied: tuple[Right, ...] = ()
-    """What launching PyTorchJobs takes, and the run's service account may not."""
-
-    unbound: frozenset[str] = frozenset()
-    """Volume claims that have no volume yet: some get one with their first pod, some never."""
-
-    by_tag: frozenset[str] | None = None
-    """Where images are named by digest or refused, those that are taken by tag; None: all are."""
-
-    unread: tuple[str, ...] = ()
-    """What could not be looked at, and why."""
-
-
-class Finding(NamedTuple):
-    weight: Literal["missing", "warning", "unchecked"]
-    what: str
-    next_step: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.what} {self.next_step}".strip()
-
-
 def judge(needs: Needs, seen: Seen) -> list[Finding]:
     """Everything that would keep a step waiting for ever, then what is worth knowing."""
     found = [finding for need in needs.objects for finding in _object(need, seen)]
     found += [finding for asked in needs.machines for finding in _nodes(asked, seen)]
     found += [finding for asked in needs.machines for finding in _quotas(asked, seen)]
+    found += _token(needs, seen)
+    found += [finding for inputs in needs.inputs for finding in judge_inputs(inputs, seen)]
     found += _jobs(needs, seen)
     found += _claims(seen)
     found += _images(needs, seen)
@@ -91,7 +43,7 @@ def _object(need: Need, seen: Seen) -> Iterator[Finding]:
     if (need.kind, need.name) not in seen.objects:
         return  # among the unread
     held = seen.objects[need.kind, need.name]
-    steps = _listed(need.steps, at_most=4)
+    steps = listed(need.steps, at_most=4)
     if held is None:
         yield Finding(
             "missing",
@@ -133,6 +85,20 @@ def _source(key: str) -> str:
     return f"--from-file={keys_folder() / key}" if key.endswith(".pem") else f"--from-literal={key}=..."
 
 
+def _token(needs: Needs, seen: Seen) -> Iterator[Finding]:
+    """Neither KFP nor Argo asks for a token in its pods, whose driver and launcher cannot do without one."""
+    if needs.service_account in seen.without_token:
+        account, namespace = needs.service_account, seen.namespace
+        yield Finding(
+            "missing",
+            f"ServiceAccount {account} in namespace {namespace} mounts no token into its pods "
+            "(automountServiceAccountToken: false): KFP's driver could not ask the API server, and the run would "
+            "fail at once.",
+            f"Mount it: kubectl -n {namespace} patch serviceaccount {account} "
+            "-p '{\"automountServiceAccountToken\":true}'",
+        )
+
+
 def _nodes(asked: Machines, seen: Seen) -> Iterator[Finding]:
     if seen.nodes is None:
         return
@@ -150,7 +116,7 @@ def _wanted(asked: Machines) -> str:
     machines, each = ("a node", "") if asked.nodes == 1 else (f"{asked.nodes} nodes", " each")
     labels = f"{_labels(asked.labels)} and " if asked.labels else ""
     amounts = ", ".join(_amount(name, count) for name, count in asked.asks.items())
-    return f"{_listed(asked.steps)} {wants} {machines} with {labels}{amounts}{each}"
+    return f"{listed(asked.steps)} {wants} {machines} with {labels}{amounts}{each}"
 
 
 def _amount(resource: str, count: float) -> str:
@@ -164,7 +130,7 @@ def _why_none(asked: Machines, nodes: tuple[Node, ...], fit: list[Node]) -> str:
     if not labelled:
         return f"none of {len(nodes)} nodes has that label{_others(asked, nodes)}"
     if not fit:
-        return f"{_listed([node.name for node in labelled])} cannot take it: cordoned, not ready, or tainted"
+        return f"{listed([node.name for node in labelled])} cannot take it: cordoned, not ready, or tainted"
     if enough := sum(_has(node, asked.asks) for node in fit):
         return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
     for resource, count in asked.asks.items():
@@ -220,7 +186,7 @@ def _quota(asked: Machines, resource: str, total: float, quota: Quota, namespace
     """One that is too small; or one that is in use, which a step waits for."""
     each = "wants" if len(asked.steps) == 1 else "each want"
     place = f"quota {quota.name} in namespace {namespace}"
-    said = f"{_listed(asked.steps)} {each} {_amount(resource, total)}, and {place}"
+    said = f"{listed(asked.steps)} {each} {_amount(resource, total)}, and {place}"
     left = quota.hard - quota.used
     if quota.hard < total:
         yield Finding(
@@ -243,7 +209,7 @@ def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
     if seen.job_kinds is not None and "pytorchjobs" not in seen.job_kinds:
         yield Finding(
             "missing",
-            f"{_listed(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
+            f"{listed(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
             f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
         )
     if seen.denied:
@@ -251,7 +217,7 @@ def _jobs(needs: Needs, seen: Seen) -> Iterator[Finding]:
         denied = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in seen.denied)
         yield Finding(
             "missing",
-            f"ServiceAccount {account} in namespace {namespace} may not {denied}: {_listed(launching)} would fail.",
+            f"ServiceAccount {account} in namespace {namespace} may not {denied}: {listed(launching)} would fail.",
             f"Give it all that launching takes: kubectl -n {namespace} apply -f - <<< '{_role(account, namespace)}'",
         )
 
@@ -285,24 +251,17 @@ def _images(needs: Needs, seen: Seen) -> Iterator[Finding]:
     if refused:
         yield Finding(
             "missing",
-            f"{_listed(refused)}: by tag, and namespace {seen.namespace} takes images by digest alone "
+            f"{listed(refused)}: by tag, and namespace {seen.namespace} takes images by digest alone "
             "(qinglan.dev/images=by-digest).",
             "Submit the line with --image NAME=REFERENCE@sha256:DIGEST for each, as `make images` prints them.",
         )
     elif loose:
         yield Finding(
             "warning",
-            f"{_listed(loose)}: by tag, which may be another image tomorrow, and KFP's cache would not know. "
+            f"{listed(loose)}: by tag, which may be another image tomorrow, and KFP's cache would not know. "
             "A release names images by digest.",
         )
 
 
 def _labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in labels.items())
-
-
-def _listed(names: Sequence[str], at_most: int = 12) -> str:
-    if len(names) > at_most:
-        names = (*names[: at_most - 1], f"{len(names) - at_most + 1} more")
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else str(last)

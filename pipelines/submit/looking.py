@@ -1,12 +1,15 @@
 """What a cluster has of what a graph needs, read with the rights of whoever submits."""
 
 import os
-from collections.abc import Callable, Iterable
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipelines.submit.judging import Node, Quota, Seen
-from pipelines.submit.needs import Need, Needs
+from pipelines.store_secret import FETCH_ENDPOINT, STORE_ENDPOINT
+from pipelines.submit.needs import Inputs, Need, Needs
+from pipelines.submit.snapshot import Node, Quota, Seen, StoreSecret
 from qinglan.errors import ConfigError
 from qinglan.jobs.rights import LAUNCHING, Right
 from qinglan.kubeconfig import load_login
@@ -20,6 +23,13 @@ MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 USUAL_FILE = "~/.kube/config"
 IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
 """Of a namespace: manifests/platform/images-by-digest.yaml."""
+
+
+LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
+"""KFP's settings of a namespace, and the pipeline root where they name none."""
+
+ROLE = "eks.amazonaws.com/role-arn"
+"""The annotation of a service account that is an identity of AWS."""
 
 
 def connect() -> Any:
@@ -50,6 +60,8 @@ class _Look:
         self._api, self._namespace = api, namespace
         self._unread: list[str] = []
         self._unbound: set[str] = set()
+        self._without_token: set[str] = set()
+        self._cloud_identity = False
 
     def at(self, needs: Needs) -> Seen:
         by_tag = self._by_tag(self._named_namespace())
@@ -62,8 +74,15 @@ class _Look:
             self._job_kinds() if jobs else frozenset(),
             self._denied(needs.service_account) if jobs else (),
             by_tag=by_tag,
+            pipeline_root=self._pipeline_root() if needs.inputs else None,
+            stores=self._stores(needs.inputs),
         )
-        return seen._replace(unbound=frozenset(self._unbound), unread=tuple(dict.fromkeys(self._unread)))
+        return seen._replace(
+            unbound=frozenset(self._unbound),
+            without_token=frozenset(self._without_token),
+            cloud_identity=self._cloud_identity,
+            unread=tuple(dict.fromkeys(self._unread)),
+        )
 
     def _named_namespace(self) -> Any:
         """It is there; None where it may not be read."""
@@ -109,11 +128,46 @@ class _Look:
         found = self._read(
             f"{need.kind} {need.name}", lambda: reader(need.name, self._namespace, _request_timeout=SECONDS)
         )
+        if need.kind == "ServiceAccount" and found is not None:
+            self._account(found)
         if need.kind != "PersistentVolumeClaim" or found is None:
             return found
         if found.status.phase == "Pending":
             self._unbound.add(need.name)
         return None if found.status.phase == "Lost" else found
+
+    def _account(self, account: Any) -> None:
+        """Notes how its pods reach the API server, and S3."""
+        if account.automount_service_account_token is False:
+            self._without_token.add(account.metadata.name)
+        self._cloud_identity = ROLE in (account.metadata.annotations or {})
+
+    def _pipeline_root(self) -> str | None:
+        """Where KFP keeps what steps make; the launcher has this bucket's key."""
+        from kubernetes import client
+
+        before = len(self._unread)
+        settings = self._read(
+            f"ConfigMap {LAUNCHER}",
+            lambda: client.CoreV1Api(self._api).read_namespaced_config_map(
+                LAUNCHER, self._namespace, _request_timeout=SECONDS
+            ),
+        )
+        if len(self._unread) > before:
+            return None
+        return str(((settings and settings.data) or {}).get("defaultPipelineRoot") or USUAL_ROOT)
+
+    def _stores(self, inputs: Iterable[Inputs]) -> dict[str, StoreSecret | None]:
+        from kubernetes import client
+
+        stores: dict[str, StoreSecret | None] = {}
+        for name in {one.secret for one in inputs if one.secret}:
+            before = len(self._unread)
+            read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
+            secret = self._read(f"Secret {name}", partial(read, _request_timeout=SECONDS))
+            if len(self._unread) == before:
+                stores[name] = None if secret is None else _store_secret(secret.data or {})
+        return stores
 
     def _nodes(self) -> tuple[Node, ...] | None:
         from kubernetes import client
@@ -203,6 +257,14 @@ class _Look:
 
 def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error)
+
+
+def _store_secret(data: Mapping[str, str]) -> StoreSecret:
+    """Of a Secret's base64 only the addresses are read."""
+    fetch, store = (
+        b64decode(data.get(name) or "").decode("utf-8", "replace") for name in (FETCH_ENDPOINT, STORE_ENDPOINT)
+    )
+    return StoreSecret(frozenset(name for name, value in data.items() if value), fetch.strip(), store.strip())
 
 
 def _node(one: Any) -> Node:

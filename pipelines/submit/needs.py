@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from pipelines.submit.graph import Graph, accelerator_count, accelerator_type, parameters_of
 from qinglan.lineage.keys import MOUNTED
+from qinglan.store.connection import KEY
 
 Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Service"]
 GATEWAY = "gateway_url"
@@ -43,11 +44,21 @@ class Machines(NamedTuple):
     """Whether it is a PyTorchJob that asks, and the step itself for nothing."""
 
 
+class Inputs(NamedTuple):
+    """Imported inputs that KFP's launcher fetches for these steps, with the key in the steps' own environment."""
+
+    uris: tuple[str, ...]
+    steps: tuple[str, ...]
+    secret: str
+    """The Secret that this key is in; "" where the graph gives these steps none."""
+
+
 class Needs(NamedTuple):
     objects: tuple[Need, ...]
     machines: tuple[Machines, ...]
     images: tuple[str, ...]
     service_account: str
+    inputs: tuple[Inputs, ...] = ()
 
 
 class Step(NamedTuple):
@@ -59,6 +70,9 @@ class Step(NamedTuple):
     pod: Mapping[str, Any]
     scope: Mapping[str, Any]
     """Its own parameters over those of the graph around it."""
+
+    uris: tuple[str, ...]
+    """Of the imported artifacts that it takes."""
 
 
 def needs(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Needs:
@@ -77,27 +91,50 @@ def needs(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> 
     ]
     machines = _machines(found)
     images = dict.fromkeys(str(step.container["image"]) for step in found)
-    return Needs(tuple(objects), tuple(machines), tuple(images), service_account)
+    return Needs(tuple(objects), tuple(machines), tuple(images), service_account, _inputs(found))
 
 
 def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[Step]:
     """Every task that runs a container, those in branches too."""
-    yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters})
+    yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters}, {})
 
 
-def _steps(graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any]) -> Iterator[Step]:
+def _steps(
+    graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any], outer: Mapping[str, str]
+) -> Iterator[Step]:
+    """`outer` has the addresses of imported artifacts that the graph around this one hands in, by name."""
     executors = graph.spec["deploymentSpec"]["executors"]
+    imported: dict[str, str] = {}
     for name, task in _in_order(component["dag"]["tasks"]):
         inner = graph.spec["components"][task["componentRef"]["name"]]
         given = task.get("inputs", {}).get("parameters", {})
         taken = {one: _value(source, scope) for one, source in given.items()}
         mine = {**_defaults(inner), **taken}
+        uris = _uris(task, imported, outer)
         if "dag" in inner:
-            yield from _steps(graph, inner, mine)
-        elif "container" in (executor := executors[inner["executorLabel"]]):
+            yield from _steps(graph, inner, mine, uris)
+            continue
+        executor = executors[inner["executorLabel"]]
+        if "importer" in executor:
+            source = executor["importer"]["artifactUri"]
+            parameter = source.get("runtimeParameter")
+            imported[name] = str(mine.get(parameter) if parameter else _value(source, mine))
+        elif "container" in executor:
             pod = graph.platform.get(inner["executorLabel"], {})
             shown = task.get("taskInfo", {}).get("name", name)
-            yield Step(shown, inner, executor["container"], pod, {**scope, **mine})
+            addresses = tuple(dict.fromkeys(uris.values()))
+            yield Step(shown, inner, executor["container"], pod, {**scope, **mine}, addresses)
+
+
+def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
+    """By the task's name for it, the address of each imported artifact that it takes."""
+    addresses = {}
+    for name, source in task.get("inputs", {}).get("artifacts", {}).items():
+        producer = source.get("taskOutputArtifact", {}).get("producerTask")
+        address = imported.get(producer) or outer.get(source.get("componentInputArtifact", ""))
+        if address:
+            addresses[name] = address
+    return addresses
 
 
 def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -156,6 +193,30 @@ def _named(one: Mapping[str, Any], field: str, step: Step) -> str:
 def _signing_keys(secret: str) -> frozenset[str]:
     """The files that a step looks for where the keys are mounted: who releases holds both."""
     return frozenset({"builder.pem", "releaser.pem"} if "release" in secret else {"builder.pem"})
+
+
+def _inputs(steps: Iterable[Step]) -> tuple[Inputs, ...]:
+    """Imported inputs, by the Secret that they are fetched with."""
+    groups: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.uris:
+            groups.setdefault(_store_secret(step), []).append(step)
+    return tuple(
+        Inputs(
+            tuple(dict.fromkeys(uri for step in group for uri in step.uris)),
+            tuple(step.name for step in group),
+            secret,
+        )
+        for secret, group in groups.items()
+    )
+
+
+def _store_secret(step: Step) -> str:
+    """The Secret that gives a step the key of an S3 store."""
+    for source in step.pod.get("secretAsEnv", ()):
+        if KEY in {key["envVar"] for key in source["keyToEnv"]}:
+            return _named(source, "secretName", step)
+    return ""
 
 
 def _machines(found: Iterable[Step]) -> list[Machines]:

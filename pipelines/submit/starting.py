@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from pipelines.lines import LINES
 from pipelines.submit.graph import Graph, read_graph, read_parameters
-from pipelines.submit.judging import Finding, judge
+from pipelines.submit.judging import judge
 from pipelines.submit.needs import needs
 from pipelines.submit.service import Kfp
+from pipelines.submit.snapshot import Finding
 from qinglan.errors import ConfigError
 
 GIVEN = ("questions", "knowledge_base", "labelled")
@@ -146,4 +147,4 @@ def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> N
             say(f"{'note' if one.weight == 'warning' else 'not checked'}: {one}")
     if missing:
         lines = (line for one in missing for line in (f"  - {one.what}", f"    {one.next_step}"))
-        raise ConfigError("The run would wait for ever. Nothing was sent.", *lines)
+        raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)

@@ -34,6 +34,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--standard-canary", action="store_true", help="this KServe (0.21) splits spec.canary's traffic"
     )
+    made.add_argument(
+        "--shadow", action="append", default=[], metavar="SERVICE",
+        help="an InferenceService for which a shadow runs: by default its canaries are also judged by `quality`",
+    )  # fmt: skip
     return made
 
 
@@ -76,7 +80,9 @@ def serve(told: argparse.Namespace) -> None:
     api.namespace, api.client.user_agent = told.namespace or api.namespace, MANAGER
     prometheus, stop = Prometheus(told.prometheus), threading.Event()
     lease = ClusterLease(api, os.environ.get("HOSTNAME") or socket.gethostname())  # in a cluster the pod's name
-    settings = Settings(prometheus, policy, told.look_seconds, told.standard_canary, History())
+    settings = Settings(
+        prometheus, policy, told.look_seconds, told.standard_canary, History(), frozenset(told.shadow)
+    )
     controller = Controller(api, lease, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

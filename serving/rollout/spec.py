@@ -45,8 +45,16 @@ CHECKS = (
     Check(name="fallbacks", margin=0.03),
     Check(name="zero_hits", margin=0.03),
     Check(name="costly", margin=0.05, tokens=32),
-    Check(name="quality", margin=0.10),
 )
+"""The default policy's. What every rewriter and RAG service counts is evidence for each of them."""
+
+QUALITY = Check(name="quality", margin=0.10)
+"""Part of the default policy where a shadow runs, which alone has evidence for it."""
+
+
+def default_checks(shadowed: bool) -> tuple[Check, ...]:
+    """The checks of a spec that names none, for an InferenceService with or without a shadow."""
+    return (*CHECKS, QUALITY) if shadowed else CHECKS
 
 
 class Release(Wire):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from serving.rollout.sequential import Count, Score
-from serving.rollout.spec import Wire
+from serving.rollout.spec import Check, Wire
 
 Phase = Literal["Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback", "Done"]
 Outcome = Literal["", "Promoted", "RolledBack", "Refused", "Aborted"]
@@ -70,6 +70,8 @@ class Happening(Wire):
 
 class State(Wire):
     phase: Phase = "Verify"
+    checks: tuple[Check, ...] = ()
+    """The policy's checks where the spec names none: those of the controller's first write, to the end."""
     step: int = 0
     percent: int = 0
     """The share of users that the canary was last seen to be asked for."""

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
+from serving.rollout.__main__ import parser as controller_options
+from serving.rollout.spec import CHECKS, default_checks
 from tests.cluster.kubectl import (
     Kubectl,
     Said,
@@ -123,6 +126,24 @@ def test_the_key_of_the_paid_api_is_in_the_gateways_pod_alone(overlay: tuple[str
     assert holders == {"Deployment/qinglan-gateway"}
 
 
+def test_the_default_policy_asks_for_no_check_that_has_no_evidence(overlay: tuple[str, list[Object]]) -> None:
+    """Traffic's own checks have theirs from every model; `quality` has it from a shadow in the same namespace."""
+    name, given = overlay
+
+    for namespace in NAMESPACES.get(name, {"qinglan"}):
+        here = [one for one in of_kind(given, "Deployment") if one["metadata"]["namespace"] == namespace]
+        arguments = {
+            one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["args"] for one in here
+        }
+        services = {arg.partition("=")[2] for arg in arguments.get("qinglan-shadow", ()) if "--service=" in arg}
+        controller = controller_options().parse_args(arguments["qinglan-rollout"])
+        asked = {check.name for check in default_checks("rewriter" in controller.shadow)}
+
+        assert set(controller.shadow) == services == ({"rewriter"} if name in SHADOWED else set())
+        assert asked - {"quality"} == {check.name for check in CHECKS}
+        assert ("quality" in asked) is (name in SHADOWED)
+
+
 def test_the_key_of_what_users_asked_is_with_who_writes_it_and_who_reads_it_alone(
     overlay: tuple[str, list[Object]],
 ) -> None:
@@ -154,7 +175,7 @@ def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]])
     assert accounts and len(stores) == len(accounts)
     assert all(one["secrets"] == [{"name": "qinglan-store"}] for one in accounts)
     for one in stores:
-        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(one["data"])
+        assert {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN} <= set(one["data"])
         told = one["metadata"]["annotations"]
         assert {f"serving.kserve.io/s3-{name}" for name in ("endpoint", "usehttps", "region")} <= set(told)
 

@@ -1,6 +1,7 @@
 """What a run needs is looked for on a real control plane: what is not there is named before KFP hears of the run."""
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from pipelines.compiling import COMPILED
 from pipelines.submit import looking
 from pipelines.submit.graph import Graph, read_graph
-from pipelines.submit.judging import Finding, judge
+from pipelines.submit.judging import judge
 from pipelines.submit.looking import connect, look
 from pipelines.submit.needs import Need, Needs, needs
 from pipelines.submit.pods import ClusterPods
+from pipelines.submit.snapshot import Finding
 from qinglan.errors import ConfigError
 from qinglan.jobs.rights import LAUNCHING
 from tests.cluster.kubectl import Kubectl
@@ -122,6 +125,60 @@ def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_th
 
 def rights(api: Any, wanted: Needs, namespace: str) -> list[Finding]:
     return [one for one in found(api, wanted, namespace) if " may not " in one.what]
+
+
+def test_an_account_that_mounts_no_token_is_named_and_the_printed_command_mends_it(
+    cluster: Cluster, api: Any, core: Any, wanted: Needs, furnished: str
+) -> None:
+    core.patch_namespaced_service_account(RUNNER, furnished, {"automountServiceAccountToken": False})
+
+    [tokenless] = [one for one in found(api, wanted, furnished) if "mounts no token" in one.what]
+    words = shlex.split(tokenless.next_step.partition("kubectl ")[2])
+    Kubectl(cluster.kubeconfig).must(*words)
+
+    assert missing(api, wanted, furnished) == []
+
+
+def fetching(api: Any, namespace: str) -> list[str]:
+    """What is missing for inputs in a bucket that is not KFP's own."""
+    given = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
+    graph = read_graph(COMPILED / "rewriter.laptop.yaml")
+    return [one for one in missing(api, needs(graph, given, RUNNER), namespace) if "could not fetch" in one]
+
+
+def test_inputs_in_another_bucket_than_kfps_need_the_whole_way_to_the_store(
+    cluster: Cluster, api: Any, core: Any, furnished: str
+) -> None:
+    store = {
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "QINGLAN_S3_ENDPOINT": "http://minio.x.svc:9000",
+    }
+
+    [lacking] = fetching(api, furnished)
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": store})
+    [endpoint] = fetching(api, furnished)
+    by_name = {"AWS_ENDPOINT_URL_S3": "http://minio.x.svc:9000"}
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": by_name})
+    [named] = fetching(api, furnished)
+    by_address = {"AWS_ENDPOINT_URL_S3": "http://10.96.0.20:9000"}
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": by_address})
+
+    assert "has no AWS_SECRET_ACCESS_KEY, AWS_REGION: KFP could not fetch s3://data/q.xlsx for generate" in lacking
+    assert "has no AWS_ENDPOINT_URL_S3" in endpoint
+    assert "would ask data.minio.x.svc" in named
+    assert fetching(api, furnished) == []
+
+
+def test_kfps_own_bucket_is_the_one_that_its_settings_name(api: Any, core: Any, furnished: str) -> None:
+    core.delete_namespaced_secret("qinglan-store", furnished)
+    [absent] = fetching(api, furnished)
+    settings = {"metadata": {"name": "kfp-launcher"}, "data": {"defaultPipelineRoot": "s3://data/kfp"}}
+    core.create_namespaced_config_map(furnished, settings)
+    [other] = fetching(api, furnished)
+
+    assert "could not fetch s3://data/q.xlsx" in absent and "its own (minio://mlpipeline/v2/artifacts)" in absent
+    assert "could not fetch minio://mlpipeline/kb.jsonl" in other and "its own (s3://data/kfp)" in other
 
 
 def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(

@@ -63,6 +63,26 @@ def compile_graph(path: Path, nodes: int = 2, gpus: int = 8) -> Path:
     return path
 
 
+@dsl.component(base_image=IMAGE, install_kfp_package=False)
+def copy(sheet: dsl.Input[dsl.Dataset]):  # type: ignore
+    pass
+
+
+def compile_branch(path: Path) -> Path:
+    """Written to `path`: an input with a constant address, taken in a branch by a step without any store's key."""
+
+    @dsl.pipeline(name="qinglan-branch")
+    def graph() -> None:
+        sheet = dsl.importer(artifact_uri="s3://data/sheet.xlsx", artifact_class=dsl.Dataset).output
+        judged: Any = gate(threshold=0.5)
+        on_a_pod(judged)
+        with dsl.If(judged.output == "promote"):
+            on_a_pod(copy(sheet=sheet))
+
+    compiler.Compiler().compile(graph, str(path))
+    return path
+
+
 def on_a_pod(task: Any) -> None:
     """What every graph's steps have, or it is not sent."""
     task.set_cpu_request("1").set_cpu_limit("1").set_memory_request("1Gi").set_memory_limit("1Gi")

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
 
@@ -98,6 +99,18 @@ def test_what_a_command_line_leaves_open_stands_in_the_environment(file: str, co
     open_names = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
 
     assert open_names <= {one["name"] for one in container.get("env", ())} or "envFrom" in container
+
+
+def test_the_component_that_brings_a_shadow_tells_the_controller_for_which_service() -> None:
+    component = yaml.safe_load((MANIFESTS / "shadow/kustomization.yaml").read_text())
+    (patch,) = [one["patch"] for one in component["patches"] if one["target"]["name"] == "qinglan-rollout"]
+    shadow = [pod for one in objects(MANIFESTS / "shadow/shadow.yaml") for pod in pods(one)]
+    (container,) = shadow[0].spec["containers"]
+    (service,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--service=")]
+
+    assert yaml.safe_load(patch) == [
+        {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": f"--shadow={service}"}
+    ]
 
 
 def told_to_rag(option: str) -> str:

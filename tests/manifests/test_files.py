@@ -9,6 +9,7 @@ import yaml
 
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from qinglan.config import load_yaml
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
@@ -60,10 +61,12 @@ def test_nothing_is_granted_beyond_the_namespace() -> None:
 
 
 def test_only_who_asks_the_api_server_is_given_a_token() -> None:
-    accounts = [one for _, one in RESOURCES if one["kind"] == "ServiceAccount"]
+    accounts = {one["metadata"]["name"]: one for _, one in RESOURCES if one["kind"] == "ServiceAccount"}
+    mounting = {name for name, one in accounts.items() if one["automountServiceAccountToken"] is not False}
     given = {pod.owner for _, pod in WHOLE if pod.spec.get("automountServiceAccountToken")}
 
-    assert all(one["automountServiceAccountToken"] is False for one in accounts)
+    # Neither KFP nor Argo asks for a token in the pods that they make: without the account's word no run starts.
+    assert mounting == {"pipeline-runner"}
     assert given == {"CronJob/qinglan-janitor", "Deployment/qinglan-rollout", "Deployment/qinglan-shadow"}
 
 
@@ -109,7 +112,17 @@ def test_the_store_is_the_same_for_kserve_and_for_us(config: Path) -> None:
     scheme = {"0": "http", "1": "https"}[told["serving.kserve.io/s3-usehttps"]]
 
     endpoint = f"QINGLAN_S3_ENDPOINT={scheme}://{told['serving.kserve.io/s3-endpoint']}\n"
-    assert endpoint in (config.parent / "store.env.example").read_text()
+    example = (config.parent / "store.env.example").read_text()
+    assert endpoint in example
+    assert f"AWS_REGION={told['serving.kserve.io/s3-region']}\n" in example
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
+def test_the_stores_secret_has_every_key_that_a_steps_fetching_needs(config: Path) -> None:
+    example = (config.parent / "store.env.example").read_text()
+
+    for name in {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN}:
+        assert f"\n{name}=" in example
 
 
 def test_the_adapter_of_a_whole_training_fits_into_vllm() -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from google.protobuf.json_format import MessageToDict
 
 from pipelines.compiling import (
     COMPILED,
@@ -205,6 +206,51 @@ def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(name:
         assert pod["podMetadata"]["annotations"] == {"qinglan/image": container["image"]}
 
 
+FETCHING = {
+    name: name
+    for name in (
+        "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_S3",
+    )
+}  # fmt: skip
+"""What KFP's launcher reads from the environment where an input lies in another bucket than KFP's own."""
+
+
+def fetching(found: Compiled) -> set[str]:
+    """The steps that take an artifact which an importer brings, in branches too."""
+    components, executors = found.spec["components"], found.spec["deploymentSpec"]["executors"]
+    labels = {
+        name: components[task["componentRef"]["name"]].get("executorLabel") for name, task in found.tasks.items()
+    }
+    importers = {name for name, label in labels.items() if label and "importer" in executors[label]}
+    return {
+        name
+        for name, task in found.tasks.items()
+        for source in task.get("inputs", {}).get("artifacts", {}).values()
+        if source.get("taskOutputArtifact", {}).get("producerTask") in importers
+    }
+
+
+def store_keys(found: Compiled, step: str) -> dict[str, str]:
+    """By variable, the key of the store's Secret that a step is given."""
+    given = [one for one in found.pod(step).get("secretAsEnv", ()) if one["secretName"] == "qinglan-store"]
+    assert all(one["optional"] for one in given)
+    return {key["envVar"]: key["secretKey"] for one in given for key in one["keyToEnv"]}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_steps_that_take_an_imported_input_and_no_others_can_fetch_it(name: str) -> None:
+    found = compiled(name)
+
+    expected = {"generate", "validate", "base"} if name.startswith("rewriter") else {"prepare"}
+    assert fetching(found) == expected
+    for step in found.steps:
+        if step in expected:
+            assert store_keys(found, step) == FETCHING
+        else:
+            assert "AWS_ENDPOINT_URL_S3" not in store_keys(found, step)
+            assert bool(store_keys(found, step)) is (step in ("register", "register-style"))
+
+
 @pytest.mark.parametrize("name", GOLDENS)
 def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) -> None:
     found = compiled(name)
@@ -398,7 +444,11 @@ def test_every_stage_can_run_alone(line: Line) -> None:
         inputs = {name: f"/tmp/{name}" for name in artifacts}
         before = {BEFORE: "/tmp/lineage"} if stage != line.stages[0] else {}
         told = Given(settings, {"gateway_url": "http://127.0.0.1:1", "name": "a/b"})
-        assert alone(wiring, stage, {**inputs, **before}, told).pipeline_spec.deployment_spec
+        graph = alone(wiring, stage, {**inputs, **before}, told)
+        assert graph.pipeline_spec.deployment_spec
+        (pod,) = MessageToDict(graph.platform_spec)["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
+        given = {key["envVar"] for one in pod["secretAsEnv"] for key in one["keyToEnv"]}
+        assert {*FETCHING} <= given, "all that it takes is imported"
 
 
 def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Settings(NamedTuple):
     look_seconds: float = 30.0
     standard_canary: bool = False
     history: History | None = None
+    shadowed: frozenset[str] = frozenset()
+    """The InferenceServices for which a shadow runs: the default policy judges their canaries by `quality`, too."""
 
 
 class Controller:
@@ -150,9 +152,9 @@ class Controller:
             return "done"
         if under_way(rollout) and not self._its_turn(rollout):
             return "done"
-        ledger = ClusterLedger(self.api, self.shelf, name)
+        ledger = ClusterLedger(self.api, self.shelf, name, self.settings.shadowed)
         try:
-            entry = entry_of(rollout)
+            entry = entry_of(rollout, self.settings.shadowed)
         except Unreadable as error:
             return self._unread(rollout, ledger, error)
         result: str = machine.look(self._ports(ledger, rollout, entry))
@@ -193,7 +195,7 @@ class Controller:
         self._soon(rollout["spec"]["inferenceService"])
         if self.settings.history is not None:
             try:
-                self.settings.history.keep(self.api.namespace, name, entry_of(rollout))
+                self.settings.history.keep(self.api.namespace, name, entry_of(rollout, self.settings.shadowed))
             except (OutageError, Conflict) as error:
                 log.warning("the history of %s was not kept yet: %s", name, error)
                 return "unreachable"

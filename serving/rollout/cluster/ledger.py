@@ -1,5 +1,6 @@
 """One ModelRollout: its spec and state, and the state written at the version that was read."""
 
+from collections.abc import Collection
 from typing import Any
 
 from qinglan.errors import ConfigError, OutageError
@@ -9,22 +10,24 @@ from serving.rollout.cluster.reading import Object
 from serving.rollout.cluster.refused import explained
 from serving.rollout.cluster.shelf import Shelf
 from serving.rollout.ports import Entry
-from serving.rollout.spec import RolloutSpec
+from serving.rollout.spec import Check, RolloutSpec, default_checks
 from serving.rollout.state import State
 
 ROLLOUTS = "modelrollouts"
 
 
 class Unreadable(ConfigError):
-    """A spec that the API server admits and we do not understand."""
+    """A spec that the API server admits and this controller cannot follow."""
 
 
 class ClusterLedger:
-    def __init__(self, api: Api, shelf: Shelf, name: str) -> None:
-        self.api, self.shelf, self.name = api, shelf, name
+    """`shadowed`: the InferenceServices for which a shadow runs."""
+
+    def __init__(self, api: Api, shelf: Shelf, name: str, shadowed: Collection[str] = ()) -> None:
+        self.api, self.shelf, self.name, self.shadowed = api, shelf, name, shadowed
 
     def read(self) -> Entry:
-        return entry_of(self._object())
+        return entry_of(self._object(), self.shadowed)
 
     def write(self, state: State, expected: str) -> None:
         """Conflict where anybody wrote to it meanwhile, be it a person's word in the spec."""
@@ -52,14 +55,34 @@ class ClusterLedger:
         return found
 
 
-def entry_of(rollout: Object) -> Entry:
+def entry_of(rollout: Object, shadowed: Collection[str] = ()) -> Entry:
+    """A ModelRollout with its whole policy: the default checks are added where its spec names none.
+
+    They are part of the state from the first write on, so that a shadow that comes or goes meanwhile changes nothing.
+    """
     meta = rollout["metadata"]
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
+    state, policy = state_of(rollout), dict(rollout["spec"])
+    has_shadow = policy.get("inferenceService") in shadowed
+    if "checks" not in policy:
+        checks = checks_by_default(state, has_shadow)
+        state = state.model_copy(update={"checks": checks})
+        policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
     try:
-        spec = RolloutSpec.parse(rollout["spec"], f"{where}: spec")
+        spec = RolloutSpec.parse(policy, f"{where}: spec")
     except ConfigError as error:
-        raise Unreadable(str(error)) from None
-    return Entry(spec, state_of(rollout), str(meta["resourceVersion"]))
+        raise Unreadable(str(error)) from error
+    if state.phase == "Verify" and not has_shadow and "quality" in {check.name for check in spec.checks}:
+        raise Unreadable(
+            f"{where}: the check `quality` has no evidence without a shadow, and this controller is told of none for "
+            f"{spec.inference_service}: install manifests/shadow, which passes --shadow, or name the other checks."
+        )
+    return Entry(spec, state, str(meta["resourceVersion"]))
+
+
+def checks_by_default(state: State, shadowed: bool) -> tuple[Check, ...]:
+    """As the first write noted them. One under way that notes none is older than the note, and had `quality`."""
+    return state.checks or default_checks(shadowed or state.phase != "Verify")
 
 
 def state_of(rollout: Object) -> State:

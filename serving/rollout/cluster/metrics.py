@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from serving.rollout.cluster.reading import Object
-from serving.rollout.spec import CHECKS
+from serving.rollout.spec import default_checks
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 RESULTS = ("done", "waited", "acted", "again", "unreachable", "follower", "failed")
@@ -16,9 +16,11 @@ PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
 
 
 def judges_quality(rollout: Object) -> bool:
-    """Whether it needs shadow pairs now. Without checks of its own it has the default ones."""
-    asked = {one.get("name") for one in rollout["spec"].get("checks") or ()} or {one.name for one in CHECKS}
-    return (rollout.get("status") or {}).get("phase") == "Analyse" and "quality" in asked
+    """Whether it needs shadow pairs now. Without checks in its spec it has those that its status notes."""
+    status = rollout.get("status") or {}
+    noted = [check.model_dump() for check in default_checks(shadowed=True)]  # older than the note, and had `quality`
+    checks = rollout["spec"].get("checks") or status.get("checks") or noted
+    return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}
 
 
 class Standing(NamedTuple):

@@ -10,6 +10,7 @@ from pipelines.rollout.words import spoken
 from qinglan.errors import ConfigError, DataError, Held
 from qinglan.jobs.api import Api
 from serving.rollout.sequential import Count, Score
+from serving.rollout.spec import default_checks
 from serving.rollout.state import Stable, State
 
 SPEC = {
@@ -79,6 +80,20 @@ def test_the_detail_tells_the_numbers_and_what_they_lack() -> None:
     assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %): worse 1 to 1 (back at 100)" in lines
     assert "  measured for 60 s of 300" in lines
     assert as_json(shown(ANALYSED))["lacking"] == list(missing(shown(ANALYSED)))
+
+
+@pytest.mark.parametrize("shadowed", [False, True])
+def test_the_checks_that_the_controller_chose_are_shown_once_it_has_noted_them(shadowed: bool) -> None:
+    checks = default_checks(shadowed)
+    noted = shown(ANALYSED.model_copy(update={"checks": checks}))
+
+    names = ", ".join(check.name for check in checks)
+    assert f"judged by {names}" in detail(noted)
+    assert [one["name"] for one in as_json(noted)["spec"]["checks"]] == names.split(", ")
+    assert "judged by the controller's default checks, which its first look notes here" in detail(shown())
+    assert "checks" not in as_json(shown())["spec"]
+    assert "judged by errors" in detail(shown(checks=[{"name": "errors", "margin": 0.1}]))
+    assert shown(steps=[0, 5, 100]).spec.steps == (0, 5, 100), "admitted without checks, and a shadow may be there"
 
 
 def test_one_that_waits_for_another_names_it() -> None:

@@ -9,9 +9,9 @@ import yaml
 
 from pipelines.compiling import COMPILED
 from pipelines.submit.graph import Graph, read_graph, read_parameters
-from pipelines.submit.needs import needs
+from pipelines.submit.needs import Inputs, needs
 from qinglan.errors import ConfigError
-from tests.kfp.graphs import A100, GPU, LABEL, compile_graph
+from tests.kfp.graphs import A100, GPU, LABEL, compile_branch, compile_graph
 
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
 
@@ -118,6 +118,22 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
         ("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("train",)),
     }
     assert found.images == ("qinglan/cpu:0.1.0",)
+
+
+def test_imported_inputs_are_named_with_their_steps_and_the_secret_they_are_fetched_with() -> None:
+    given = {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}
+
+    found = needs(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
+
+    assert found.inputs == (
+        Inputs(("s3://data/q.xlsx", "s3://data/kb.jsonl"), ("generate", "validate", "base"), "qinglan-store"),
+    )
+
+
+def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: Path) -> None:
+    graph = read_graph(compile_branch(tmp_path / "branch.yaml"))
+
+    assert needs(graph, {}, "pipeline-runner").inputs == (Inputs(("s3://data/sheet.xlsx",), ("copy",), ""),)
 
 
 @pytest.mark.parametrize(

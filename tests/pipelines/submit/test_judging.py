@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit.judging import Finding, Node, Quota, Seen, judge
-from pipelines.submit.needs import Machines, Need, Needs
+from pipelines.submit.judging import judge
+from pipelines.submit.needs import Inputs, Machines, Need, Needs
+from pipelines.submit.snapshot import Finding, Node, Quota, Seen, StoreSecret
 from qinglan.jobs import api
 from qinglan.jobs.rights import LAUNCHING
 
@@ -199,6 +200,115 @@ def test_a_claim_without_a_volume_is_worth_a_word() -> None:
     [found] = judge(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
 
     assert (found.weight, "kubectl -n team describe pvc qinglan-scratch" in str(found)) == ("warning", True)
+
+
+def test_an_account_that_mounts_no_token_is_named_with_the_command_that_mends_it() -> None:
+    account = Need("ServiceAccount", "pipeline-runner", frozenset(), ("sft",))
+
+    [found] = missing(judge(needs(account), seen(account, without_token=frozenset({"pipeline-runner"}))))
+
+    assert "ServiceAccount pipeline-runner in namespace team mounts no token into its pods" in found
+    assert (
+        "kubectl -n team patch serviceaccount pipeline-runner -p '{\"automountServiceAccountToken\":true}'" in found
+    )
+
+
+INPUTS = Inputs(("s3://data/q.xlsx", "minio://mlpipeline/kb.jsonl"), ("generate", "validate"), "qinglan-store")
+ALL_KEYS = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL_S3"})
+STORE = StoreSecret(ALL_KEYS, "http://10.96.0.20:9000", "http://minio.minio.svc:9000")
+OWN_BUCKET = "minio://mlpipeline/v2/artifacts"
+
+
+def judged(inputs: Inputs = INPUTS, store: StoreSecret | None = STORE, **changes: Any) -> list[Finding]:
+    """What is found of a run with these inputs, and this Secret in the cluster."""
+    here: dict[str, Any] = {"pipeline_root": OWN_BUCKET, "stores": {"qinglan-store": store}}
+    return judge(needs()._replace(inputs=(inputs,)), seen(**(here | changes)))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        STORE,
+        STORE._replace(fetch_endpoint="https://minio.example.com"),
+        STORE._replace(fetch_endpoint="http://[fd00::1]:9000"),
+        StoreSecret(ALL_KEYS - {"AWS_ENDPOINT_URL_S3"}, "", "https://s3.eu-central-1.amazonaws.com"),
+        StoreSecret(ALL_KEYS - {"AWS_ENDPOINT_URL_S3"}, "", ""),
+    ],
+    ids=["a MinIO by address", "by a name of the internet", "IPv6", "AWS by its name", "AWS"],
+)
+def test_with_a_whole_secret_inputs_of_other_buckets_are_no_trouble(store: StoreSecret) -> None:
+    assert judged(store=store) == []
+
+
+@pytest.mark.parametrize("root", [OWN_BUCKET, "s3://data"])
+def test_what_lies_in_kfps_own_bucket_needs_no_key(root: str) -> None:
+    own = INPUTS._replace(uris=("minio://mlpipeline/a", "gs://x/b") if root == OWN_BUCKET else ("s3://data/c",))
+
+    assert judged(own, None, pipeline_root=root) == []
+
+
+def test_the_same_bucket_by_another_scheme_is_another_one_for_kfp() -> None:
+    [found] = missing(judged(INPUTS._replace(uris=("s3://mlpipeline/q.xlsx",)), None))
+
+    assert "could not fetch s3://mlpipeline/q.xlsx" in found and "KFP's own bucket, minio://mlpipeline." in found
+
+
+def test_inputs_of_another_bucket_without_the_stores_secret_are_named() -> None:
+    [found] = missing(judged(store=None))
+
+    assert "Secret qinglan-store is not in namespace team: KFP could not fetch s3://data/q.xlsx for generate" in found
+    assert "kubectl -n team create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in found
+    assert "--from-literal=AWS_REGION=... --from-literal=AWS_ENDPOINT_URL_S3=..." in found
+
+
+@pytest.mark.parametrize("lacking", sorted(ALL_KEYS))
+def test_a_store_secret_that_lacks_what_fetching_needs_is_named(lacking: str) -> None:
+    [found] = missing(judged(store=STORE._replace(keys=ALL_KEYS - {lacking})))
+
+    assert f"Secret qinglan-store in namespace team has no {lacking}: KFP could not fetch s3://data/q.xlsx" in found
+    address = "http://'$(kubectl -n minio get service minio -o jsonpath={.spec.clusterIP})':9000"
+    value = address if lacking == "AWS_ENDPOINT_URL_S3" else "..."
+    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"{value}"}}}}\'' in found
+
+
+@pytest.mark.parametrize(
+    ("host", "service", "namespace"),
+    [
+        ("minio.store.svc", "minio", "store"),
+        ("minio", "minio", "team"),
+        ("a.b.svc.cluster.local", "a", "b"),
+        ("minio.b", "minio", "b"),
+    ],
+)
+def test_a_store_by_a_name_of_the_cluster_is_named_with_its_address(host: str, service: str, namespace: str) -> None:
+    [found] = missing(judged(store=STORE._replace(fetch_endpoint=f"http://{host}:9000")))
+
+    assert f"KFP's launcher would ask data.{host}, which no cluster's DNS knows" in found
+    address = f"http://'$(kubectl -n {namespace} get service {service} -o jsonpath={{.spec.clusterIP}})':9000"
+    assert f'"AWS_ENDPOINT_URL_S3":"{address}"' in found
+
+
+@pytest.mark.parametrize("endpoint", ["minio.minio.svc:9000", "http://a.svc:9000/path", "http://x$(reboot).svc"])
+def test_an_address_that_is_none_is_named_and_is_part_of_no_command(endpoint: str) -> None:
+    [found] = missing(judged(store=STORE._replace(fetch_endpoint=endpoint)))
+
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store is not http(s)://host:port" in found
+    assert endpoint not in found
+
+
+def test_a_graph_that_gives_its_steps_no_key_is_compiled_anew() -> None:
+    [found] = missing(judged(INPUTS._replace(secret="")))
+
+    assert "The graph gives no store's key to steps that take an input" in found and "qinglan compile" in found
+
+
+def test_a_cloud_identity_stands_for_a_key() -> None:
+    assert judged(store=None, cloud_identity=True) == []
+
+
+@pytest.mark.parametrize("unread", [{"pipeline_root": None}, {"stores": {}}])
+def test_nothing_is_said_of_inputs_where_kfps_bucket_or_the_secret_could_not_be_read(unread: dict[str, Any]) -> None:
+    assert judged(store=None, **unread) == []
 
 
 def test_an_image_by_tag_is_worth_a_word() -> None:

@@ -16,7 +16,9 @@ def rollout(phase: str, *checks: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "one, needs",
     [
-        (rollout("Analyse"), True),
+        (rollout("Analyse"), True),  # older than the note of its checks
+        ({"spec": {}, "status": {"phase": "Analyse", "checks": [{"name": "errors"}]}}, False),
+        ({"spec": {}, "status": {"phase": "Analyse", "checks": [{"name": "errors"}, {"name": "quality"}]}}, True),
         (rollout("Analyse", "errors", "quality"), True),
         (rollout("Analyse", "errors", "slow"), False),
         (rollout("WaitReady"), False),

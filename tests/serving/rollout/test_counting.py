@@ -9,7 +9,7 @@ from serving.rag.metrics import Metrics as RagMetrics
 from serving.rewriter.metrics import Metrics
 from serving.rollout.counting import Series, counted, grown, series
 from serving.rollout.sequential import Count
-from serving.rollout.spec import CHECKS, Check
+from serving.rollout.spec import Check, default_checks
 from serving.style.metrics import Metrics as StyleMetrics
 
 
@@ -42,7 +42,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
     for text in (*(generate_latest(one).decode() for one in pods), rag.text().decode(), shadow):
         counters |= read(text)
 
-    assert counted(counters, "c" * 12, "5" * 12, CHECKS) == {
+    assert counted(counters, "c" * 12, "5" * 12, default_checks(shadowed=True)) == {
         "errors": Count(8, 4),
         "slow": Count(4, 1),
         "fallbacks": Count(2, 1),

@@ -8,7 +8,7 @@ from qinglan.errors import ConfigError
 from serving.rollout.decide import BLIND_SECONDS, decide
 from serving.rollout.ports import Proof, Revision, Served, Window
 from serving.rollout.sequential import Count
-from serving.rollout.spec import RolloutSpec
+from serving.rollout.spec import RolloutSpec, default_checks
 from serving.rollout.state import Asked, Intent, Stable, State
 from serving.rollout.timeline import timeline
 from serving.rollout.turn import Decision, Observed
@@ -23,8 +23,12 @@ CHECKS = ("errors", "slow", "fallbacks", "zero_hits", "costly")
 
 
 def spec(**changes: Any) -> RolloutSpec:
+    """The default policy where a shadow runs."""
     release = {"name": "demo/rewriter", "digest": "d2", "uri": NEW, "model": "m2"}
-    return RolloutSpec.parse({"inferenceService": "rewriter", "release": release} | changes, "a test")
+    checks = [check.model_dump(by_alias=True) for check in default_checks(shadowed=True)]
+    return RolloutSpec.parse(
+        {"inferenceService": "rewriter", "release": release, "checks": checks} | changes, "a test"
+    )
 
 
 def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> Served:

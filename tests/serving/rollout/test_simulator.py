@@ -1,11 +1,12 @@
 """The shipped machine in seeded schedules of faults; `make bench-rollout` plays ten thousand."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import pytest
 
 from benchmarks.rollout.__main__ import failed
-from benchmarks.rollout.faults import draw
+from benchmarks.rollout.faults import Schedule, draw
 from benchmarks.rollout.models import COSTLY
 from benchmarks.rollout.simulate import Run, guarded, play, shipped, simulate, simulate_naive
 from benchmarks.rollout.wires import Wires, spec_of
@@ -13,6 +14,7 @@ from benchmarks.rollout.world import World
 from qinglan.errors import Conflict, OutageError
 from serving.rollout import decide, machine, returning, turn, weighing
 from serving.rollout.ports import Ports
+from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import Asked, State
 
 COUNTEREXAMPLES = {
@@ -75,6 +77,39 @@ def test_without_the_check_on_cost_everybody_would_get_that_model() -> None:
     run = play(draw(next(costly("none"))), unaware)
 
     assert run.outcome == "Promoted" and run.at_full
+
+
+def by_default(wires: Wires) -> Callable[[], str]:
+    """The policy of a spec that names no checks, where nobody told the controller of a shadow."""
+    release, edits = wires.spec.release, wires.spec.foreign_edits
+    wires.spec = RolloutSpec(inference_service="rewriter", release=release, foreign_edits=edits)
+    return shipped(wires)
+
+
+def without_pairs(seed: int) -> Schedule:
+    schedule = draw(seed)
+    return schedule._replace(traffic=schedule.traffic._replace(pairs=0.0))
+
+
+def undisturbed(good: bool) -> Iterator[int]:
+    kinds = ((seed, one.model, one.faults.kind) for seed in range(20_000, 21_000) for one in (draw(seed),))
+    shown = ("failing", "slow", "evasive", "empty_handed", COSTLY)
+    return (seed for seed, model, fault in kinds if fault == "none" and (model.good if good else model.kind in shown))
+
+
+def test_without_a_shadow_the_default_policy_promotes_good_models_and_takes_bad_ones_back() -> None:
+    good, bad = list(islice(undisturbed(good=True), 3)), list(islice(undisturbed(good=False), 3))
+
+    runs = [play(without_pairs(seed), by_default) for seed in (*good, *bad)]
+
+    assert [run.outcome for run in runs] == ["Promoted"] * 3 + ["RolledBack"] * 3
+    assert not any(failed(run) for run in runs)
+
+
+def test_with_the_check_quality_and_no_shadow_even_a_good_model_is_taken_back() -> None:
+    run = play(without_pairs(next(undisturbed(good=True))), shipped)
+
+    assert run.outcome == "RolledBack" and "quality: nothing was measured" in run.reasons
 
 
 def schedules() -> Iterator[Run]:

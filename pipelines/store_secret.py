@@ -1,0 +1,16 @@
+"""The Secret with the way to an S3 store, and its keys, each the environment variable that a step reads.
+
+Every key may be missing: a store may be a mounted folder, and a pod may have a cloud's own identity.
+"""
+
+from qinglan.store.connection import ENDPOINT, KEY, SECRET
+
+STORE_SECRET = "qinglan-store"
+STORE_ENDPOINT = ENDPOINT
+"""The store's address for the steps that push to it or pull from it themselves."""
+
+FETCH_ENDPOINT = "AWS_ENDPOINT_URL_S3"
+"""The store's address for KFP's launcher, which fetches a step's imported inputs; without one it asks AWS."""
+
+TOKEN, REGION = "AWS_SESSION_TOKEN", "AWS_REGION"
+S3_KEYS = (KEY, SECRET, TOKEN, REGION)

@@ -1,0 +1,130 @@
+"""Judges whether KFP's launcher can fetch a run's inputs: it has the key of its own bucket, and of no other.
+
+Read in KFP 2.17 (backend/src/v2): the importer records an address and opens nothing. The launcher of each step that
+takes the input opens the bucket before the step begins (fetchNonDefaultBuckets): with KFP's settings where scheme and
+bucket are those of the pipeline root, else with AWS's Go client and the step's environment alone.
+"""
+
+import re
+from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pipelines.store_secret import FETCH_ENDPOINT, REGION
+from pipelines.submit.needs import Inputs
+from pipelines.submit.snapshot import Finding, Seen, StoreSecret, listed
+from qinglan.store.connection import HOST, KEY, SECRET
+
+REQUIRED = (KEY, SECRET, REGION)
+BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
+"""gs:// is Google's, whose client finds a key by itself."""
+
+
+def judge_inputs(inputs: Inputs, seen: Seen) -> Iterator[Finding]:
+    """What keeps these steps from their inputs; nothing is said of what could not be read."""
+    if seen.pipeline_root is None or seen.cloud_identity:
+        return
+    outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(seen.pipeline_root))]
+    if not outside or (inputs.secret and inputs.secret not in seen.stores):
+        return
+    store = seen.stores[inputs.secret] if inputs.secret else None
+    if store is None:
+        yield _without_secret(inputs, outside, seen)
+    elif lacking := [key for key in _required(store) if key not in store.keys]:
+        address = _by_address(store.store_endpoint, seen.namespace)
+        values = {key: address if key == FETCH_ENDPOINT else "..." for key in lacking}
+        yield Finding(
+            "missing",
+            f"Secret {inputs.secret} in namespace {seen.namespace} has no {', '.join(lacking)}: "
+            f"{_fetching(inputs, outside, seen)}",
+            f"{_patch(inputs, seen, values)}{_copying(seen)}",
+        )
+    elif store.fetch_endpoint and not HOST.fullmatch(store.fetch_endpoint):
+        yield Finding(
+            "missing",
+            f"{FETCH_ENDPOINT} in Secret {inputs.secret} is not http(s)://host:port and nothing else: "
+            f"{_fetching(inputs, outside, seen)}",
+            f"{_patch(inputs, seen, {FETCH_ENDPOINT: 'http://ADDRESS:PORT'})}{_copying(seen)}",
+        )
+    elif _named_in_the_cluster(store.fetch_endpoint):
+        yield _by_name(inputs, outside, seen, store.fetch_endpoint)
+
+
+def _bucket(uri: str) -> tuple[str, ...] | None:
+    match = BUCKET.match(uri)
+    return match.groups() if match else None
+
+
+def _required(store: StoreSecret) -> tuple[str, ...]:
+    """An address too, where the store is not AWS."""
+    host = urlsplit(store.store_endpoint).hostname or ""
+    return REQUIRED if not host or "amazonaws.com" in host else (*REQUIRED, FETCH_ENDPOINT)
+
+
+def _named_in_the_cluster(endpoint: str) -> bool:
+    """Tell whether the cluster's own DNS must know the host: it knows no BUCKET.HOST."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        ip_address(host)
+    except ValueError:
+        return bool(host) and (host.count(".") < 2 or host.endswith((".svc", ".cluster.local")))
+    return False
+
+
+def _fetching(inputs: Inputs, outside: list[str], seen: Seen) -> str:
+    return (
+        f"KFP could not fetch {listed(outside)} for {listed(inputs.steps, at_most=4)}, "
+        f"in another bucket than its own ({seen.pipeline_root})."
+    )
+
+
+def _copying(seen: Seen) -> str:
+    return f" Or copy the files into KFP's own bucket, {''.join(_bucket(seen.pipeline_root or '') or ())}."
+
+
+def _patch(inputs: Inputs, seen: Seen, values: dict[str, str]) -> str:
+    pairs = ",".join(f'"{key}":"{value}"' for key, value in values.items())
+    return (
+        f"Add to store.env, or: kubectl -n {seen.namespace} patch secret {inputs.secret} "
+        f"-p '{{\"stringData\":{{{pairs}}}}}'."
+    )
+
+
+def _without_secret(inputs: Inputs, outside: list[str], seen: Seen) -> Finding:
+    fetching = _fetching(inputs, outside, seen)
+    if not inputs.secret:
+        why = "The graph gives no store's key to steps that take an input"
+        return Finding("missing", f"{why}: {fetching}", f"Compile it anew with `qinglan compile`.{_copying(seen)}")
+    literals = " ".join(f"--from-literal={key}=..." for key in (*REQUIRED, FETCH_ENDPOINT))
+    return Finding(
+        "missing",
+        f"Secret {inputs.secret} is not in namespace {seen.namespace}: {fetching}",
+        f"Make it: kubectl -n {seen.namespace} create secret generic {inputs.secret} {literals} "
+        f"({FETCH_ENDPOINT} for a store that is not AWS).{_copying(seen)}",
+    )
+
+
+def _by_name(inputs: Inputs, outside: list[str], seen: Seen, endpoint: str) -> Finding:
+    """AWS's client asks a store that it is given by name for http://BUCKET.NAME, and one by address for a path."""
+    host = urlsplit(endpoint).hostname
+    bucket = (_bucket(outside[0]) or ("", ""))[1]
+    return Finding(
+        "missing",
+        f"{FETCH_ENDPOINT} in Secret {inputs.secret} is {endpoint}, so that KFP's launcher would ask "
+        f"{bucket}.{host}, which no cluster's DNS knows: {_fetching(inputs, outside, seen)}",
+        "Name the service by its address. "
+        f"{_patch(inputs, seen, {FETCH_ENDPOINT: _by_address(endpoint, seen.namespace)})}{_copying(seen)}",
+    )
+
+
+def _by_address(endpoint: str, namespace: str) -> str:
+    """The endpoint with its Service's address, as a shell finds it out; unchanged where it names no Service."""
+    if not HOST.fullmatch(endpoint):
+        return "..."
+    if not _named_in_the_cluster(endpoint):
+        return endpoint
+    parts = urlsplit(endpoint)
+    service, _, rest = str(parts.hostname).partition(".")
+    place = rest.partition(".")[0] or namespace
+    port = f":{parts.netloc.rpartition(':')[2]}" if ":" in parts.netloc else ""
+    return f"{parts.scheme}://'$(kubectl -n {place} get service {service} -o jsonpath={{.spec.clusterIP}})'{port}"

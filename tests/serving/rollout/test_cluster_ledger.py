@@ -1,0 +1,75 @@
+"""A ModelRollout that names no checks is judged by those that have evidence at its InferenceService."""
+
+from typing import Any
+
+import pytest
+
+from serving.rollout.__main__ import parser
+from serving.rollout.cluster.ledger import Unreadable, entry_of, status_of
+from serving.rollout.spec import CHECKS, QUALITY, Check
+from serving.rollout.state import State
+
+RELEASE = {"name": "demo/rewriter", "digest": "2" * 64, "uri": "s3://q/new", "model": "3" * 64}
+SHADOWED = frozenset({"rewriter"})
+
+
+def rollout(status: dict[str, Any] | None = None, service: str = "rewriter", **spec: Any) -> dict[str, Any]:
+    meta = {"name": f"{service}-1", "namespace": "qinglan", "resourceVersion": "1"}
+    one = {"metadata": meta, "spec": {"inferenceService": service, "release": RELEASE, **spec}}
+    return one if status is None else one | {"status": status}
+
+
+def checks(one: dict[str, Any], shadowed: frozenset[str] = frozenset()) -> tuple[Check, ...]:
+    return entry_of(one, shadowed).spec.checks
+
+
+def test_quality_is_asked_for_where_a_shadow_runs_for_that_service_and_nowhere_else() -> None:
+    assert checks(rollout()) == CHECKS
+    assert checks(rollout(), SHADOWED) == (*CHECKS, QUALITY)
+    assert checks(rollout(service="style"), SHADOWED) == CHECKS
+
+
+def test_the_controller_is_told_of_a_shadow_by_an_option() -> None:
+    given = parser().parse_args(["--prometheus=http://p:9090", "--shadow=rewriter", "--shadow=other"])
+
+    assert given.shadow == ["rewriter", "other"]
+    assert parser().parse_args(["--prometheus=http://p:9090"]).shadow == []
+
+
+@pytest.mark.parametrize("before, after", [(SHADOWED, frozenset()), (frozenset(), SHADOWED)])
+def test_a_shadow_that_goes_or_comes_under_way_changes_no_policy(
+    before: frozenset[str], after: frozenset[str]
+) -> None:
+    first = entry_of(rollout(), before)
+    written = status_of(first.state.model_copy(update={"phase": "Analyse"}))
+
+    assert [one["name"] for one in written["checks"]] == [check.name for check in first.spec.checks]
+    assert checks(rollout(written), after) == first.spec.checks
+
+
+def test_a_spec_that_names_its_checks_keeps_them_and_its_status_notes_none() -> None:
+    named = [{"name": "errors", "margin": 0.02}]
+    entry = entry_of(rollout(checks=named), SHADOWED)
+
+    assert entry.spec.checks == (Check(name="errors", margin=0.02),)
+    assert entry.state.checks == ()
+
+
+@pytest.mark.parametrize("phase", ["Analyse", "Done"])
+def test_one_that_was_begun_before_checks_were_noted_keeps_quality(phase: str) -> None:
+    assert checks(rollout(State.model_validate({"phase": phase}).model_dump(by_alias=True))) == (*CHECKS, QUALITY)
+
+
+def test_quality_without_a_shadow_is_refused_before_anything_is_changed() -> None:
+    asked = rollout(checks=[{"name": "quality", "margin": 0.1}])
+
+    with pytest.raises(Unreadable, match=r"told of none for rewriter: install manifests/shadow, .*--shadow"):
+        entry_of(asked)
+    assert checks(asked, SHADOWED) == (QUALITY,)
+    assert checks(asked | {"status": {"phase": "Analyse"}}) == (QUALITY,), "what is under way goes on"
+
+
+def test_a_step_of_no_users_needs_a_shadow() -> None:
+    with pytest.raises(Unreadable, match="a step of 0 % needs the check `quality`"):
+        entry_of(rollout(steps=[0, 5, 100]))
+    assert QUALITY in checks(rollout(steps=[0, 5, 100]), SHADOWED)
