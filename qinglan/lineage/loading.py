@@ -107,8 +107,8 @@ def _refuse_unproven(folder: Path) -> None:
         return
     raise Altered(
         f"{folder}: a signature is asked for (--trust), and no release speaks for this folder: {why}. Name the "
-        f"folder {MODEL}/ inside of a release, as the storage initialiser or `qinglan rollout` lays it out; without --trust "
-        "a bare folder is served as unproven."
+        f"folder {MODEL}/ inside of a release, as the storage initialiser or `qinglan rollout` lays it out; without "
+        "--trust a bare folder is served as unproven."
     )
 
 
