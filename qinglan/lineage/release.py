@@ -35,7 +35,7 @@ from qinglan.lineage.release_folder import (
     read_release,
     sorted_files,
 )  # fmt: skip
-from qinglan.lineage.statement import Part
+from qinglan.lineage.statement import Part, label_fault
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.verdicts import VERDICT, Told, gates_about, paper_name, read_told, says_promote, strangers
 from qinglan.model_files import unfit
@@ -174,6 +174,8 @@ def _named(seen: Seen) -> Iterator[Finding]:
         part = seen.made.get(name)
         if part is None:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
+        elif why := label_fault(part, folder=name in FOLDERS):
+            yield Finding(name, "altered", why)
         elif name in FOLDERS:
             yield from _tree(seen, name, part)
         elif name not in seen.digests and name not in {*seen.listing.faults, *seen.absent}:
@@ -223,9 +225,9 @@ def _in_model(names: Iterable[str]) -> list[str]:
 
 def _bom(seen: Seen) -> Iterator[Finding]:
     """It is about what the statement names; whether that is there too is said of the files."""
-    if BOM in seen.digests:
+    if BOM in seen.digests and MODEL in seen.made:
         files = {name: one.digest for name, one in seen.made.items() if name.startswith(f"{MODEL}/")}
-        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.said(MODEL), files):
+        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.made[MODEL], files):
             yield Finding(BOM, "altered", why)
 
 
