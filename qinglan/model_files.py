@@ -4,8 +4,8 @@
     faults = unfit_files(folder)        # for an audit: every one of them
 
 The name decides what a file must be, and its bytes must be that: safetensors are parsed to their last byte, JSON is
-parsed, text must be UTF-8 and no pickle. An ONNX form is not released: its graph can name files and operators outside
-of it.
+parsed, text must be UTF-8 and no pickle. What its files name lies in the folder too (model_references.py), and there
+are weights. An ONNX form is not released: its graph can name files and operators outside of it.
 """
 
 import json
@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 from qinglan.errors import DataError
+from qinglan.model_references import reference_faults
 from qinglan.plain_files import plain_files
 from qinglan.safetensors_header import read_header
 
@@ -36,8 +37,9 @@ RUNS = frozenset({"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "
 
 
 def refuse_unfit(folder: Path) -> None:
-    """A DataError that names the first file that may not be there."""
-    for name, why in sorted(unfit_files(folder).items()):
+    """A DataError that names the first file that may not be there, or names what is not there."""
+    faults = unfit_files(folder) or reference_faults(plain_files(folder).files)
+    for name, why in sorted(faults.items()):
         raise DataError(
             f"{folder / name}: {why}. A release holds weights as .safetensors, JSON and text alone: take that file "
             "out, or save the model again."

@@ -17,6 +17,7 @@ import orjson
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import replaced
+from qinglan.model_references import refuse_foreign_files
 from qinglan.prompts import Asked, Message, student_digest, student_messages
 from qinglan.text import one_line
 
@@ -89,13 +90,14 @@ class Student:
 
     @classmethod
     def load(cls, folder: Path) -> "Student":
-        """Safetensors alone: a pickle could run code."""
+        """Safetensors of this folder alone: a pickle could run code."""
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
 
         card = read_card(folder)
         refuse_other_prompts(folder, card)
+        refuse_foreign_files(folder)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             model = AutoModelForCausalLM.from_pretrained(

@@ -7,7 +7,7 @@ from typing import Any
 
 from qinglan.lineage.digests import digest
 from qinglan.lineage.statement import GIVEN, Part
-from tests.lineage_world import TENANT, Keys, given, made, sealed
+from tests.lineage_world import TENANT, Keys, given, made, part_of, sealed
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
 """What a test does to the stages before they are signed."""
@@ -67,7 +67,7 @@ def write_release(
     (folder / "lineage").mkdir()
     (folder / "model" / "model.safetensors").write_text(weights)
     (folder / "report.html").write_text("report")
-    model = Part("rl_model", digest(folder / "model"))
+    model = part_of("rl_model", folder / "model")
     (folder / "evaluation.json").write_text(json.dumps(evaluation_of(model.digest)))
     evaluation = Part("evaluation", digest(folder / "evaluation.json"))
     (folder / "lineage" / "verdict.json").write_text('{"word": "promote"}')
@@ -86,7 +86,7 @@ def write_release(
     files = ["model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage"]
     files.append("lineage/prompt-judge.txt")
     own = sealed(
-        keys.releaser, "release", [Part(one, digest(folder / one)) for one in files],
+        keys.releaser, "release", [part_of(one, folder / one) for one in files],
         [model, evaluation, verdict, code()], (100, 101), {"name": name},
     )  # fmt: skip
     (folder / "provenance.dsse.json").write_bytes(own)

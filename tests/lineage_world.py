@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.lineage.digests import digest
+from qinglan.lineage.digests import algorithm_of, digest
 from qinglan.lineage.dsse import IN_TOTO, seal
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.keys import Role, Signer, load_signer, make_key, read_public
@@ -36,6 +36,11 @@ def given(name: str, text: str = "", **about: Any) -> Part:
 
 def made(name: str, text: str = "", **about: Any) -> Part:
     return Part(name, sha(text or name), "", about)
+
+
+def part_of(name: str, path: Path) -> Part:
+    """A file or a folder by its digest, under the name of its function."""
+    return Part(name, digest(path), algorithm=algorithm_of(path))
 
 
 class Keys(NamedTuple):
@@ -113,7 +118,7 @@ def write_run(root: Path, keys: Keys, hours: float = 0.0, release: bool = False)
         (hours + 1, hours + 2), {"tenant_id": TENANT, "seed": 1},
     )  # fmt: skip
     second = sealed(
-        keys.builder, "sft", [Part("sft_model", digest(model))], [Part("rewrites", digest(rewrites))],
+        keys.builder, "sft", [part_of("sft_model", model)], [Part("rewrites", digest(rewrites))],
         (hours + 3, hours + 4), {"seed": 1, "train": {"epochs": 3}},
     )  # fmt: skip
     record(root, "generate", {"questions": outside}, {"rewrites": rewrites}, first)

@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SHA256 = "SHA-256"
+from qinglan.lineage.digests import FILE, FOLDER
+from qinglan.lineage.statement import Part
+
+HASHES = {FILE: "SHA-256", FOLDER: "SHA3-256"}
+"""in-toto's names of our digests, and CycloneDX's."""
+
 MODEL = "machine-learning-model"
 LISTED = "model/"
 """Files of the model are components by their path in the release."""
@@ -20,25 +25,31 @@ def invalid(text: str) -> str:
     return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
 
 
-def bom_fault(path: Path, name: str, model: str, files: Mapping[str, str]) -> str:
-    """Why it is not the bill of this model, by its name, digest and files; "" where it is."""
+def bom_fault(path: Path, name: str, model: Part, files: Mapping[str, str]) -> str:
+    """Why it is not the bill of this model, by its name, digest and files; "" where it is.
+
+    Where the statement of before calls a folder's digest sha256, so does the bill.
+    """
+    kind = HASHES.get(model.algorithm, HASHES[FILE])
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text)
         if why := invalid(text):
             return f"no CycloneDX 1.6: {why}"
         about = found["metadata"]["component"]
-        listed = {one["name"]: _digest(one) for one in found["components"] if one["name"].startswith(LISTED)}
-        said = (about["type"], about["name"], _digest(about), about["version"], "modelCard" in about)
+        listed = {
+            one["name"]: _digest(one, HASHES[FILE]) for one in found["components"] if one["name"].startswith(LISTED)
+        }
+        said = (about["type"], about["name"], _digest(about, kind), about["version"], "modelCard" in about)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no bill of a model ({type(error).__name__}: {str(error)[:100]})"
-    if said != (MODEL, name, model, model[:12], True):
-        return f"it is about {said[1]} {said[3]}, and this is {name} {model[:12]}"
+    if said != (MODEL, name, model.digest, model.digest[:12], True):
+        return f"it is about {said[1]} {said[3]} by {kind}, and this is {name} {model.digest[:12]}"
     wrong = sorted(one for one in {*listed, *files} if listed.get(one) != files.get(one))
     return f"it has another digest of {wrong[0]}" if wrong else ""
 
 
-def _digest(component: Mapping[str, Any]) -> str:
-    return next((str(one["content"]) for one in component["hashes"] if one["alg"] == SHA256), "")
+def _digest(component: Mapping[str, Any], kind: str) -> str:
+    return next((str(one["content"]) for one in component["hashes"] if one["alg"] == kind), "")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from qinglan.files import sha256_file
 
+FILE, FOLDER = "sha256", "sha3_256"
+"""The functions by which a file and a folder are named, by their keys in in-toto's DigestSet."""
+
 
 def digest(path: Path) -> str:
     """Of a file's bytes; of a folder, what `find -type f | LC_ALL=C sort | xargs sha256sum | openssl sha3-256` says.
@@ -14,6 +17,11 @@ def digest(path: Path) -> str:
     Another function for folders than for files: else a file with the listing in it could pass for the folder.
     """
     return sha256_file(path) if path.is_file() else tree_digest(files_of(path))
+
+
+def algorithm_of(path: Path) -> str:
+    """The key that a digest of this file or folder goes by."""
+    return FILE if path.is_file() else FOLDER
 
 
 def files_of(folder: Path) -> dict[str, str]:

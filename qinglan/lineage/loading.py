@@ -5,9 +5,11 @@
     proof.said        "release fivedoctors/rewriter 770a02888766, its digests"
 
 A release lies around its model (release_folder.py), as the storage initialiser laid it there: whatever has changed on
-the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so.
+the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so; where
+a trust policy is named, it is refused.
 """
 
+import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +19,7 @@ from qinglan.lineage.claims import judged
 from qinglan.lineage.digests import digest, tree_digest
 from qinglan.lineage.release_folder import FOLDERS, MODEL, PROVENANCE, Claim, inside, read_claim, sorted_files
 from qinglan.lineage.trust import load_trust
+from qinglan.model_references import refuse_foreign_files
 from qinglan.plain_files import plain_files
 
 VERSION = 12
@@ -50,13 +53,24 @@ class Proof(NamedTuple):
 
 
 def proof_of(folder: Path, weights: bool = True, trust: Path | None = None) -> Proof:
-    """Altered or a DataError where it is not; without `weights` merged ones may have stayed in the store."""
-    if not (folder.parent / PROVENANCE).is_file():
+    """Altered or a DataError where it is not; without `weights` merged ones may have stayed in the store.
+
+    With `trust` the release around the folder must bear a signature that counts: no release there is no proof.
+    """
+    folder = folder.absolute()  # also `.` lies in something
+    if trust is not None:
+        _refuse_unproven(folder)
+    if not os.path.lexists(folder.parent / PROVENANCE):
+        refuse_foreign_files(folder, weights=False)  # a server that has the base needs none, the others load them
         return Proof("unproven", digest(folder), "unproven: no release around the model's folder")
     claim = read_claim(folder.parent)
     files = release_files(folder.parent, claim)
     own = inside(files, MODEL)
     _refuse_other_files(folder, own, weights)
+    try:
+        refuse_foreign_files(folder, weights)
+    except DataError as error:
+        raise Altered(f"{error} {AGAIN}") from error
     key = _signed(folder.parent, claim, trust)
     whole = tree_digest({name: files[name] for name in sorted(files, key=str.encode)})
     said = f"release {claim.name} {whole[:VERSION]}, its digests" + (f", signed by {key[:VERSION]}" if key else "")
@@ -76,6 +90,26 @@ def may_stay(name: str) -> bool:
     """Whether a file of a release is merged weights, which nobody needs who has base and adapter."""
     folder, _, file = name.rpartition("/")
     return folder == MODEL and file.endswith(WEIGHTS)
+
+
+def _refuse_unproven(folder: Path) -> None:
+    """An Altered where no release speaks for this very folder: it must lie in one, as its model, and be no link.
+
+    That the release's statement is a plain file, and is about these bytes, is seen when it is read.
+    """
+    if folder.is_symlink():
+        why = "it is a symbolic link, whose target can be another tomorrow"
+    elif folder.name != MODEL:
+        why = f"a release keeps its model in a folder named {MODEL}/, and this path ends in {folder.name}"
+    elif not os.path.lexists(folder.parent / PROVENANCE):
+        why = f"no {PROVENANCE} lies beside it"
+    else:
+        return
+    raise Altered(
+        f"{folder}: a signature is asked for (--trust), and no release speaks for this folder: {why}. Name the "
+        f"folder {MODEL}/ inside of a release, as the storage initialiser or `qinglan rollout` lays it out; without "
+        "--trust a bare folder is served as unproven."
+    )
 
 
 def _refuse_other_files(folder: Path, own: dict[str, str], weights: bool) -> None:

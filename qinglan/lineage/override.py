@@ -12,9 +12,10 @@ import orjson
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.claims import AHEAD, BREAK_GLASS, judged
+from qinglan.lineage.digests import FOLDER
 from qinglan.lineage.dsse import IN_TOTO, open_envelope, seal
 from qinglan.lineage.keys import Signer
-from qinglan.lineage.statement import STATEMENT, moment
+from qinglan.lineage.statement import STATEMENT, moment, subject_digest
 from qinglan.lineage.trust import TrustPolicy
 
 LEAST_REASON = 10
@@ -49,7 +50,7 @@ def make_override(
     body = {
         "_type": STATEMENT,
         "predicateType": BREAK_GLASS,
-        "subject": [{"name": name, "digest": {"sha256": digest}}],
+        "subject": [{"name": name, "digest": {FOLDER: digest}}],
         "predicate": {"by": by.strip(), "reason": reason.strip(), "at": when, "missing": list(missing)},
     }
     return seal(orjson.dumps(body), IN_TOTO, [signer])
@@ -80,7 +81,7 @@ def _parsed(payload: bytes, where: str) -> Override:
         [about], said = body["subject"], body["predicate"]
         missing = tuple(map(str, said["missing"]))
         return Override(
-            str(about["digest"]["sha256"]), str(about["name"]), str(said["by"]).strip(),
+            subject_digest(about), str(about["name"]), str(said["by"]).strip(),
             str(said["reason"]).strip(), str(said["at"]), missing,
         )  # fmt: skip
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:

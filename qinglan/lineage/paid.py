@@ -14,6 +14,7 @@ import httpx
 import orjson
 
 from qinglan.errors import OutageError
+from qinglan.lineage import digests
 from qinglan.lineage.record import Step
 from qinglan.lineage.statement import GIVEN, Part
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
@@ -53,7 +54,8 @@ def add_reward(step: Step, config: RewardConfig) -> None:
     add_paper(step, "reward", "reward.json", defined)
     if config.style is not None:
         with httpx.Client(base_url=config.style.url, timeout=SECONDS, trust_env=False) as http:
-            step.used.append(Part("style model", str(orjson.loads(_get(http, STYLE_MODEL_PATH))["sha256"])))
+            model = orjson.loads(_get(http, STYLE_MODEL_PATH))["sha256"]
+        step.used.append(Part("style model", str(model), algorithm=digests.FOLDER))
 
 
 def add_paper(step: Step, name: str, file: str, content: bytes, about: dict[str, Any] | None = None) -> None:

@@ -23,10 +23,10 @@ import orjson
 from qinglan.errors import QinglanError
 from qinglan.files import count_lines, replaced, replaced_folder, sha256_file
 from qinglan.lineage.code import code_version, versions
-from qinglan.lineage.digests import digest
+from qinglan.lineage.digests import algorithm_of, digest
 from qinglan.lineage.dsse import ENDING, IN_TOTO, seal
 from qinglan.lineage.keys import Signer, load_signer
-from qinglan.lineage.statement import GIVEN, Part, Statement, to_payload
+from qinglan.lineage.statement import COMMIT, GIVEN, Part, Statement, to_payload
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
@@ -90,7 +90,7 @@ def recorded(
         yield step
         made = {name: {"uri": item.uri, **describe(item)} for name, item in outputs.items()}
         record |= {"ended": _now(), "outputs": made, "facts": step.facts}
-        sealed = _seal(record, step, signer)
+        sealed = _seal(record, step, signer, {**_algorithms(inputs), **_algorithms(outputs)})
         _keep(Path(lineage.path), Path(before.path) if before else None, stage, sealed, step.papers)
     except BaseException as error:
         failed = {"status": "failed", "ended": _now(), "failure": _failure(error), "facts": step.facts}
@@ -122,15 +122,26 @@ def _rows(path: Path) -> int:
     return count_lines(path)
 
 
-def _seal(record: Mapping[str, Any], step: Step, signer: Signer) -> bytes:
+def _algorithms(items: Mapping[str, Artifact]) -> dict[str, str]:
+    """By the artifacts' URIs."""
+    return {item.uri: algorithm_of(Path(item.path)) for item in items.values()}
+
+
+def _seal(record: Mapping[str, Any], step: Step, signer: Signer, algorithms: Mapping[str, str]) -> bytes:
     inputs = [
-        Part(name, found["sha256"], found["uri"], {GIVEN: True} if name in FROM_OUTSIDE else {})
+        Part(
+            name, found["sha256"], found["uri"], {GIVEN: True} if name in FROM_OUTSIDE else {},
+            algorithms[found["uri"]],
+        )
         for name, found in record["inputs"].items()
-    ]
+    ]  # fmt: skip
     made = [
-        Part(name, found["sha256"], found["uri"], {"rows": found["rows"]} if "rows" in found else {})
+        Part(
+            name, found["sha256"], found["uri"], {"rows": found["rows"]} if "rows" in found else {},
+            algorithms[found["uri"]],
+        )
         for name, found in record["outputs"].items()
-    ]
+    ]  # fmt: skip
     statement = Statement(
         record["stage"], (*made, *step.made), (*inputs, *step.used, *surroundings(record["code"])), record["config"],
         step.facts, os.environ.get(RUN_VARIABLE, ""), record["started"], record["ended"], versions(),
@@ -142,7 +153,7 @@ def surroundings(code: Mapping[str, Any]) -> list[Part]:
     """Code, environment and image: what every step stands on."""
     found = []
     if (revision := code.get("revision", "")) not in ("", "unknown"):
-        found.append(Part("code", revision, "", {GIVEN: True, "dirty": code.get("dirty", False)}, "gitCommit"))
+        found.append(Part("code", revision, "", {GIVEN: True, "dirty": code.get("dirty", False)}, COMMIT))
     lock = Path(__file__).parents[2] / "requirements.lock"
     if lock.is_file():
         found.append(Part("environment", sha256_file(lock), "", {GIVEN: True}))

@@ -7,7 +7,7 @@ nobody can make sense of is a finding, not a failure.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +35,11 @@ from qinglan.lineage.release_folder import (
     read_release,
     sorted_files,
 )  # fmt: skip
-from qinglan.lineage.statement import Part
+from qinglan.lineage.statement import Part, label_fault
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.verdicts import HOLD, VERDICT, Told, gates_about, paper_name, read_told, says_promote, strangers
 from qinglan.model_files import unfit
+from qinglan.model_references import reference_faults
 from qinglan.plain_files import Listing, plain_files
 
 __all__ = ["Release", "check_release", "read_release"]
@@ -173,6 +174,8 @@ def _named(seen: Seen) -> Iterator[Finding]:
         part = seen.made.get(name)
         if part is None:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
+        elif why := label_fault(part, folder=name in FOLDERS):
+            yield Finding(name, "altered", why)
         elif name in FOLDERS:
             yield from _tree(seen, name, part)
         elif name not in seen.digests and name not in {*seen.listing.faults, *seen.absent}:
@@ -206,17 +209,25 @@ def _signature(seen: Seen) -> Iterator[Finding]:
 
 
 def _weights(seen: Seen) -> Iterator[Finding]:
-    """Nothing that could run when the model is loaded, whoever has signed it."""
-    for name, path in seen.listing.files.items():
-        if name.startswith(f"{MODEL}/") and name in seen.digests and (why := unfit(name, path)):
-            yield Finding(name, "altered", why)
+    """Nothing that could run when the model is loaded, and nothing from elsewhere, whoever has signed it."""
+    files = _in_model(name for name in seen.listing.files if name in seen.digests)
+    paths = {name: seen.listing.files[f"{MODEL}/{name}"] for name in files}
+    faults = reference_faults(paths, _in_model(seen.made))
+    faults |= {name: why for name, path in paths.items() if (why := unfit(name, path))}
+    for name, why in faults.items():
+        yield Finding(f"{MODEL}/" if name == "." else f"{MODEL}/{name}", "altered", why)
+
+
+def _in_model(names: Iterable[str]) -> list[str]:
+    """Paths in the model's folder."""
+    return [name.removeprefix(f"{MODEL}/") for name in names if name.startswith(f"{MODEL}/")]
 
 
 def _bom(seen: Seen) -> Iterator[Finding]:
     """It is about what the statement names; whether that is there too is said of the files."""
-    if BOM in seen.digests:
+    if BOM in seen.digests and MODEL in seen.made:
         files = {name: one.digest for name, one in seen.made.items() if name.startswith(f"{MODEL}/")}
-        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.said(MODEL), files):
+        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.made[MODEL], files):
             yield Finding(BOM, "altered", why)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.lineage.digests import tree_digest
+from qinglan.lineage.digests import FOLDER, tree_digest
 from qinglan.lineage.dsse import Envelope, open_envelope
 from qinglan.lineage.graph import RELEASER
 from qinglan.lineage.statement import Part, Statement, from_payload, moment
@@ -77,7 +77,7 @@ def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
 
 def parts_of(files: Mapping[str, str]) -> list[Part]:
     """What a release's statement says was made: each file, and the folders as artifacts are called by."""
-    trees = [Part(folder, tree_digest(inside(files, folder))) for folder in FOLDERS]
+    trees = [Part(folder, tree_digest(inside(files, folder)), algorithm=FOLDER) for folder in FOLDERS]
     return [*trees, *(Part(name, digest) for name, digest in files.items())]
 
 

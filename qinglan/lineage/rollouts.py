@@ -12,10 +12,11 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.lineage.claims import AHEAD, judged
+from qinglan.lineage.digests import FOLDER
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, seal
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.keys import Signer
-from qinglan.lineage.statement import STATEMENT, moment
+from qinglan.lineage.statement import STATEMENT, moment, subject_digest
 from qinglan.lineage.trust import TrustPolicy
 
 ROLLOUT = "urn:qinglan:rollout:v1"
@@ -66,7 +67,7 @@ class Kept(NamedTuple):
 def to_payload(told: Told) -> bytes:
     """The same for the same history, whenever it is asked for."""
     said = told._asdict()
-    subject = {"name": said.pop("name"), "digest": {"sha256": said.pop("digest")}}
+    subject = {"name": said.pop("name"), "digest": {FOLDER: said.pop("digest")}}
     body = {"_type": STATEMENT, "predicateType": ROLLOUT, "subject": [subject], "predicate": said}
     return orjson.dumps(body)
 
@@ -78,7 +79,7 @@ def sealed(told: Told, signer: Signer) -> bytes:
 def same(note: bytes, told: Told) -> bool:
     """Whether a note is this statement, whoever signed it: signatures of the same differ."""
     try:
-        return open_envelope(note).payload == to_payload(told)
+        return to_payload(_parsed(open_envelope(note))) == to_payload(told)
     except DataError:
         return False
 
@@ -137,7 +138,7 @@ def _parsed(envelope: Envelope) -> Told:
             raise DataError("no history of a rollout")
         [about], said = body["subject"], body["predicate"]
         return Told(
-            str(about["digest"]["sha256"]), str(about["name"]), str(said["rollout"]), str(said["service"]),
+            subject_digest(about), str(about["name"]), str(said["rollout"]), str(said["service"]),
             str(said["outcome"]), tuple(map(str, said["reasons"])), str(said["began"]), str(said["ended"]),
             dict(said["spec"]), dict(said["stable"]), tuple(map(dict, said["history"])),
         )  # fmt: skip

@@ -10,11 +10,21 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
+from qinglan.lineage.digests import FILE, FOLDER
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
-STAGE = "urn:qinglan:stage:v1"
+STAGE = "urn:qinglan:stage:v2"
 """SLSA's buildType: how externalParameters and dependencies are to be read. docs/audit.md tells."""
+
+STAGE_V1 = "urn:qinglan:stage:v1"
+"""Read and not written any more: its `sha256` of a folder is the folder's SHA3-256."""
+
+UNLABELLED = "sha256 of a file, sha3_256 of a folder"
+"""The algorithm of a digest whose statement does not say whether it is a file's or a folder's."""
+
+COMMIT = "gitCommit"
+"""What code goes by; everything else is bytes that can be looked at."""
 
 BUILDER = "urn:qinglan:builder:v1"
 GIVEN = "given"
@@ -26,17 +36,21 @@ class Part(NamedTuple):
 
     name: str
     digest: str
-    """SHA-256: of a file's bytes, or of a folder as digests.py has it. Of code, the git commit."""
+    """Of a file's bytes, or of a folder as digests.py has it. Of code, the git commit."""
 
     uri: str = ""
     about: Mapping[str, Any] = {}
     """Row counts and the like."""
 
-    algorithm: str = "sha256"
+    algorithm: str = FILE
 
     @property
     def given(self) -> bool:
         return bool(self.about.get(GIVEN))
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.algorithm != COMMIT
 
 
 class Statement(NamedTuple):
@@ -103,14 +117,13 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
     try:
         body = orjson.loads(payload)
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
-        if (body["_type"], body["predicateType"], definition["buildType"]) != (STATEMENT, PREDICATE, STAGE):
-            raise DataError(
-                f"{where}: no provenance of a stage ({body['predicateType']}, {definition['buildType']})."
-            )
+        form = definition["buildType"]
+        if (body["_type"], body["predicateType"]) != (STATEMENT, PREDICATE) or form not in (STAGE, STAGE_V1):
+            raise DataError(f"{where}: no provenance of a stage ({body['predicateType']}, {form}).")
         given, metadata = definition["externalParameters"], details["metadata"]
         return Statement(
-            str(given["stage"]), tuple(map(_part, body["subject"])),
-            tuple(map(_part, definition["resolvedDependencies"])), given["config"],
+            str(given["stage"]), tuple(_part(one, form) for one in body["subject"]),
+            tuple(_part(one, form) for one in definition["resolvedDependencies"]), given["config"],
             next((one["annotations"] for one in details["byproducts"] if one["name"] == "facts"), {}),
             str(metadata["invocationId"]), str(metadata["startedOn"]), str(metadata["finishedOn"]),
             details["builder"].get("version", {}),
@@ -129,8 +142,24 @@ def _resource(part: Part) -> dict[str, Any]:
     return found
 
 
-def _part(resource: Mapping[str, Any]) -> Part:
+def label_fault(part: Part, folder: bool) -> str:
+    """Why the digest goes by another function's name than that of what it is a digest of; "" where it does not."""
+    right = FOLDER if folder else FILE
+    if part.algorithm in (right, UNLABELLED) or not part.is_bytes:
+        return ""
+    return f"its digest is called {part.algorithm}, and that of a {'folder' if folder else 'file'} is {right}"
+
+
+def subject_digest(resource: Mapping[str, Any]) -> str:
+    """The digest of a release that a statement is about; `sha256` is what it was called before."""
+    digests = resource["digest"]
+    return str(digests[FOLDER] if FOLDER in digests else digests[FILE])
+
+
+def _part(resource: Mapping[str, Any], form: str) -> Part:
     [(algorithm, digest)] = resource["digest"].items()
+    if form == STAGE_V1 and algorithm == FILE:
+        algorithm = UNLABELLED
     return Part(
         str(resource["name"]), str(digest), resource.get("uri", ""), resource.get("annotations", {}), algorithm
     )

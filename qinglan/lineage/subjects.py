@@ -206,7 +206,7 @@ def unrecorded(told: Iterable[Statement], run: RunFolder) -> list[Finding]:
         Finding(f"{one.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
         for one in told
         for part in one.made
-        if part.algorithm == "sha256" and not run.places(part.digest, part.name)
+        if part.is_bytes and not run.places(part.digest, part.name)
     ]
 
 

@@ -5,6 +5,7 @@ graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant=
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.lineage.claims import Claims, maker_of, read_claims
@@ -12,7 +13,7 @@ from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.graph import Graph, Step, Thing, worst
 from qinglan.lineage.looking import Evidence, many_objects
 from qinglan.lineage.sightings import Sighting, look
-from qinglan.lineage.statement import Part
+from qinglan.lineage.statement import UNLABELLED, Part, label_fault
 from qinglan.lineage.trust import TrustPolicy
 
 CLOCKS = timedelta(seconds=5)
@@ -77,7 +78,8 @@ def reach(starts: Iterable[str], claims: Claims) -> Reached:
     done: dict[str, Part] = {}
     loops: set[str] = set()
     for start in starts:
-        stack = [_enter(Part(_made_name(start, claims), start), parts, makers, claims)] if start not in parts else []
+        part = Part(_made_name(start, claims), start, algorithm=UNLABELLED)
+        stack = [_enter(part, parts, makers, claims)] if start not in parts else []
         while stack:
             part, ahead = stack[-1]
             following = next(ahead, None)
@@ -103,11 +105,13 @@ def thing(
         where, size = sighting.where, sighting.size
         if sighting.state != "verified" and worst([state, sighting.state]) == sighting.state:
             state, why = sighting.state, sighting.why
+        elif sighting.state == "verified" and (fault := label_fault(made, Path(where).is_dir())):
+            state, why = "altered", f"{where}: {fault}"
         elif state == "attested":
             state = sighting.state
     return Thing(
         digest, made.name, state, why, maker.id if maker else "", digest in claims.given or part.given, where, size,
-        part.algorithm, {**part.about, **made.about} if part.about else made.about,
+        made.algorithm, {**part.about, **made.about} if part.about else made.about,
     )  # fmt: skip
 
 

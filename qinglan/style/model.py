@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import replaced
+from qinglan.model_references import refuse_foreign_files
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.predict import Ids, Logits, Prediction, encode, predictions, probabilities_of
 
@@ -65,13 +66,14 @@ class StyleModel:
 
     @classmethod
     def load(cls, folder: Path, engine: Engine = "torch") -> "StyleModel":
-        """Safetensors or ONNX alone: a pickle could run code."""
+        """Safetensors or ONNX of this folder alone: a pickle could run code."""
         from transformers import AutoTokenizer
 
         from qinglan.style.engines import open_onnx, open_torch
 
         card, labels = read_card(folder), read_mapping(folder)
         refuse_pickles(folder)
+        refuse_foreign_files(folder, weights=engine == "torch")
         if not (folder / TOKENIZER).is_file():  # transformers would make one that knows no word
             raise DataError(f"{folder}: no {TOKENIZER}, so no whole model. Copy it again from where it was trained.")
         count = len(labels.labels)

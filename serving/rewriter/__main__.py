@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--port", type=int, help="0 takes a free one")
     out.add_argument("--queue", type=int, metavar="QUESTIONS", help="waiting; more are refused with 429")
     out.add_argument("--deadline-seconds", type=float, metavar="S", help="for a whole request")
-    out.add_argument("--trust", type=Path, metavar="FILE", help="whose signature a release must bear")
+    out.add_argument("--trust", type=Path, metavar="FILE", help="whose signature the model's release must bear")
     out.add_argument("--payload-log", metavar="STORE", help="a folder or s3://bucket/prefix for what was asked")
     out.add_argument("--payload-share", type=float, metavar="0..1", help="of the requests")
     out.add_argument("--payload-text", action="store_true", help="the texts too, not only their digests")

@@ -44,7 +44,9 @@ class ServerConfig(Config):
     """From a request's first byte to its answer; after it nobody waits any more."""
 
     trust: Path | None = None
-    """Whose signature a release around the model must bear; without it its digests are compared."""
+    """Whose signature the release around the model must bear; a folder that no release speaks for is refused then.
+
+    Without it a release's digests are compared, and a bare folder is served as unproven."""
 
     payload_log: PayloadConfig | None = None
 

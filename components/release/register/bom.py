@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from components.release.register.config import RegisterConfig
 from qinglan.errors import ConfigError
-from qinglan.lineage.bom import LISTED, invalid
+from qinglan.lineage.bom import HASHES, LISTED, invalid
+from qinglan.lineage.digests import FILE, FOLDER
 from qinglan.lineage.statement import Part
 from qinglan.lineage.verdicts import Told
 
@@ -50,7 +51,7 @@ def _bom(contents: Contents, config: RegisterConfig) -> Any:
 
     model = _model(contents, config)
     others = [_file(name, digest) for name, digest in contents.files.items()]
-    others += [_file(one.name, one.digest) for one in contents.surroundings if one.algorithm == "sha256"]
+    others += [_file(one.name, one.digest) for one in contents.surroundings if one.is_bytes]
     bom = Bom(
         serial_number=uuid.uuid5(SPACE, contents.model), components=others,
         metadata=BomMetaData(component=model, timestamp=contents.at),
@@ -65,7 +66,7 @@ def _model(contents: Contents, config: RegisterConfig) -> Any:
 
     return Component(
         name=config.name, type=ComponentType.MACHINE_LEARNING_MODEL, version=contents.model[:12], bom_ref="model",
-        hashes=[_hash(contents.model)], licenses=[_licence(config)],
+        hashes=[_hash(contents.model, FOLDER)], licenses=[_licence(config)],
         pedigree=Pedigree(ancestors=[_base(contents, config)]),
         properties=[Property(name=name, value=value) for name, value in stages(contents)],
     )  # fmt: skip
@@ -76,7 +77,7 @@ def stages(contents: Contents) -> Iterator[tuple[str, str]]:
     for one in contents.told:
         yield f"qinglan:stage:{one.statement.stage}", f"{one.statement.ended} {one.digest}"
     for thing in contents.surroundings:
-        if thing.algorithm != "sha256":
+        if not thing.is_bytes:
             yield f"qinglan:{thing.name}", f"{thing.algorithm}:{thing.digest}"
 
 
@@ -85,9 +86,10 @@ def _base(contents: Contents, config: RegisterConfig) -> Any:
     from cyclonedx.model.component import Component, ComponentType
 
     made = [part for one in contents.told for part in one.statement.made if part.name == "base_model"]
+    hashes = [_hash(part.digest, part.algorithm) for part in made[-1:] if part.algorithm in HASHES]
     return Component(
         name=config.base or "base model", type=ComponentType.MACHINE_LEARNING_MODEL, bom_ref="base",
-        hashes=[_hash(part.digest) for part in made[-1:]], licenses=[_licence(config)],
+        hashes=hashes, licenses=[_licence(config)],
     )  # fmt: skip
 
 
@@ -95,7 +97,7 @@ def _file(name: str, digest: str) -> Any:
     from cyclonedx.model.component import Component, ComponentType
 
     kind = ComponentType.FILE if name.startswith(LISTED) else ComponentType.PLATFORM
-    return Component(name=name, type=kind, bom_ref=f"{name}@{digest[:12]}", hashes=[_hash(digest)])
+    return Component(name=name, type=kind, bom_ref=f"{name}@{digest[:12]}", hashes=[_hash(digest, FILE)])
 
 
 def _licence(config: RegisterConfig) -> Any:
@@ -114,7 +116,7 @@ def _licence(config: RegisterConfig) -> Any:
         ) from None
 
 
-def _hash(digest: str) -> Any:
+def _hash(digest: str, algorithm: str) -> Any:
     from cyclonedx.model import HashAlgorithm, HashType
 
-    return HashType(alg=HashAlgorithm.SHA_256, content=digest)
+    return HashType(alg=HashAlgorithm(HASHES[algorithm]), content=digest)

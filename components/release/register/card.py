@@ -5,6 +5,7 @@ from typing import Any
 
 from components.release.register.config import RegisterConfig
 from components.release.register.kinds import Evaluation, Kind, part
+from qinglan.lineage.bom import HASHES
 from qinglan.lineage.verdicts import Told
 from qinglan.verdict import Verdict
 
@@ -43,6 +44,7 @@ def yet(verdict: Verdict) -> list[str]:
 def datasets(kind: Kind, evaluation: Evaluation, told: Sequence[Told], tenant: str) -> Iterator[Json]:
     """Each by its digest, with its rows where a statement counted them."""
     facts = {one.statement.stage: one.statement.facts for one in told}
+    algorithms = {made.digest: made.algorithm for one in told for made in one.statement.made}
     for name, place in kind.datasets.items():
         digest = part(evaluation, "digests", *place[:-1]).get(place[-1])
         if digest is None:
@@ -50,7 +52,10 @@ def datasets(kind: Kind, evaluation: Evaluation, told: Sequence[Told], tenant: s
         stage, counts = kind.facts[name]
         rows = [facts.get(stage, {}).get(count) for count in counts]
         known = [count for count in rows if isinstance(count, int)]
-        about = {"sha256": str(digest)} | ({"rows": str(sum(known))} if len(known) == len(rows) else {})
+        algorithm = algorithms.get(str(digest), "")
+        about = {algorithm if algorithm in HASHES else "digest": str(digest)}
+        if len(known) == len(rows):
+            about["rows"] = str(sum(known))
         yield {
             "type": "dataset", "name": name, "contents": {"properties": properties(about)},
             "governance": {"owners": [{"organization": {"name": tenant}}]},

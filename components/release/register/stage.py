@@ -19,7 +19,7 @@ from components.release.register.publish import current, publish
 from qinglan.errors import DataError, Held
 from qinglan.files import replaced_folder, sha256_bytes, sha256_file
 from qinglan.lineage.code import code_version, versions
-from qinglan.lineage.digests import digest, files_of, tree_digest
+from qinglan.lineage.digests import FOLDER, digest, files_of, tree_digest
 from qinglan.lineage.dsse import IN_TOTO, seal
 from qinglan.lineage.graph import RELEASER
 from qinglan.lineage.keys import Signer, load_signer
@@ -165,7 +165,7 @@ def _refuse_others(found: str, judged: Judged, inputs: Inputs) -> None:
 
 def statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config: RegisterConfig) -> Statement:
     used = [
-        Part(_made_as(judged.told, judged.model) or inputs.model.name, judged.model),
+        Part(_made_as(judged.told, judged.model) or inputs.model.name, judged.model, algorithm=FOLDER),
         Part("evaluation", files[EVALUATION]), Part("report", files[REPORT]), Part(VERDICT, judged.digest),
     ]  # fmt: skip
     facts = {"verdict": judged.verdict.word, "reasons": judged.verdict.reasons}

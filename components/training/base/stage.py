@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import cache_folder, read_jsonl, replaced_folder, sha256_file, sha256_text
+from qinglan.model_references import refuse_foreign_files
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter import RewriterCard, write_card
@@ -89,6 +90,7 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
                 ) from None
         if not any(partial.glob("*.safetensors")):
             raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
+        refuse_foreign_files(partial)
         write_card(partial, RewriterCard(stage="base"))
     return _counts(model, config, cached=False)
 

@@ -144,6 +144,16 @@ def test_a_pickle_is_not_taken(prompts: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_base_whose_index_leads_elsewhere_is_not_taken(prompts: Path, tmp_path: Path) -> None:
+    mine = tiny_model(tmp_path / "mine")
+    index = mine / "model.safetensors.index.json"
+    index.write_text('{"metadata": {}, "weight_map": {"model.norm.weight": "../other.safetensors"}}')
+
+    with pytest.raises(DataError, match=r"names '\.\./other\.safetensors'"):
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_hub_that_cannot_be_reached_says_what_to_do(
     prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,12 +153,12 @@ def refit(scene: Scene, signer: Signer, sign: bool = True, bom: bool = True) -> 
 
     def change(said: Json) -> None:
         trees = {part.name: part.digest for part in parts}
-        old = {one["name"]: one["digest"]["sha256"] for one in said["subject"]}
-        said["subject"] = [{"name": part.name, "digest": {"sha256": part.digest}} for part in parts]
+        old = {one["name"]: digest for one in said["subject"] for digest in one["digest"].values()}
+        said["subject"] = [{"name": part.name, "digest": {part.algorithm: part.digest}} for part in parts]
         for one in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
             for name in (MODEL, "evaluation.json"):
-                if one["digest"].get("sha256") == old.get(name):
-                    one["digest"]["sha256"] = trees[name]
+                for algorithm in [key for key, digest in one["digest"].items() if digest == old.get(name)]:
+                    one["digest"][algorithm] = trees[name]
 
     reseal(scene.folder / PROVENANCE, signer, change)
 
@@ -169,7 +169,7 @@ def refit_bom(scene: Scene) -> None:
     whole = next(part.digest for part in parts_of(files) if part.name == MODEL)
     bill = orjson.loads((scene.folder / BOM).read_bytes())
     about = bill["metadata"]["component"]
-    about["version"], about["hashes"] = whole[:12], [{"alg": "SHA-256", "content": whole}]
+    about["version"], about["hashes"] = whole[:12], [{"alg": "SHA3-256", "content": whole}]
     rest = [one for one in bill["components"] if not one["name"].startswith(f"{MODEL}/")]
     hashes = {name: [{"alg": "SHA-256", "content": sha}] for name, sha in files.items()}
     bill["components"] = rest + [{"type": "file", "name": name, "hashes": one} for name, one in hashes.items()]

@@ -14,7 +14,7 @@ from qinglan.lineage.keychain import ensure_keys, revoke_key
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.statement import Part
 from qinglan.lineage.trust import TRUST, load_trust
-from tests.lineage_world import NOW, Keys, make_keys, record, sealed, write_run
+from tests.lineage_world import NOW, Keys, make_keys, part_of, record, sealed, write_run
 
 MODEL = "artifacts/line-1/sft/model"
 REWRITES = "artifacts/line-1/generate/rewrites"
@@ -107,9 +107,7 @@ def test_everything_that_a_run_made_is_looked_at_not_what_its_last_step_took_alo
     table.write_text("{}")
     rewrites = run / REWRITES
     for stage, made, hours in (("distil", student, (5.0, 6.0)), ("report", table, (7.0, 8.0))):
-        statement = sealed(
-            keys.builder, stage, [Part(stage, digest(made))], [Part("rewrites", digest(rewrites))], hours
-        )
+        statement = sealed(keys.builder, stage, [part_of(stage, made)], [part_of("rewrites", rewrites)], hours)
         record(run, stage, {"rewrites": rewrites}, {stage: made}, statement)
     assert audit(str(run), keys.policy, now=NOW).verdict == "intact"
 

@@ -1,11 +1,15 @@
 """A server loads what its release says, to the byte; what has no release is called unproven."""
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from qinglan.errors import Altered, DataError
+from components.release.register.config import RegisterConfig
+from components.release.register.stage import register
+from qinglan.errors import Altered, ConfigError, DataError
 from qinglan.lineage.digests import digest
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import VARIABLE
@@ -13,7 +17,9 @@ from qinglan.lineage.loading import PROMPTS, proof_of
 from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.trust import TRUST
 from qinglan.rewriter import CARD
-from tests.release_world import Made, make_release, tiny_weights, use_keys
+from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
+
+INDEX = "model.safetensors.index.json"
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +89,24 @@ def test_merged_weights_may_stay_away_before_an_adapter_and_nothing_else_may(rel
         proof_of(release / "model", weights=False)
 
 
+def test_an_index_without_its_weights_is_refused_before_an_adapter_too(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a node has it where somebody laid the index there and the merged weights stayed in the store."""
+    monkeypatch.setenv(VARIABLE, str(made.keys))
+    model = tiny_weights(tmp_path / "rl_model")
+    (model / INDEX).write_text('{"metadata": {}, "weight_map": {"embed": "model.safetensors"}}')
+    register(make_inputs(tmp_path, model), tmp_path / "release", RegisterConfig(name=NAME))
+    pod, trust = tmp_path / "release/model", made.keys / TRUST
+    assert proof_of(pod, trust=trust).state == "signed"
+
+    (pod / "model.safetensors").unlink()
+    with pytest.raises(Altered, match=r"index\.json: no whole model: it names 'model\.safetensors'"):
+        proof_of(pod, weights=False, trust=trust)
+    (pod / INDEX).unlink()
+    assert proof_of(pod, weights=False, trust=trust).state == "signed"
+
+
 def test_what_does_not_belong_to_the_model_may_stay_away(release: Path, made: Made) -> None:
     """The audit wants it; a server does not."""
     shutil.rmtree(release / "lineage")
@@ -115,3 +139,130 @@ def test_a_bare_folder_is_named_by_its_digest_and_called_unproven(tmp_path: Path
 
     assert (proof.state, proof.model_digest) == ("unproven", digest(folder))
     assert proof.said.startswith("unproven")
+
+
+def alone(release: Path) -> Path:
+    """A copy of the model without its release."""
+    return shutil.copytree(release / "model", release.parent / "alone" / "model")
+
+
+def renamed(release: Path) -> Path:
+    return (release / "model").rename(release / "other")
+
+
+def copied(release: Path) -> Path:
+    return shutil.copytree(release / "model", release / "other")
+
+
+def linked(release: Path) -> Path:
+    path = release.parent / "elsewhere" / "model"
+    path.parent.mkdir()
+    path.symlink_to(release / "model")
+    return path
+
+
+def linked_beside_the_statement(release: Path) -> Path:
+    (release / "model").rename(release.parent / "moved")
+    (release / "model").symlink_to(release.parent / "moved")
+    return release / "model"
+
+
+def by_dots(release: Path) -> Path:
+    copied(release)
+    return release / "model" / ".." / "other"
+
+
+def by_dots_to_the_release(release: Path) -> Path:
+    return release / "model" / ".."
+
+
+def by_dots_at_the_end(release: Path) -> Path:
+    (release / "model" / "sub").mkdir()
+    return release / "model" / "sub" / ".."
+
+
+def the_release_itself(release: Path) -> Path:
+    return release
+
+
+UNPROVEN = [
+    alone, renamed, copied, linked, linked_beside_the_statement, by_dots, by_dots_to_the_release, by_dots_at_the_end,
+    the_release_itself,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reached", UNPROVEN)
+def test_where_a_signature_is_asked_for_a_folder_that_no_release_speaks_for_is_refused(
+    release: Path, made: Made, reached: Callable[[Path], Path]
+) -> None:
+    folder = reached(release)
+
+    with pytest.raises(Altered, match=r"a signature is asked for \(--trust\).* Name the folder model/ inside of a"):
+        proof_of(folder, trust=made.keys / TRUST)
+    with pytest.raises(Altered, match="a signature is asked for"):
+        proof_of(folder, weights=False, trust=made.keys / TRUST)
+
+
+def statement_gone(release: Path) -> None:
+    (release / PROVENANCE).unlink()
+
+
+def statement_linked(release: Path) -> None:
+    (release / PROVENANCE).rename(release.parent / "moved.json")
+    (release / PROVENANCE).symlink_to(release.parent / "moved.json")
+
+
+def statement_linked_to_nothing(release: Path) -> None:
+    (release / PROVENANCE).unlink()
+    (release / PROVENANCE).symlink_to(release.parent / "nothing.json")
+
+
+def statement_a_pipe(release: Path) -> None:
+    (release / PROVENANCE).unlink()
+    os.mkfifo(release / PROVENANCE)
+
+
+def statement_a_folder(release: Path) -> None:
+    (release / PROVENANCE).unlink()
+    (release / PROVENANCE).mkdir()
+
+
+def statement_empty(release: Path) -> None:
+    (release / PROVENANCE).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "spoil", [statement_linked, statement_linked_to_nothing, statement_a_pipe, statement_a_folder, statement_empty]
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_statement_that_is_no_plain_file_proves_nothing(
+    release: Path, made: Made, spoil: Callable[[Path], None], asked: bool
+) -> None:
+    """What only looks like a release's statement is refused without a policy too: it is no bare folder."""
+    spoil(release)
+
+    with pytest.raises((Altered, DataError), match="provenance"):
+        proof_of(release / "model", trust=made.keys / TRUST if asked else None)
+
+
+def test_without_a_policy_a_folder_without_a_release_is_served_as_unproven(release: Path) -> None:
+    for reached in (alone, linked):
+        assert proof_of(reached(release)).state == "unproven"
+    statement_gone(release)
+    assert proof_of(release / "model").state == "unproven"
+
+
+def test_a_policy_that_is_not_there_is_said(release: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no trust policy"):
+        proof_of(release / "model", trust=tmp_path / "none.yaml")
+
+
+def test_other_ways_to_name_the_very_folder_prove_the_same(
+    release: Path, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files").symlink_to(release)
+    monkeypatch.chdir(release / "model")
+
+    for named in (".", "../model", "../lineage/../model", f"{release}/model/", f"{release}/model/.",
+                  f"{tmp_path}/files/model"):  # fmt: skip
+        assert proof_of(Path(named), trust=made.keys / TRUST).release_digest == made.registered.release

@@ -9,6 +9,8 @@ import pytest
 
 from qinglan import prompts
 from qinglan.errors import DataError
+from qinglan.lineage.keychain import ensure_keys
+from qinglan.lineage.trust import TRUST
 from qinglan.rewriter import RewriterCard, Student, read_card, refuse_other_prompts, write_card
 from tests.tiny import tiny_model
 
@@ -62,3 +64,19 @@ def test_without_its_model_it_ends_with_what_to_do(tmp_path: Path, spoil: str, c
     assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+
+
+@pytest.mark.slow
+def test_where_a_signature_is_asked_for_a_bare_folder_ends_it(tmp_path: Path) -> None:
+    """A model without its release is served as unproven, and never under --trust."""
+    folder = tiny_model(tmp_path / "model")
+    ensure_keys(tmp_path / "keys")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "serving.rewriter", "--model", str(folder), "--port", "0",
+         "--trust", str(tmp_path / "keys" / TRUST)],
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+
+    assert (ended.returncode, ended.stdout) == (8, ""), ended.stderr
+    assert f"{folder}: a signature is asked for (--trust)" in ended.stderr and "Traceback" not in ended.stderr

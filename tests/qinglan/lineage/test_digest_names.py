@@ -1,0 +1,167 @@
+"""Every digest goes by the name of the function that made it: whoever knows the name can make it again."""
+
+import base64
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.lineage.digests import FILE, FOLDER, digest
+from qinglan.lineage.dsse import open_envelope
+from qinglan.lineage.override import make_override, read_override
+from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE
+from qinglan.lineage.statement import STAGE, STAGE_V1, UNLABELLED, Part, from_payload
+from qinglan.lineage.walk import walk
+from tests.lineage_world import NOW, Keys, Statements, make_keys, sealed, write_run
+from tests.qinglan.lineage.tampering import Scene
+
+HASHLIB = {"sha256": "sha256", "sha3_256": "sha3_256", "SHA-256": "sha256", "SHA3-256": "sha3_256"}
+LISTING = r"find . -type f -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum"
+"""As docs/audit.md has it."""
+
+
+def computed(path: Path, algorithm: str) -> str:
+    """By the function of that name: of a file's bytes, or of a folder's listing."""
+    content = path.read_bytes() if path.is_file() else subprocess.check_output(LISTING, shell=True, cwd=path)
+    return hashlib.new(HASHLIB[algorithm], content).hexdigest()
+
+
+def resources(release: Path) -> Iterator[dict[str, Any]]:
+    """What every statement of the release names, by digest."""
+    for path in (release / PROVENANCE, *release.glob("lineage/*.dsse.json")):
+        statement = orjson.loads(base64.b64decode(orjson.loads(path.read_bytes())["payload"]))
+        yield from statement["subject"]
+        yield from statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+
+
+def components(release: Path) -> Iterator[dict[str, Any]]:
+    bill = orjson.loads((release / BOM).read_bytes())
+    about = bill["metadata"]["component"]
+    yield {**about, "name": MODEL}
+    yield from ({**one, "name": "base_model"} for one in about["pedigree"]["ancestors"])
+    yield from bill["components"]
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return make_keys(tmp_path / "keys")
+
+
+@pytest.fixture
+def paths(scene: Scene) -> dict[str, Path]:
+    """Where the bytes are of what statements and bill name."""
+    release, inputs = scene.folder, scene.made.inputs
+    run = inputs.evaluation.parent / "run"
+    inside = {path.relative_to(release).as_posix(): path for path in release.rglob("*")}
+    return {
+        **inside, "rl_model": inputs.model, "evaluation": inputs.evaluation, "report": inputs.report,
+        "chats": run / "chats", "base_model": run / "base_model", "verdict": scene.path("lineage/verdict-"),
+        "environment": Path(__file__).parents[3] / "requirements.lock",
+    }  # fmt: skip
+
+
+def test_every_digest_of_a_release_is_made_again_by_the_function_that_it_names(
+    scene: Scene, paths: dict[str, Path]
+) -> None:
+    named = [
+        (one["name"], algorithm, value)
+        for one in resources(scene.folder)
+        for algorithm, value in one["digest"].items()
+        if one["name"] != "code"
+    ]
+    billed = [(one["name"], own["alg"], own["content"]) for one in components(scene.folder) for own in one["hashes"]]
+
+    wrong = [one for one in (*named, *billed) if computed(paths[one[0]], one[1]) != one[2]]
+
+    assert wrong == []
+    assert {(MODEL, FOLDER), ("lineage", FOLDER), ("rl_model", FOLDER), ("evaluation", FILE)} <= {
+        one[:2] for one in named
+    }
+    assert {(MODEL, "SHA3-256"), ("model/model.safetensors", "SHA-256"), ("environment", "SHA-256")} <= {
+        one[:2] for one in billed
+    }
+
+
+def test_a_folder_is_called_by_what_find_sha256sum_and_openssl_print(scene: Scene) -> None:
+    for folder in (scene.folder, scene.folder / MODEL):
+        printed = subprocess.check_output(f"{LISTING} | openssl dgst -sha3-256 -r", shell=True, cwd=folder, text=True)
+        assert printed.split()[0] == digest(folder)
+
+
+def test_in_totos_library_takes_both_names(scene: Scene) -> None:
+    from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
+
+    for one in resources(scene.folder):
+        ResourceDescriptor(one["name"], digest=one["digest"]).validate()
+
+
+def test_a_statement_of_before_does_not_say_whether_a_digest_is_a_folders() -> None:
+    part = {"name": "model", "digest": {"sha256": "a" * 64}}
+    commit = {"name": "code", "digest": {"gitCommit": "b" * 40}}
+    read = {form: from_payload(payload_of(form, [part, commit])).made for form in (STAGE_V1, STAGE)}
+
+    assert [one.algorithm for one in read[STAGE_V1]] == [UNLABELLED, "gitCommit"]
+    assert [one.algorithm for one in read[STAGE]] == [FILE, "gitCommit"]
+    assert [one.is_bytes for one in read[STAGE_V1]] == [True, False]
+
+
+def payload_of(form: str, subject: list[dict[str, Any]]) -> bytes:
+    definition = {"buildType": form, "externalParameters": {"stage": "sft", "config": {}}, "resolvedDependencies": []}
+    metadata = {"invocationId": "run", "startedOn": "", "finishedOn": ""}
+    details = {"builder": {"id": "x"}, "metadata": metadata, "byproducts": []}
+    return orjson.dumps({
+        "_type": "https://in-toto.io/Statement/v1", "predicateType": "https://slsa.dev/provenance/v1",
+        "subject": subject, "predicate": {"buildDefinition": definition, "runDetails": details},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "state"), [(FOLDER, "verified"), (FILE, "altered"), ("sha512", "altered")])
+def test_a_folder_under_a_files_name_is_found_where_its_bytes_are_at_hand(
+    keys: Keys, tmp_path: Path, algorithm: str, state: str
+) -> None:
+    """Its bytes are right either way: values decide what a thing is, and no function's value is another's."""
+    from qinglan.lineage.evidence import Combined, Files
+
+    folder = write_run(tmp_path / "run", keys) / "artifacts/line-1/sft/model"
+    made = Part("sft_model", digest(folder), algorithm=algorithm)
+    evidence = Combined([Statements(sealed(keys.builder, "sft", [made], [])), Files(folder)])
+
+    graph = walk([made.digest], evidence, keys.policy, "fivedoctors", now=NOW)
+
+    assert graph.things[made.digest].state == state
+    assert graph.things[made.digest].algorithm == algorithm
+
+
+def test_an_override_names_the_releases_folder_and_one_of_before_is_read(keys: Keys) -> None:
+    from qinglan.lineage.dsse import IN_TOTO, seal
+
+    note = make_override(keys.releaser, "a" * 64, "fivedoctors/rewriter", "who", "reason enough", ["x"], at=NOW)
+    body = orjson.loads(open_envelope(note).payload)
+    assert body["subject"][0]["digest"] == {FOLDER: "a" * 64}
+
+    body["subject"][0]["digest"] = {FILE: "a" * 64}
+    before = seal(orjson.dumps(body), IN_TOTO, [keys.releaser])
+    assert read_override(before, keys.policy, "fivedoctors", NOW).digest == "a" * 64
+
+
+def test_a_rollouts_history_of_before_is_read_and_is_the_same_history(keys: Keys) -> None:
+    from qinglan.lineage import rollouts
+    from qinglan.lineage.dsse import IN_TOTO, seal
+
+    told = rollouts.Told(
+        "a" * 64, "fivedoctors/rewriter", "ns/name", "rewriter", "Promoted", ("better",), "2026-01-05T08:00:00Z",
+        "2026-01-05T09:00:00Z", {"steps": [5, 100]}, {}, ({"at": "2026-01-05T08:30:00Z"},),
+    )  # fmt: skip
+    body = orjson.loads(rollouts.to_payload(told))
+    assert body["subject"][0]["digest"] == {FOLDER: "a" * 64}
+
+    body["subject"][0]["digest"] = {FILE: "a" * 64}
+    before = seal(orjson.dumps(body), IN_TOTO, [keys.releaser])
+    assert rollouts.same(before, told)
+    assert not rollouts.same(before, told._replace(outcome="RolledBack"))
+    [kept] = rollouts.kept_beside([before], keys.policy, "a" * 64, "fivedoctors", NOW)
+    assert rollouts.to_payload(kept.told) == rollouts.to_payload(told)
