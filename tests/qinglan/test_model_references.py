@@ -174,7 +174,8 @@ def test_a_model_without_weights_is_refused(tmp_path: Path, left: str) -> None:
     assert faults(folder) == {".": "it has no weights: no .safetensors file with a tensor lies at its top"}
     with pytest.raises(DataError):
         refuse_unfit(folder)
-    refuse_foreign_files(folder, weights=False)
+    with pytest.raises(DataError, match="no weights"):
+        refuse_foreign_files(folder)
 
 
 def test_weights_that_stayed_in_the_store_count_where_they_are_signed_for(tmp_path: Path) -> None:
