@@ -30,7 +30,9 @@ SPECIAL_TOKENS = "special_tokens_map.json"
 
 def refuse_foreign_files(folder: Path, weights: bool = True) -> None:
     """A DataError where loading the model would read a file outside of its folder, or with `weights` find none."""
-    for name, why in sorted(reference_faults(plain_files(folder).files, weights=weights).items()):
+    listing = plain_files(folder)
+    links = {name: why for name, why in listing.faults.items() if (folder / name).is_symlink()}
+    for name, why in sorted((reference_faults(listing.files, weights=weights) or links).items()):
         raise DataError(
             f"{folder / name}: no whole model: {why}. Copy it again from where it was trained, or run that stage "
             "again."

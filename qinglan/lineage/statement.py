@@ -145,7 +145,7 @@ def _resource(part: Part) -> dict[str, Any]:
 def label_fault(part: Part, folder: bool) -> str:
     """Why the digest goes by another function's name than that of what it is a digest of; "" where it does not."""
     right = FOLDER if folder else FILE
-    if part.algorithm in (right, UNLABELLED) or not part.is_bytes:
+    if part.algorithm in (right, UNLABELLED):
         return ""
     return f"its digest is called {part.algorithm}, and that of a {'folder' if folder else 'file'} is {right}"
 

@@ -105,7 +105,7 @@ def thing(
         where, size = sighting.where, sighting.size
         if sighting.state != "verified" and worst([state, sighting.state]) == sighting.state:
             state, why = sighting.state, sighting.why
-        elif sighting.state == "verified" and (fault := label_fault(made, Path(where).is_dir())):
+        elif sighting.state == "verified" and made.is_bytes and (fault := label_fault(made, Path(where).is_dir())):
             state, why = "altered", f"{where}: {fault}"
         elif state == "attested":
             state = sighting.state

@@ -174,7 +174,8 @@ def test_a_model_without_weights_is_refused(tmp_path: Path, left: str) -> None:
     assert faults(folder) == {".": "it has no weights: no .safetensors file with a tensor lies at its top"}
     with pytest.raises(DataError):
         refuse_unfit(folder)
-    refuse_foreign_files(folder, weights=False)
+    with pytest.raises(DataError, match="no weights"):
+        refuse_foreign_files(folder)
 
 
 def test_weights_that_stayed_in_the_store_count_where_they_are_signed_for(tmp_path: Path) -> None:
@@ -186,3 +187,14 @@ def test_weights_that_stayed_in_the_store_count_where_they_are_signed_for(tmp_pa
     assert reference_faults(files, SHARDS) == {}
     assert list(reference_faults(files, weights=False)) == [INDEX]
     assert list(reference_faults(files, [f"../{SHARDS[0]}", SHARDS[1]])) == [INDEX]
+
+
+@pytest.mark.parametrize("file", [INDEX, "config.json", SHARDS[0]])
+def test_a_link_in_a_bare_folder_is_refused_at_load(tmp_path: Path, file: str) -> None:
+    """What a link names is not in the folder, and what it holds could lead anywhere."""
+    folder = sharded(tmp_path / "model")
+    (folder / file).rename(tmp_path / "elsewhere")
+    (folder / file).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(DataError, match="no whole model"):
+        refuse_foreign_files(folder, weights=False)

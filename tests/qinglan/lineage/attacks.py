@@ -172,14 +172,14 @@ def without(name: str) -> do.Change:
     return change
 
 
-def relabelled(name: str) -> do.Change:
-    """The digest goes by the other function's name."""
-    other = {"sha256": "sha3_256", "sha3_256": "sha256"}
+def relabelled(name: str, algorithm: str) -> do.Change:
+    """The digest goes by another function's name."""
 
     def change(said: do.Json) -> None:
         for one in said["subject"]:
             if one["name"] == name:
-                one["digest"] = {other[key]: digest for key, digest in one["digest"].items()}
+                [digest] = one["digest"].values()
+                one["digest"] = {algorithm: digest}
 
     return change
 
