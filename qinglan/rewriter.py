@@ -12,60 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
-from qinglan.config import Config, Positive
 from qinglan.errors import DataError, TrainingError
-from qinglan.files import replaced
 from qinglan.model_references import refuse_foreign_files
-from qinglan.prompts import Asked, Message, student_digest, student_messages
+from qinglan.prompts import Asked, Message, student_messages
+from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts
 from qinglan.text import one_line
-
-CARD = "rewriter.json"
-
-
-class RewriterCard(Config):
-    """What must travel with the weights."""
-
-    stage: str
-    """The training that wrote them: base, sft, ppo."""
-
-    system_prompts: dict[str, str] = {}
-    """By tenant: the text that training showed the model, to the byte. Serving shows the same."""
-
-    prompts_sha256: str = ""
-    """Of what the code showed that trained it, by `student_digest`; "" of a model older than this."""
-
-    max_new_tokens: Positive = 64
-    """A rewrite that is longer is cut."""
-
-    parents: dict[str, str] = {}
-    """Digests of what it was made from: base_model, sft_model, training rows."""
-
-
-def write_card(folder: Path, card: RewriterCard) -> None:
-    """With the digest of the prompts that it was trained with: those of this code."""
-    card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
-    with replaced(folder / CARD) as partial:
-        partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
-
-
-def read_card(folder: Path) -> RewriterCard:
-    try:
-        values = orjson.loads((folder / CARD).read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{folder / CARD}: {said}. A rewriter model is written by the sft or ppo stage.") from None
-    return RewriterCard.parse(values, str(folder / CARD))
-
-
-def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:
-    """A model is asked as it was trained, or not at all."""
-    if card.prompts_sha256 and card.prompts_sha256 != (ours := student_digest(card.system_prompts)):
-        raise DataError(
-            f"{folder / CARD}: the model was trained with prompts {card.prompts_sha256[:12]}, and this code shows it "
-            f"{ours[:12]}. Serve it with the code of its release, or train it again."
-        )
 
 
 class Written(NamedTuple):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from components.training.base.config import TinyConfig
-from qinglan.rewriter import RewriterCard, write_card
+from qinglan.rewriter_card import RewriterCard, write_card
 
 SYSTEM = "你是保健品领域的Query改写专家"
 TEXTS = [
@@ -53,7 +53,8 @@ def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT
     import torch
 
     from qinglan.prompts import Question
-    from qinglan.rewriter import Student, read_card
+    from qinglan.rewriter import Student
+    from qinglan.rewriter_card import read_card
 
     student = Student.load(tiny_model(folder, seed=seed))
     end = student.tokenizer.eos_token

@@ -21,14 +21,12 @@ from qinglan.lineage.release_folder import FOLDERS, MODEL, PROVENANCE, Claim, in
 from qinglan.lineage.trust import load_trust
 from qinglan.model_references import refuse_foreign_files
 from qinglan.plain_files import plain_files
+from qinglan.rewriter_card import CARD
 
 VERSION = 12
 """Characters of a model's digest: what predictions, metrics and people call it by."""
 
 AGAIN = "Load nothing of it; fetch the release again, and ask `qinglan audit` who changed it."
-PROMPTS = "rewriter.json"
-"""A rewriter's card. What could load a rewriter is not imported here: images without torch run this too."""
-
 WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
@@ -74,7 +72,7 @@ def proof_of(folder: Path, weights: bool = True, trust: Path | None = None) -> P
     key = _signed(folder.parent, claim, trust)
     whole = tree_digest({name: files[name] for name in sorted(files, key=str.encode)})
     said = f"release {claim.name} {whole[:VERSION]}, its digests" + (f", signed by {key[:VERSION]}" if key else "")
-    return Proof("signed" if key else "compared", tree_digest(own), said, whole, claim.name, own.get(PROMPTS, ""))
+    return Proof("signed" if key else "compared", tree_digest(own), said, whole, claim.name, own.get(CARD, ""))
 
 
 def release_files(release: Path, claim: Claim) -> dict[str, str]:
@@ -118,7 +116,7 @@ def _refuse_other_files(folder: Path, own: dict[str, str], weights: bool) -> Non
         raise Altered(f"{folder / name}: {why}. {AGAIN}")
     for name, path in sorted_files(found.files):
         if (sha := sha256_file(path)) != own.get(name):
-            what = "the prompts are not those of" if name == PROMPTS else "not as in"
+            what = "the prompts are not those of" if name == CARD else "not as in"
             raise Altered(
                 f"{path}: {what} its release, which says {own.get(name, 'nothing')[:VERSION]} of it, and it is "
                 f"{sha[:VERSION]}. {AGAIN}"

@@ -12,7 +12,8 @@ from qinglan.errors import DataError, OutageError
 from qinglan.guard import hits
 from qinglan.lineage.loading import proof_of
 from qinglan.prompts import student_messages
-from qinglan.rewriter import Student, Written, load_tokenizer, read_card, refuse_other_prompts, render
+from qinglan.rewriter import Student, Written, load_tokenizer, render
+from qinglan.rewriter_card import read_card, refuse_other_prompts
 from serving.kserving import payload_of
 from serving.refusals import Busy
 from serving.rewriter import reading

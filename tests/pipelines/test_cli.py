@@ -64,8 +64,9 @@ def test_a_stage_that_does_not_exist_is_refused_with_those_there_are(tmp_path: P
 
 
 def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
-    (tmp_path / "q.jsonl").write_text('{"question": "怎么吃"}\n', encoding="utf-8")
-    words = ["run", "fivedoctors", "--profile", "gpt", "--questions", "q.jsonl", "--knowledge-base", "q.jsonl"]
+    (tmp_path / "q.jsonl").write_text('{"question": "怎么吃", "划分": "train"}\n', encoding="utf-8")
+    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    words = ["run", "fivedoctors", "--profile", "gpt", "--questions", "q.jsonl", "--knowledge-base", "kb.jsonl"]
 
     run = qinglan(*words, cwd=tmp_path)
 

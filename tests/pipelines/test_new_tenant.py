@@ -10,7 +10,7 @@ import yaml
 
 from pipelines.config import CONFIGS, TRAINING, merged
 from qinglan.config import load_yaml
-from qinglan.rewriter import read_card
+from qinglan.rewriter_card import read_card
 from qinglan.samples import write_sample
 from tests.pipelines.test_thread import SHORT, Ran, qinglan
 

@@ -131,9 +131,9 @@ def test_a_place_to_write_to_is_shown_and_not_obeyed(tmp_path: Path) -> None:
 
 
 def test_a_plan_shows_what_a_profile_says(tmp_path: Path) -> None:
-    rows = '{"question": "怎么吃"}\n'
+    rows = '{"question": "怎么吃", "划分": "train"}\n'
     (tmp_path / "q.jsonl").write_text(rows, encoding="utf-8")
-    (tmp_path / "kb.jsonl").write_text('{"title": "虾青素", "content": "一天一粒"}\n', encoding="utf-8")
+    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "title": "虾青素", "content": "一天一粒"}\n', encoding="utf-8")
     price = {"input": 1.0, "cached_input": 0.1, "output": 2.0, "as_of": "2020-01-01"}
     model = {"base_url": "https://api.openai.com/v1", "model": ALL, "api_key_env": "NONE", "price": price}
     gateway = {"teacher": model, "judge": model, "examiner": model, "rag": {"base_url": "https://rag.example"}}

@@ -21,7 +21,8 @@ from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.trust import TRUST, load_trust
-from qinglan.rewriter import Student, read_card
+from qinglan.rewriter import Student
+from qinglan.rewriter_card import read_card
 from qinglan.samples import write_sample
 from qinglan.store import open_store
 from tests.browser import open_page

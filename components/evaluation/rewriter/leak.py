@@ -10,7 +10,7 @@ from qinglan.duplicates import asked as alike_by
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.leaks import Locked, Named, refuse_same
-from qinglan.rewriter import read_card
+from qinglan.rewriter_card import read_card
 from qinglan.rows import Question
 
 PARTS = ("train", "dev")

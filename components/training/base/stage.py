@@ -17,7 +17,7 @@ from qinglan.files import cache_folder, read_jsonl, replaced_folder, sha256_file
 from qinglan.model_references import refuse_foreign_files
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
-from qinglan.rewriter import RewriterCard, write_card
+from qinglan.rewriter_card import RewriterCard, write_card
 from qinglan.scratch import source_digest
 from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
 from qinglan.weights import parameters

@@ -13,7 +13,8 @@ from typing import Any
 from components.training.ppo.release import export
 from qinglan.files import replaced_folder
 from qinglan.jobs.followup import answering
-from qinglan.rewriter import RewriterCard, Student, refuse_unusable
+from qinglan.rewriter import Student, refuse_unusable
+from qinglan.rewriter_card import RewriterCard
 
 TRIED = 64
 """Dev prompts that the finished model is asked."""

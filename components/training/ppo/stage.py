@@ -31,7 +31,8 @@ from qinglan.jobs.processes import nothing_left
 from qinglan.lineage.digests import digest
 from qinglan.progress import steps
 from qinglan.reward.outage import clear_outage
-from qinglan.rewriter import RewriterCard, load_tokenizer, read_card
+from qinglan.rewriter import load_tokenizer
+from qinglan.rewriter_card import RewriterCard, read_card
 from qinglan.scratch import scratch, shared, source_digest
 from qinglan.terminal import say
 

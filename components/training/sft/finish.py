@@ -20,7 +20,8 @@ from qinglan.files import replaced_folder
 from qinglan.jobs import Outcome, run
 from qinglan.jobs.failures import explain_failure
 from qinglan.jobs.followup import answering
-from qinglan.rewriter import RewriterCard, Student, refuse_unusable, write_card
+from qinglan.rewriter import Student, refuse_unusable
+from qinglan.rewriter_card import RewriterCard, write_card
 from qinglan.scratch import last_checkpoint
 
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")

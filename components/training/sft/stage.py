@@ -25,7 +25,8 @@ from qinglan.jobs.followup import follow_up
 from qinglan.jobs.processes import MARK, nothing_left
 from qinglan.lineage.digests import digest
 from qinglan.progress import steps
-from qinglan.rewriter import RewriterCard, load_tokenizer, render
+from qinglan.rewriter import load_tokenizer, render
+from qinglan.rewriter_card import RewriterCard
 from qinglan.scratch import scratch, shared, source_digest
 
 DONE = "done.json"

@@ -18,7 +18,8 @@ from components.training.base.tokenizer import train_tokenizer
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.digests import digest
 from qinglan.rag.contract import Passage
-from qinglan.rewriter import Student, read_card
+from qinglan.rewriter import Student
+from qinglan.rewriter_card import read_card
 from tests.ppo_world import validated
 from tests.tiny import SYSTEM, TEXTS, tiny_model
 from tests.training_rows import knowledge_base

@@ -18,7 +18,8 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import ConfigError, OutageError, TrainingError
 from qinglan.jobs.processes import left
-from qinglan.rewriter import Student, read_card
+from qinglan.rewriter import Student
+from qinglan.rewriter_card import read_card
 from tests.ppo_world import FAULT, laptop, validated, world
 
 ROOT = Path(__file__).parents[3]

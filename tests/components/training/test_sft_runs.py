@@ -18,7 +18,8 @@ from components.training.sft.stage import HERE, SftCounts, sft
 from qinglan.jobs import Runner
 from qinglan.lineage.digests import digest
 from qinglan.prompts import Message
-from qinglan.rewriter import Student, load_tokenizer, read_card, render
+from qinglan.rewriter import Student, load_tokenizer, render
+from qinglan.rewriter_card import read_card
 from qinglan.scratch import VARIABLE
 from tests.qinglan.jobs.rendered import LoopbackRunner
 from tests.qwen3 import CHAT_TEMPLATE

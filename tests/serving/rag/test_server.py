@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from qinglan.errors import ConfigError
 from qinglan.rag.index import PASSAGES, build_index
-from qinglan.rewriter import RewriterCard, write_card
+from qinglan.rewriter_card import RewriterCard, write_card
 from serving.rag.config import RagConfig, RewriterConfig, Source
 from serving.rag.server import open_engines, open_rewriter
 

@@ -11,7 +11,8 @@ from qinglan import prompts
 from qinglan.errors import DataError
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.trust import TRUST
-from qinglan.rewriter import RewriterCard, Student, read_card, refuse_other_prompts, write_card
+from qinglan.rewriter import Student
+from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts, write_card
 from tests.tiny import tiny_model
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from qinglan.lineage.digests import digest
 from qinglan.prompts import Question, student_messages
-from qinglan.rewriter import Student, read_card
+from qinglan.rewriter import Student
+from qinglan.rewriter_card import read_card
 from serving.kserving import in_a_line
 from serving.rewriter.reading import Instance
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
