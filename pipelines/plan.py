@@ -5,9 +5,10 @@ from typing import NamedTuple, get_args
 
 from pydantic import Field
 
+from components.evaluation.rewriter.obstacles import Obstacle
 from pipelines.config import RunConfig
-from pipelines.preflight import check_given, known_gold, rows_in_words
-from pipelines.promotion import Promotion, promotion
+from pipelines.preflight import check_given, known_gold, lost_gold, rows_in_words, without_knowledge_base
+from pipelines.promotion import Promotion, promotion, too_few_prompts
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from qinglan.config import Config
 from qinglan.errors import ConfigError
@@ -127,6 +128,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     if config.knowledge_base is not None:
         check_given(config)
     sheet, tokens = count_tokens(config)
+    known = known_gold(config, sheet) if config.knowledge_base else {}
     steps = _steps(config, sheet, tokens)
     total = sum(step.expected()[0] for step in steps)
     return Plan(
@@ -143,8 +145,8 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
-        promotion=promotion(config, sheet),
-        warnings=(*_warnings(config, total, today or date.today()), *_gold_warnings(config, sheet)),
+        promotion=promotion(config, sheet, refusals=_refusals(config, sheet, known)),
+        warnings=(*_warnings(config, total, today or date.today()), *_gold_warnings(config, sheet, known)),
         original=original_budget(steps[0], sheet.splits.total(), tokens.judgements, config.gateway.judge),
     )
 
@@ -239,26 +241,26 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     return found
 
 
-def _gold_warnings(config: RunConfig, sheet: Sheet) -> list[str]:
-    """Labels that the knowledge base does not know, and what was not looked at."""
-    if not sheet.gold:
-        return []
-    if config.knowledge_base is None:
+def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:
+    """Labels that the knowledge base does not know beside some that it knows, and what was not looked at."""
+    if sheet.gold and config.knowledge_base is None:
         return [f"Gold passages of {len(sheet.gold):,} rows were not looked up: give --knowledge-base."]
-    known = known_gold(config, sheet)
     warnings = [
         f"--knowledge-base holds nothing of tenant {tenant}, whose rows name gold passages."
         for tenant in sorted({row.tenant_id for row in sheet.gold} - known.keys())
     ]
-    unknown = unknown_gold(sheet.gold, known)
-    lost = [row for row in unknown if row.every]
-    if lost:
-        warnings.append(
-            f"A run will refuse {len(lost):,} rows whose gold passages are all unknown: {rows_in_words(lost)}"
-        )
-    if partly := [row for row in unknown if not row.every]:
+    partly = [row for row in unknown_gold(sheet.gold, known) if not row.every]
+    if partly:
         warnings.append(f"{len(partly):,} rows name unknown gold passages beside known ones: {rows_in_words(partly)}")
     return warnings
+
+
+def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[Obstacle]:
+    """Reasons why a whole run of this would be refused before it pays."""
+    given = (
+        [*lost_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
+    )
+    return [*given, *too_few_prompts(config, sheet)]
 
 
 def stale(whose: str, price: Price, today: date) -> list[str]:

@@ -7,7 +7,7 @@ from pipelines.promotion import Promotion, in_words
 
 
 def print_plan(plan: Plan, evaluates: bool = True) -> None:
-    """Print it; a run that ends before the evaluation has no model to promote."""
+    """Print it; of a run that ends before the evaluation only what would refuse a whole one is said."""
     from qinglan.console import Console
 
     console = Console()
@@ -23,7 +23,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     console.print(_original_table(plan))
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)
-    if evaluates:
+    if evaluates or plan.promotion.refusals:
         print_promotion(console, plan.promotion)
     if not plan.pays:
         console.print("Stand-ins answer in this profile: nothing is paid; the cost is what it would be.")

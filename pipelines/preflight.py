@@ -2,11 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from components.evaluation.rewriter.obstacles import Obstacle
 from pipelines.config import RunConfig
 from pipelines.lines import REWRITER
+from pipelines.promotion import too_few_prompts
 from pipelines.rundir import NAMES, RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
 from qinglan.config import load_yaml
@@ -74,14 +76,33 @@ def check_machine(config: RunConfig, stages: Sequence[str]) -> None:
         need_gpus("ppo", config.ppo.hardware.per_node)
 
 
-def check_gold(config: RunConfig, sheet: Sheet) -> None:
-    """No labelled row is about passages that are all missing: whatever is retrieved would count as wrong."""
-    lost = [row for row in unknown_gold(sheet.gold, known_gold(config, sheet)) if row.every]
+def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
+    """Labels and rows are such that these stages can run."""
+    refusals = [*lost_gold(config, sheet, known_gold(config, sheet))]
+    if "ppo" in stages:
+        refusals += too_few_prompts(config, sheet)
+    for refusal in refusals:
+        raise DataError(f"{refusal.reason} {refusal.next_step}")
+
+
+def lost_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> Iterator[Obstacle]:
+    """Rows about passages that are all missing: whatever is retrieved would count as wrong."""
+    lost = [row for row in unknown_gold(sheet.gold, known) if row.every]
     if lost:
-        raise DataError(
-            f"{config.questions}: {len(lost):,} rows name gold passages that {config.knowledge_base} does not have: "
-            f"{rows_in_words(lost)}. Give the knowledge base that they were labelled on, or mend "
-            f"{config.generate.columns.gold}."
+        yield Obstacle(
+            reason=f"{config.questions}: {len(lost):,} rows name gold passages that {config.knowledge_base} does not "
+            f"have: {rows_in_words(lost)}.",
+            next_step=f"Give the knowledge base that they were labelled on, or mend {config.generate.columns.gold}.",
+        )
+
+
+def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
+    """Tenants of the sheet of whom nothing is given to be searched, where our own service searches what is given."""
+    missing = sorted(sheet.tenants - knowledge_bases(config).keys())
+    if missing and config.stand_ins.rag:
+        yield Obstacle(
+            reason=f"--knowledge-base {config.knowledge_base} holds nothing of {', '.join(missing)}.",
+            next_step="Give a folder of <tenant>.jsonl with a file for each, or take those rows out.",
         )
 
 

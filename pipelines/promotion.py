@@ -1,5 +1,7 @@
 """Can the gate promote what a run makes? Reasons why not that are known before the run pays, for plan and run."""
 
+from collections.abc import Iterable, Iterator
+
 from components.evaluation.rewriter.obstacles import Obstacle, Prospect, obstacles
 from pipelines.config import RunConfig
 from pipelines.sheet import Sheet
@@ -12,6 +14,9 @@ class Promotion(Config):
     possible: bool
     """False where something that is known already holds every model of this run."""
 
+    refusals: tuple[Obstacle, ...]
+    """Reasons why a whole run does not even start, each with the next step."""
+
     obstacles: tuple[Obstacle, ...]
     """Reasons that hold it, each with the next step."""
 
@@ -19,8 +24,11 @@ class Promotion(Config):
     """Reasons that could hold it too, and have not been looked at."""
 
 
-def promotion(config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None) -> Promotion:
+def promotion(
+    config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None, refusals: Iterable[Obstacle] = ()
+) -> Promotion:
     """Apply the gate's own thresholds to settings and sheet; `snapshot`: whether the RAG service sends one."""
+    refusals = tuple(refusals)
     models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
     price = models["teacher"].price
     prospect = Prospect(
@@ -35,7 +43,19 @@ def promotion(config: RunConfig, sheet: Sheet | None, snapshot: bool | None = No
             f"Whether the RAG service at {config.gateway.rag.base_url} names the knowledge base in its answers "
             "(data.snapshot), as the gate asks. `qinglan run` looks before it pays."
         )
-    return Promotion(possible=not reasons, obstacles=reasons, unchecked=tuple(unchecked))
+    return Promotion(
+        possible=not reasons and not refusals, refusals=refusals, obstacles=reasons, unchecked=tuple(unchecked)
+    )
+
+
+def too_few_prompts(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
+    """PPO takes no step with fewer rows than one step wants."""
+    rows, prompts = sheet.splits["train"], config.ppo.prompts
+    if rows < prompts:
+        yield Obstacle(
+            reason=f"The sheet has {rows:,} rows for training, and a step of PPO takes {prompts:,} prompts.",
+            next_step="Bring more rows, lower ppo.collection, or end before PPO with --until sft.",
+        )
 
 
 def on_a_cluster(config: RunConfig) -> list[str]:
@@ -50,6 +70,11 @@ def on_a_cluster(config: RunConfig) -> list[str]:
 def in_words(answer: Promotion) -> list[str]:
     """The answer first, then a line for each reason."""
     open_ = "Nothing that is known beforehand stands against it; the gate will decide on the numbers."
-    lines = ["No: the gate can only hold, whatever the models learn." if answer.obstacles else f"Yes. {open_}"]
-    lines += [f"- {obstacle.reason} {obstacle.next_step}" for obstacle in answer.obstacles]
+    if answer.refusals:
+        lines = ["No: a whole run is refused before it pays."]
+    elif answer.obstacles:
+        lines = ["No: the gate can only hold, whatever the models learn."]
+    else:
+        lines = [f"Yes. {open_}"]
+    lines += [f"- {reason.reason} {reason.next_step}" for reason in (*answer.refusals, *answer.obstacles)]
     return [*lines, *(f"Not looked at: {question}" for question in answer.unchecked)]

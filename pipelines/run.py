@@ -27,9 +27,9 @@ from pipelines.lines import REWRITER
 from pipelines.local import Job, write_job
 from pipelines.preflight import (
     check_given,
-    check_gold,
     check_machine,
     check_served,
+    check_sheet,
     knowledge_bases,
     names_knowledge_bases,
     own_files,
@@ -58,7 +58,7 @@ def run_pipeline(
     check_given(config)
     check_machine(config, stages)
     sheet = read_sheet(config)
-    check_gold(config, sheet)
+    check_sheet(config, sheet, stages)
     with locked(run):
         make_room(run, REWRITER, stages, alone=bool(only))
         run.unlink(["release"])  # of an earlier verdict; the new one may hold

@@ -26,7 +26,7 @@ from pipelines.comparing.report import write_report
 from pipelines.comparing.sample import Sample, draw_sample
 from pipelines.config import RunConfig, dump_config
 from pipelines.executing import locked
-from pipelines.preflight import check_given, check_gold, check_served, knowledge_bases, own_files
+from pipelines.preflight import check_given, check_served, check_sheet, knowledge_bases, own_files
 from pipelines.run import start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import read_sheet
@@ -61,7 +61,7 @@ def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, 
     config = own_files(config, run, "")
     check_given(config)
     sheet = read_sheet(config)
-    check_gold(config, sheet)
+    check_sheet(config, sheet, ())
     check_payable(config, teachers)
     sample = draw_sample(config, rows, config.evaluate.seed)
     confirm(sample)

@@ -10,7 +10,7 @@ import yaml
 
 from components.data.convert.fates import Surveyed, split_all
 from pipelines.config import CONFIGS, load_config
-from pipelines.preflight import check_given, check_gold, check_machine
+from pipelines.preflight import check_given, check_machine, check_sheet
 from pipelines.run import warn_of_obstacles
 from pipelines.sheet import read_sheet
 from qinglan.config import load_yaml
@@ -70,14 +70,23 @@ def test_rows_whose_gold_passages_are_all_unknown_are_refused_by_name(tmp_path: 
     config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=passages(tmp_path, 3))
 
     with pytest.raises(DataError, match=r"7 rows name gold .*row 'q2': 'k8', 'k9'; row 'q4': 'k7'.*and 2 more"):
-        check_gold(config, read_sheet(config))
+        check_sheet(config, read_sheet(config), ())
 
 
 def test_a_gold_passage_that_is_known_is_enough(tmp_path: Path) -> None:
     sheet = labelled(tmp_path, ["k2", "k1;k9"])
     config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=passages(tmp_path, 3))
 
-    check_gold(config, read_sheet(config))
+    check_sheet(config, read_sheet(config), ())
+
+
+def test_a_sheet_too_small_for_one_step_of_ppo_is_refused_where_ppo_is_to_run(tmp_path: Path) -> None:
+    sheet = labelled(tmp_path, ["k1"] * 8)
+    config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=passages(tmp_path, 3))
+
+    with pytest.raises(DataError, match=r"rows for training, and a step of PPO takes 128 prompts.*--until sft"):
+        check_sheet(config, read_sheet(config), ("sft", "ppo"))
+    check_sheet(config, read_sheet(config), ("convert", "sft"))
 
 
 @pytest.mark.parametrize(
