@@ -2,13 +2,17 @@
 
 Read in KFP 2.17 (backend/src/v2): the importer records an address and opens nothing. The launcher of each step that
 takes the input opens the bucket before the step begins (fetchNonDefaultBuckets): with KFP's settings where scheme and
-bucket are those of the pipeline root, else with AWS's Go client and the step's environment alone.
+bucket are those of the pipeline root, else with AWS's Go client and the step's environment alone. The same client
+opens the pipeline root, and an address in the environment goes for that too where KFP's settings name none.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
+
+import yaml
 
 from pipelines.store_secret import FETCH_ENDPOINT, REGION
 from pipelines.submit.needs import Inputs
@@ -19,9 +23,13 @@ REQUIRED = (KEY, SECRET, REGION)
 BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
 """gs:// is Google's, whose client finds a key by itself."""
 
+GLOBAL_ENDPOINT = re.compile(r"(https://)?s3\.amazonaws\.com", re.IGNORECASE)
+"""KFP's launcher takes it as no address (newS3Client in its object_store.go)."""
+
 
 def judge_inputs(inputs: Inputs, seen: Seen) -> Iterator[Finding]:
-    """What keeps these steps from their inputs; nothing is said of what could not be read."""
+    """What keeps these steps from their inputs and outputs; nothing is said of what could not be read."""
+    yield from _redirected(inputs, seen)
     if seen.pipeline_root is None or seen.cloud_identity:
         return
     outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(seen.pipeline_root))]
@@ -48,6 +56,45 @@ def judge_inputs(inputs: Inputs, seen: Seen) -> Iterator[Finding]:
         )
     elif _named_in_the_cluster(store.fetch_endpoint):
         yield _by_name(inputs, outside, seen, store.fetch_endpoint)
+
+
+def root_without_address(root: str, providers: str) -> bool:
+    """Tell whether KFP's settings (`providers` of kfp-launcher) leave the address of its bucket to AWS's client."""
+    if not root.startswith("s3://") or "endpoint=" in root:
+        return False
+    try:
+        settings = yaml.safe_load(providers)
+    except yaml.YAMLError:
+        return False  # KFP says so itself, before any step
+    s3 = _mapping(_mapping(settings).get("s3"))
+    endpoint = _override(root, s3) or str(_mapping(s3.get("default")).get("endpoint") or "")
+    return not endpoint or GLOBAL_ENDPOINT.match(endpoint) is not None
+
+
+def _override(root: str, s3: Mapping[str, Any]) -> str:
+    """The address that the first override for the root's folder names (getOverrideByPrefix in KFP's s3.go)."""
+    for override in map(_mapping, s3.get("Overrides") or s3.get("overrides") or ()):
+        if f"{root}/".startswith(f"s3://{override.get('bucketName')}/{override.get('keyPrefix') or ''}"):
+            return str(override.get("endpoint") or "")
+    return ""
+
+
+def _redirected(inputs: Inputs, seen: Seen) -> Iterator[Finding]:
+    """What these steps make would go to the store of their inputs, which does not know KFP's key."""
+    store = seen.stores.get(inputs.secret)
+    if not (store and store.fetch_endpoint and seen.root_without_address):
+        return
+    yield Finding(
+        "missing",
+        f"{FETCH_ENDPOINT} in Secret {inputs.secret} goes for KFP's own bucket too ({seen.pipeline_root}), "
+        f"whose address the ConfigMap kfp-launcher in namespace {seen.namespace} does not name: "
+        f"what {listed(inputs.steps, at_most=4)} make would be sent to the store of their inputs.",
+        "Name it there, under providers: s3: default: endpoint (of AWS, s3.REGION.amazonaws.com).",
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _bucket(uri: str) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.store_secret import FETCH_ENDPOINT, STORE_ENDPOINT
+from pipelines.submit.inputs import root_without_address
 from pipelines.submit.needs import Inputs, Need, Needs
 from pipelines.submit.snapshot import Node, Quota, Seen, StoreSecret
 from qinglan.errors import ConfigError
@@ -66,6 +67,7 @@ class _Look:
     def at(self, needs: Needs) -> Seen:
         by_tag = self._by_tag(self._named_namespace())
         jobs = any(asked.job for asked in needs.machines)
+        root, providers = self._launcher_settings() if needs.inputs else (None, "")
         seen = Seen(
             self._namespace,
             self._objects(needs.objects),
@@ -74,7 +76,8 @@ class _Look:
             self._job_kinds() if jobs else frozenset(),
             self._denied(needs.service_account) if jobs else (),
             by_tag=by_tag,
-            pipeline_root=self._pipeline_root() if needs.inputs else None,
+            pipeline_root=root,
+            root_without_address=bool(root) and root_without_address(str(root), providers),
             stores=self._stores(needs.inputs),
         )
         return seen._replace(
@@ -142,8 +145,8 @@ class _Look:
             self._without_token.add(account.metadata.name)
         self._cloud_identity = ROLE in (account.metadata.annotations or {})
 
-    def _pipeline_root(self) -> str | None:
-        """Where KFP keeps what steps make; the launcher has this bucket's key."""
+    def _launcher_settings(self) -> tuple[str | None, str]:
+        """The pipeline root, whose key KFP's launcher has, and what KFP says of stores."""
         from kubernetes import client
 
         before = len(self._unread)
@@ -154,8 +157,9 @@ class _Look:
             ),
         )
         if len(self._unread) > before:
-            return None
-        return str(((settings and settings.data) or {}).get("defaultPipelineRoot") or USUAL_ROOT)
+            return None, ""
+        data = (settings and settings.data) or {}
+        return str(data.get("defaultPipelineRoot") or USUAL_ROOT), str(data.get("providers") or "")
 
     def _stores(self, inputs: Iterable[Inputs]) -> dict[str, StoreSecret | None]:
         from kubernetes import client

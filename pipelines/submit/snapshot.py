@@ -67,6 +67,9 @@ class Seen(NamedTuple):
     pipeline_root: str | None = None
     """KFP's: the launcher has the key of this bucket alone."""
 
+    root_without_address: bool = False
+    """KFP's settings leave this bucket's address to AWS's client, which goes by the step's environment first."""
+
     stores: Mapping[str, StoreSecret | None] = {}
     """By name, the Secrets that steps fetch their inputs with; None where there is none. Unread ones are left out."""
 

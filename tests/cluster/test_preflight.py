@@ -181,6 +181,23 @@ def test_kfps_own_bucket_is_the_one_that_its_settings_name(api: Any, core: Any, 
     assert "could not fetch minio://mlpipeline/kb.jsonl" in other and "its own (s3://data/kfp)" in other
 
 
+def test_an_address_for_inputs_goes_for_kfps_own_bucket_where_its_settings_name_none(
+    api: Any, core: Any, furnished: str
+) -> None:
+    graph = read_graph(COMPILED / "rewriter.laptop.yaml")
+    run = needs(graph, {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}, RUNNER)
+    settings = {"metadata": {"name": "kfp-launcher"}, "data": {"defaultPipelineRoot": "s3://data/kfp"}}
+    core.create_namespaced_config_map(furnished, settings)
+    address = {"AWS_ENDPOINT_URL_S3": "http://10.96.0.20:9000"}
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": address})
+    bare = missing(api, run, furnished)
+    providers = {"providers": "s3: {default: {endpoint: s3.eu-central-1.amazonaws.com}}"}
+    core.patch_namespaced_config_map("kfp-launcher", furnished, {"data": providers})
+
+    assert any("goes for KFP's own bucket too (s3://data/kfp)" in one for one in bare)
+    assert not any("KFP's own bucket too" in one for one in missing(api, run, furnished))
+
+
 def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
     api: Any, core: Any, wanted: Needs, furnished: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.submit.inputs import root_without_address
 from pipelines.submit.judging import judge
 from pipelines.submit.needs import Inputs, Machines, Need, Needs
 from pipelines.submit.snapshot import Finding, Node, Quota, Seen, StoreSecret
@@ -309,6 +310,46 @@ def test_a_cloud_identity_stands_for_a_key() -> None:
 @pytest.mark.parametrize("unread", [{"pipeline_root": None}, {"stores": {}}])
 def test_nothing_is_said_of_inputs_where_kfps_bucket_or_the_secret_could_not_be_read(unread: dict[str, Any]) -> None:
     assert judged(store=None, **unread) == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"cloud_identity": True}])
+def test_an_address_for_inputs_that_would_go_for_kfps_own_bucket_is_named(changes: dict[str, Any]) -> None:
+    own = INPUTS._replace(uris=("s3://kfp/q.xlsx",))
+
+    [found] = missing(judged(own, pipeline_root="s3://kfp/v2", root_without_address=True, **changes))
+
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store goes for KFP's own bucket too (s3://kfp/v2)" in found
+    assert "what generate and validate make would be sent to the store of their inputs" in found
+    assert "providers: s3: default: endpoint" in found
+
+
+def test_no_address_for_inputs_goes_for_no_other_bucket() -> None:
+    aws = StoreSecret(ALL_KEYS - {"AWS_ENDPOINT_URL_S3"}, "", "")
+
+    assert judged(store=aws, pipeline_root="s3://kfp/v2", root_without_address=True) == []
+
+
+OVERRIDDEN = "s3: {Overrides: [{bucketName: kfp, keyPrefix: v2, endpoint: minio.minio.svc:9000}]}"
+
+
+@pytest.mark.parametrize(
+    ("root", "providers", "left"),
+    [
+        ("minio://mlpipeline/v2/artifacts", "", False),  # KFP has an address of its own for these
+        ("s3://kfp/v2", "", True),
+        ("s3://kfp/v2", "s3: {default: {region: us-east-1}}", True),
+        ("s3://kfp/v2", "s3: {default: {endpoint: s3.amazonaws.com}}", True),
+        ("s3://kfp/v2", "s3: {default: {endpoint: 'https://S3.amazonaws.com'}}", True),
+        ("s3://kfp/v2", "s3: {default: {endpoint: s3.eu-central-1.amazonaws.com}}", False),
+        ("s3://kfp/v2", "minio: {default: {endpoint: minio.minio.svc:9000}}", True),
+        ("s3://kfp/v2", OVERRIDDEN, False),
+        ("s3://kfp/v2?endpoint=minio.minio.svc:9000", "", False),
+        ("s3://kfp/other", OVERRIDDEN, True),
+        ("s3://kfp/v2", "s3: [", False),
+    ],
+)
+def test_kfps_bucket_has_an_address_where_its_settings_name_one(root: str, providers: str, left: bool) -> None:
+    assert root_without_address(root, providers) is left
 
 
 def test_an_image_by_tag_is_worth_a_word() -> None:
