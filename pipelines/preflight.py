@@ -165,10 +165,10 @@ def own_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     needed = [name for name in REWRITER.thread.get(only, ()) if name not in REWRITER.given]
     if needed:
         for name in needed:
-            if not (run.files / NAMES[name]).exists():
+            if not run.shown(name).exists():
                 raise ConfigError(f"{run.root}: no {NAMES[name]} there. Run the stage before {only!r} first.")
         for name in ("questions", "knowledge_base"):
-            mine = (run.files / NAMES[name]).resolve()
+            mine = run.shown(name).resolve()
             given: Path | None = getattr(config, name)
             if given is not None and given.exists() and mine.exists() and digest(given) != digest(mine):
                 raise ConfigError(

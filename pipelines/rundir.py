@@ -65,6 +65,7 @@ NAMES = {
 }
 """Artifact names of the graph, and what a person calls them."""
 
+JSON_LINES = ".jsonl"
 OPENED_BY_ENDING = (".html", ".xlsx", ".json")
 """Files that programs open as what their name's ending says."""
 
@@ -125,18 +126,28 @@ class RunDir:
             return None
         return record
 
+    def shown(self, name: str) -> Path:
+        """The path in files/ of an artifact; questions that were given as JSON lines keep that ending."""
+        path = self.files / NAMES[name]
+        as_lines = path.with_suffix(JSON_LINES)
+        return as_lines if name == "questions" and as_lines.exists() else path
+
     def unlink(self, names: Iterable[str]) -> None:
         """Show these artifacts no more; a real file there is left."""
         for name in names:
-            if (link := self.files / NAMES[name]).is_symlink():
+            if (link := self.shown(name)).is_symlink():
                 link.unlink()
 
     def link(self, name: str, target: Path) -> None:
         """Show an artifact under the name that a person knows; a real file there, or the link itself, is left."""
         link = self.files / NAMES[name]
+        if name == "questions" and target.suffix == JSON_LINES:
+            link = link.with_suffix(JSON_LINES)
         place = link.parent.resolve() / link.name
         if target.resolve() == place or (link.exists() and not link.is_symlink()) or target.absolute() == place:
             return
+        if self.shown(name) != link:  # the run before was given another kind of sheet
+            self.unlink([name])
         link.parent.mkdir(parents=True, exist_ok=True)
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(os.path.relpath(self._openable(name, target.resolve()), link.parent.resolve()))
@@ -144,7 +155,7 @@ class RunDir:
 
     def artifact(self, name: str) -> Path:
         """The artifact behind a name of files/, not the copy that programs open; a person's own file is itself."""
-        path = (self.files / NAMES[name]).resolve()
+        path = self.shown(name).resolve()
         original = path.with_name(name)
         return original if self._made_here(path) and original.is_file() else path
 

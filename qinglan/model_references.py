@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
-from qinglan.plain_files import plain_files, shown
+from qinglan.plain_files import plain_files
 from qinglan.safetensors_header import read_header
+from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}{INDEX}")
@@ -139,4 +140,4 @@ def _has_tensors(path: Path) -> bool:
 
 
 def _quoted(text: str) -> str:
-    return f"'{shown(text[:80])}'"
+    return f"'{visible(text[:80])}'"

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from qinglan.terminal import visible
+
 
 class Listing(NamedTuple):
     files: dict[str, Path]
@@ -27,7 +29,7 @@ def plain_files(folder: Path) -> Listing:
     try:
         _walk(folder, "", found)
     except OSError as error:
-        found.faults[shown(Path(error.filename or folder).name)] = f"cannot be read ({error.strerror})"
+        found.faults[visible(Path(error.filename or folder).name)] = f"cannot be read ({error.strerror})"
     return found
 
 
@@ -37,7 +39,7 @@ def _walk(folder: Path, prefix: str, found: Listing) -> None:
         found.faults[prefix.rstrip("/") or "."] = "an empty folder"
     alike = Counter(_alike(entry.name) for entry in entries)
     for entry in entries:
-        name = prefix + shown(entry.name)
+        name = prefix + visible(entry.name)
         mode = entry.stat(follow_symlinks=False).st_mode
         for fault in _faults(entry.name, mode, alike):
             found.faults.setdefault(name, fault)
@@ -63,8 +65,3 @@ def _faults(name: str, mode: int, alike: Counter[str]) -> Iterator[str]:
 def _alike(name: str) -> str:
     """What some file systems make of the name."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-
-
-def shown(name: str) -> str:
-    """A name that can be printed: what cannot be is written out."""
-    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in name)

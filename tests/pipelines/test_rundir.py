@@ -93,6 +93,24 @@ def test_a_sheet_from_outside_is_shown_where_it_is_and_nothing_is_written_beside
     assert list(sheet.parent.iterdir()) == [sheet]
 
 
+def test_questions_given_as_json_lines_are_shown_as_such_and_only_the_newest_sheet_is(
+    run: RunDir, tmp_path: Path
+) -> None:
+    sheet, lines = tmp_path / "mine.xlsx", tmp_path / "mine.jsonl"
+    for path in (sheet, lines):
+        path.write_text("rows")
+
+    run.link("questions", sheet)
+    run.link("questions", lines)
+    run.link("questions", run.files / "questions.jsonl")  # by the link itself
+
+    assert [path.name for path in run.files.iterdir()] == ["questions.jsonl"]
+    assert run.artifact("questions") == lines
+    run.link("questions", sheet)
+    assert [path.name for path in run.files.iterdir()] == ["questions.xlsx"]
+    assert run.artifact("questions") == sheet
+
+
 def test_a_copied_run_shows_its_own_files(run: RunDir, tmp_path: Path) -> None:
     run.link("report", make_artifact(run, "evaluate", "report", "first"))
     copy = RunDir(shutil.copytree(run.root, tmp_path / "copy", symlinks=True))

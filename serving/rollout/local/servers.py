@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from qinglan.errors import QinglanError
+from qinglan.errors import OutageError, QinglanError
 from qinglan.lineage.addresses import read_address
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import MODEL, read_claim
@@ -106,8 +106,8 @@ class Servers:
                 seen[0] = Seen(version=version, url=next(iter(orjson.loads(line).values())))
             await process.stdout.read()  # until it ends: a full pipe would stop it
             await process.wait()
-        except TimeoutError:
-            return
+        except TimeoutError as error:
+            raise OutageError(f"it was not ready within {READY_SECONDS:.0f} s, and was ended") from error
         finally:
             await _stopped(process)
 
