@@ -62,8 +62,8 @@ def _of_rows(run: Prospect, gate: GateConfig) -> Iterator[Obstacle]:
     if run.test is not None and (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
         yield Obstacle(
             reason=f"The locked test has {rows:,} rows with gold passages; evaluate.gate.rows wants {gate.rows:,}.",
-            next_step="Label the passages that answer in more of its conversations, "
-            "or mark more labelled conversations as test.",
+            next_step="Label the passages that answer in more of its conversations, mark more labelled "
+            "conversations as test, or bring more rows.",
         )
 
 
