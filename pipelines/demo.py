@@ -13,6 +13,7 @@ from pipelines.run import run_pipeline
 from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
 from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
 from qinglan.samples import write_sample
 from qinglan.terminal import say
 
@@ -49,6 +50,8 @@ def show_rest(root: Path, verdict: dict[str, Any]) -> None:
 def run_demo_rollout(out: Path) -> None:
     """From the demo's release to the end of its rollout."""
     run = RunDir(out / TENANTS[0])
+    if not run.config.is_file():
+        raise ConfigError(f"{run.root}: no run there. `make demo` makes one.")
     with locked(run):
         _show_rollout(_config_of(run), run.root)
 

@@ -46,6 +46,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         (["run", "../etc"], 2, "No profile"),
         (["sample", "acme", "--out", "x"], 2, "acme"),
         (["fly"], 2, "No such command"),
+        (["demo-rollout", "--out", "nowhere"], 2, "nowhere/fivedoctors: no run there. `make demo` makes one."),
     ],
 )
 def test_what_cannot_be_done_is_explained(tmp_path: Path, words: list[str], code: int, said: str) -> None:
@@ -53,6 +54,7 @@ def test_what_cannot_be_done_is_explained(tmp_path: Path, words: list[str], code
 
     assert (run.returncode, "Traceback" in run.stderr) == (code, False)
     assert said in run.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stage_that_does_not_exist_is_refused_with_those_there_are(tmp_path: Path) -> None:
