@@ -12,7 +12,7 @@ class Promotion(Config):
     """The chance of a run's model to be promoted at all. Its numbers are judged by the gate, at the end."""
 
     possible: bool
-    """False where something that is known already holds every model of this run."""
+    """False where something that is known already refuses this run, or holds every model of it."""
 
     refusals: tuple[Obstacle, ...]
     """Reasons why a whole run does not even start, each with the next step."""

@@ -5,7 +5,6 @@ Hostile text comes from where it would come: a statement, a file's name, a log, 
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -13,15 +12,14 @@ import pytest
 import yaml
 
 from pipelines.rundir import RunDir, write_json
-from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.graph import Graph
 from qinglan.lineage.digests import digest
 from qinglan.lineage.keys import VARIABLE
 from qinglan.lineage.statement import Part
 from qinglan.lineage.trust import load_trust, save_trust
 from qinglan.terminal import visible
 from tests.echo import Reply, Scripted, running
-from tests.kfp.graphs import compile_graph
-from tests.kfp.stand_in import Scene, StandIn, serving
+from tests.kfp.stand_in import Scene, StandIn
 from tests.lineage_release import write_release
 from tests.lineage_world import Keys, make_keys, sealed, sha, write_run
 from tests.pipelines.rollout.test_shown import ANALYSED, rollout
@@ -233,17 +231,6 @@ with steps("sft") as show:
 
     assert (screen.code, faults(screen)) == (0, [])
     assert "[red]red[/red]" in screen.raw
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with serving(StandIn()) as one:
-        yield one
 
 
 def test_what_a_run_on_the_cluster_says_is_shown_and_not_obeyed(

@@ -1,15 +1,13 @@
-"""A stand-in of KFP, a small graph to send there, and nobody else's settings."""
+"""Nobody else's settings, and a run that is started on the stand-in of KFP."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipelines.submit.graph import Graph, read_graph
+from pipelines.submit.graph import Graph
 from pipelines.submit.service import Access, Kfp
 from pipelines.submit.starting import Wanted, submit
-from tests.kfp.graphs import compile_graph
-from tests.kfp.stand_in import StandIn, serving
+from tests.kfp.stand_in import StandIn
 
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
 
@@ -19,17 +17,6 @@ def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     for name in ("KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_NAMESPACE", "KFP_UI_ENDPOINT", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with serving(StandIn()) as one:
-        yield one
 
 
 def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:

@@ -11,14 +11,9 @@ from pipelines.compiling import COMPILED
 from pipelines.submit.graph import Graph, read_graph, read_parameters
 from pipelines.submit.needs import Inputs, needs
 from qinglan.errors import ConfigError
-from tests.kfp.graphs import A100, GPU, LABEL, compile_branch, compile_graph
+from tests.kfp.graphs import A100, GPU, LABEL, compile_branch
 
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
 
 
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
