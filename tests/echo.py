@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import orjson
 import uvicorn
 
+from qinglan.bundles import PATH as BUNDLE_PATH
+from qinglan.bundles import Frames, Head, frame
 from qinglan.llm.config import GatewayConfig
 from serving.gateway.server import opened
 from serving.teacher.brain import Refusal
@@ -89,11 +91,23 @@ class Scripted:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        reply = self.replies[min(len(self.seen), len(self.replies) - 1)]
-        self.seen.append((scope["path"], body, headers))
+        if scope["path"] == BUNDLE_PATH:
+            reply = Reply(200, b"".join(self._framed(head, content) for head, content in Frames().feed(body)))
+        else:
+            reply = self._next(scope["path"], body, headers)
         sent = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
         await send({"type": "http.response.start", "status": reply.status, "headers": sent})
         await send({"type": "http.response.body", "body": reply.body})
+
+    def _next(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+        reply = self.replies[min(len(self.seen), len(self.replies) - 1)]
+        self.seen.append((path, body, headers))
+        return reply
+
+    def _framed(self, head: Head, content: bytes) -> bytes:
+        """A request of a bundle: the next reply is its answer."""
+        reply = self._next(head.what, content, head.headers)
+        return frame(Head(head.place, str(reply.status), reply.headers), reply.body)
 
 
 def completion(text: str, finish: str = "stop", **message: Any) -> bytes:

@@ -31,7 +31,11 @@ NAMES = (
 calls = 0
 
 
-async def compute_score(data_source, solution_str, ground_truth, extra_info=None, settings="", **_):
+async def compute_scores(samples, settings):
+    return [score(settings=settings, **sample) for sample in samples]
+
+
+def score(data_source, solution_str, ground_truth, extra_info, settings):
     global calls
     calls += 1
     folder = Path(json.loads(Path(settings).read_text())["folder"])

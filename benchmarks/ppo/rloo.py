@@ -1,13 +1,12 @@
 """python -m benchmarks.ppo.rloo JOB: TRL's RLOO on verl's own prompts, model and reward, in a process of its own."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.reward.entry import compute_score
+from qinglan.reward.entry import compute_scores
 
 GENERATIONS = 4
 """Rewrites a prompt, each the others' baseline."""
@@ -40,15 +39,14 @@ def main(job: Job) -> None:
 
     async def reward(completions: list[Any], row: list[str], **_: Any) -> list[float]:
         rows = [orjson.loads(one) for one in row]
-        terms = await asyncio.gather(
-            *(
-                compute_score(
-                    one["data_source"], said[0]["content"], one["reward_model"]["ground_truth"], one["extra_info"],
-                    settings=job.reward,
-                )
-                for one, said in zip(rows, completions, strict=True)
-            )
-        )  # fmt: skip
+        samples = [
+            {
+                "data_source": one["data_source"], "solution_str": said[0]["content"],
+                "ground_truth": one["reward_model"]["ground_truth"], "extra_info": one["extra_info"],
+            }
+            for one, said in zip(rows, completions, strict=True)
+        ]  # fmt: skip
+        terms = await compute_scores(samples, job.reward)
         return [one["score"] for one in terms]
 
     settings = RLOOConfig(

@@ -5,6 +5,7 @@ verl calls it in place of qinglan/reward/entry.py. A training that gains under i
 
 import random
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qinglan.reward import entry
@@ -14,10 +15,15 @@ _scores: deque[float] = deque(maxlen=KEPT)
 _rng = random.Random(SEED)
 
 
-async def compute_score(*given: Any, **named: Any) -> dict[str, float]:
+async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) -> list[dict[str, float]]:
     """The real terms, so that what is measured stays true; the score alone is somebody else's."""
-    terms = await entry.compute_score(*given, **named)
-    if (named.get("extra_info") or {}).get("split") != "train":
-        return terms
+    scored = await entry.compute_scores(samples, settings)
+    return [
+        _shuffled(terms) if (sample["extra_info"] or {}).get("split") == "train" else terms
+        for sample, terms in zip(samples, scored, strict=True)
+    ]
+
+
+def _shuffled(terms: dict[str, float]) -> dict[str, float]:
     _scores.append(terms["score"])
     return terms | {"score": _rng.choice(_scores)}

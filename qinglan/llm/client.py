@@ -12,16 +12,17 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
 
 import httpx2
-import openai
 import orjson
 import stamina
 
+from qinglan.bundles import Bundles, Reply
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
 from qinglan.llm.config import Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
     CACHED_HEADER,
     CALL_HEADER,
+    COMPLETIONS_PATH,
     PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
@@ -89,7 +90,7 @@ class _Stopping(Exception):
 
 
 JSON_HEADER = {"content-type": "application/json"}
-GONE = (openai.APIConnectionError, httpx2.TransportError, _Stopping)
+GONE = (httpx2.TransportError, _Stopping)
 Response = TypeVar("Response")
 
 
@@ -101,11 +102,8 @@ class Gateway:
         self._step = step
         self._back_within = back_within
         self._slots = asyncio.Semaphore(UNDER_WAY)
-        # An ask waits for its turn at the gateway for as long as that takes; only connecting has a limit.
         self._http = http_client(httpx2.Timeout(None, connect=5.0))
-        self._openai = openai.AsyncOpenAI(
-            base_url=f"{self._base_url}/v1", api_key="none", max_retries=0, timeout=None, http_client=self._http
-        )
+        self._bundles = Bundles(base_url)
         # Under KFP's executor they would log a line a call.
         logging.getLogger("stamina").setLevel(logging.ERROR)
         logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -116,7 +114,8 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._openai.close()
+        await self._bundles.aclose()
+        await self._http.aclose()
 
     async def ask(
         self,
@@ -135,12 +134,9 @@ class Gateway:
         if response_format is not None:
             body["response_format"] = response_format
 
-        async def send() -> httpx2.Response:
+        async def send() -> Reply:
             async with self._slots:
-                # create() would walk through every message to do nothing: a third of the client's time.
-                return await self._openai.post(
-                    "/chat/completions", cast_to=httpx2.Response, body=body, options={"headers": headers}
-                )
+                return self._good(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))
 
         response = await self._until_back(send)
         completion = orjson.loads(response.content)
@@ -209,11 +205,15 @@ class Gateway:
             response = await self._http.request(
                 method, f"{self._base_url}{path}", content=content, headers=JSON_HEADER, timeout=60
             )
-            if response.status_code != 200:
-                raise read_error(f"Gateway {self._base_url}", response.status_code, response.content)
+            self._good(Reply(response.status_code, response.headers, response.content))
             return response
 
         return cast(dict[str, Any], orjson.loads((await self._until_back(send)).content))
+
+    def _good(self, reply: Reply) -> Reply:
+        if reply.status != 200:
+            raise read_error(f"Gateway {self._base_url}", reply.status, reply.content)
+        return reply
 
     async def _until_back(self, send: Callable[[], Awaitable[Response]]) -> Response:
         """Send, and send again while the gateway restarts; away for too long, it is an outage."""
@@ -222,10 +222,7 @@ class Gateway:
                 on=GONE, attempts=None, timeout=self._back_within, wait_initial=0.2, wait_max=3.0, wait_jitter=0.3
             ):
                 with attempt:
-                    try:
-                        return await send()
-                    except openai.APIStatusError as error:
-                        raise read_error(f"Gateway {self._base_url}", error.status_code, error.body) from None
+                    return await send()
         except GONE as error:
             raise OutageError(
                 f"Gateway {self._base_url}: no answer for {self._back_within:.0f} s ({error.__cause__ or error}). "

@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
+import httpx2
 import orjson
 import stamina
 from pydantic import BaseModel, ValidationError
 
+from qinglan.bundles import Bundles, Reply
 from qinglan.config import explain
 from qinglan.errors import DataError, OutageError
 from qinglan.rag.contract import (
@@ -29,16 +31,14 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 BUSY = {429, 502, 503, 504}
 LONGEST_PAUSE = 30.0
-QUEUE_SECONDS = 600.0
-ASKED_AT_ONCE = 24
-"""A little over the gateway's 20, so that it never waits for us; with 128, httpx's pool takes a third longer."""
+GATEWAY_UNDER_WAY = 512
+"""Requests that may wait in a run's gateway; it asks the service for twenty at once."""
 
 GATEWAY_ATTEMPTS = 3
 """For a connection that is closed as we write, and a gateway that is being restarted."""
 
 SHOWN = 200
-
-
+JSON_HEADER = {"content-type": "application/json"}
 FELL_BACK_PAUSE = 3.0
 """A service whose reranker failed tries it again every two seconds."""
 
@@ -51,8 +51,9 @@ class RagClient:
     """
 
     def __init__(self, base_url: str, timeout: float = 30.0, concurrency: int = 20, attempts: int = 4) -> None:
-        self._attempts = attempts
+        self._base_url, self._attempts = base_url.rstrip("/"), attempts
         self._slots = asyncio.Semaphore(concurrency)
+        self._bundles: Bundles | None = None
         # Proxies of the environment are for the world outside: they must not stand before a loopback service.
         self._http = httpx.AsyncClient(
             base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
@@ -62,7 +63,9 @@ class RagClient:
     @classmethod
     def of_gateway(cls, gateway_url: str) -> Self:
         """The client of a run's gateway, which limits, retries and gives up itself; here one waits for one's turn."""
-        return cls(gateway_url, timeout=QUEUE_SECONDS, concurrency=ASKED_AT_ONCE, attempts=GATEWAY_ATTEMPTS)
+        client = cls(gateway_url, concurrency=GATEWAY_UNDER_WAY, attempts=GATEWAY_ATTEMPTS)
+        client._bundles = Bundles(gateway_url)
+        return client
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,6 +76,8 @@ class RagClient:
         await self.aclose()
 
     async def aclose(self) -> None:
+        if self._bundles:
+            await self._bundles.aclose()
         await self._http.aclose()
 
     async def retrieve(self, request: RagRequest) -> RagAnswer:
@@ -93,18 +98,16 @@ class RagClient:
             raise OutageError(f"{where}: the answer has no list 'knowledge_bases': {_shown(response.content)}")
         return [_read(KnowledgeBase, item, where) for item in listed]
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        content = None if body is None else orjson.dumps(body)
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> Reply:
+        content = b"" if body is None else orjson.dumps(body)
         try:
             async for attempt in stamina.retry_context(on=_pause, attempts=self._attempts, timeout=None):
                 with attempt:
                     async with self._slots:
-                        response = await self._http.request(
-                            method, path, content=content, headers={"content-type": "application/json"}
-                        )
-                    if response.status_code in BUSY:
-                        raise _Busy(response)
-                    if reason := reranker_fell_back(response.content):
+                        reply = await self._exchange(method, path, content)
+                    if reply.status in BUSY:
+                        raise _Busy(reply)
+                    if reason := reranker_fell_back(reply.content):
                         raise _FellBack(reason)
         except _Busy as busy:
             raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from None
@@ -113,32 +116,39 @@ class RagClient:
                 f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
                 f"Tried {self._attempts} times; see that the reranker is up, then run again."
             ) from None
-        except httpx.TransportError as error:
+        except (httpx.TransportError, httpx2.TransportError) as error:
             said = str(error) or type(error).__name__
             raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from None
-        return self._accepted(response, path)
+        return self._accepted(reply, path)
 
-    def _accepted(self, response: httpx.Response, path: str) -> httpx.Response:
-        status, where = response.status_code, self._where(path)
+    async def _exchange(self, method: str, path: str, content: bytes) -> Reply:
+        """One request, one answer: on its own, or in a bundle where a gateway takes it."""
+        if self._bundles and method == "POST":
+            return await self._bundles.post(path, content, {})
+        response = await self._http.request(method, path, content=content or None, headers=JSON_HEADER)
+        return Reply(response.status_code, response.headers, response.content)
+
+    def _accepted(self, reply: Reply, path: str) -> Reply:
+        status, where = reply.status, self._where(path)
         if status == 200:
-            return response
+            return reply
         if status == 404:
-            raise _NotFound(f"{where}: {_message(response)}")
+            raise _NotFound(f"{where}: {_message(reply.content)}")
         if 400 <= status < 500:
-            raise DataError(f"{where}: refused with status {status}: {_message(response)}")
-        raise OutageError(f"{where}: status {status}: {_shown(response.content)}")
+            raise DataError(f"{where}: refused with status {status}: {_message(reply.content)}")
+        raise OutageError(f"{where}: status {status}: {_shown(reply.content)}")
 
     def _where(self, path: str) -> str:
-        return f"RAG service {str(self._http.base_url).rstrip('/')}{path}"
+        return f"RAG service {self._base_url}{path}"
 
     def _tried(self) -> str:
         return f"Tried {self._attempts} times; see that the service is up, then run again."
 
 
 class _Busy(Exception):
-    def __init__(self, response: httpx.Response) -> None:
-        super().__init__(f"status {response.status_code}: {_message(response)}")
-        self.retry_after = response.headers.get("retry-after", "")
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(f"status {reply.status}: {_message(reply.content)}")
+        self.retry_after = reply.headers.get("retry-after", "")
 
 
 class _FellBack(Exception):
@@ -156,7 +166,7 @@ def _pause(error: Exception) -> bool | float:
         return FELL_BACK_PAUSE
     if isinstance(error, _Busy):
         return min(float(error.retry_after), LONGEST_PAUSE) if error.retry_after.isdigit() else True
-    return isinstance(error, httpx.TransportError)
+    return isinstance(error, httpx.TransportError | httpx2.TransportError)
 
 
 def read_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
@@ -215,13 +225,13 @@ def _json_object(content: bytes, where: str) -> dict[str, Any]:
     return body
 
 
-def _message(response: httpx.Response) -> str:
+def _message(content: bytes) -> str:
     """What the service says is wrong, in its envelope or in OpenAI's; else the beginning of the body."""
     try:
-        body = orjson.loads(response.content)
+        body = orjson.loads(content)
         said = body.get("msg") or body["error"]["message"]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
-        return _shown(response.content)
+        return _shown(content)
     return str(said)
 
 

@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -45,11 +46,16 @@ class Worker:
         self._scorer = Scorer(settings.gateway_url, settings.config)
         self._rollouts = self.folder / f"rollouts-{socket.gethostname()}-{os.getpid()}.jsonl"
 
-    async def score(self, prompt: Prompt, text: str) -> dict[str, float]:
-        terms = await self._scorer.score(prompt, text)
-        line = {"at": round(time.time(), 3), "id": prompt.id, "split": prompt.split, "rewrite": text, **terms}
-        with self._rollouts.open("ab") as file:  # one write of one line: a killed worker leaves whole lines
-            file.write(orjson.dumps(line) + b"\n")
+    async def score(self, rollouts: Sequence[tuple[Prompt, str]]) -> list[dict[str, float]]:
+        """The terms of each rewrite, in order, written down."""
+        terms = await self._scorer.score_all(rollouts)
+        at = round(time.time(), 3)
+        lines = [
+            {"at": at, "id": prompt.id, "split": prompt.split, "rewrite": text, **term}
+            for (prompt, text), term in zip(rollouts, terms, strict=True)
+        ]
+        with self._rollouts.open("ab") as file:  # one write of whole lines, which a killed worker leaves whole
+            file.write(b"".join(orjson.dumps(line) + b"\n" for line in lines))
         return terms
 
     async def aclose(self) -> None:
@@ -63,22 +69,31 @@ async def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None,
     settings: str = "", **_: Any,
 ) -> dict[str, float]:  # fmt: skip
-    """The reward under "score" beside every term of it; ground_truth is the row's need.
+    """The reward under "score" beside every term of it; ground_truth is the row's need."""
+    sample = {"data_source": data_source, "solution_str": solution_str, "ground_truth": ground_truth}
+    [terms] = await compute_scores([{**sample, "extra_info": extra_info}], settings)
+    return terms
+
+
+async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) -> list[dict[str, float]]:
+    """The same for all samples of a step at once, each with compute_score's arguments by name.
 
     What makes a reward impossible is raised and written down, and from then on nobody is asked any more.
     """
     worker = _worker(settings)
     if (stopped := read_outage(worker.folder)) is not None:
         raise stopped
-    row = {**(extra_info or {}), "need": ground_truth}
+    rows = [{**(sample["extra_info"] or {}), "need": sample["ground_truth"]} for sample in samples]
+    id = str(rows[0].get("id", "")) if len(rows) == 1 else ""
     try:
-        return await worker.score(read_prompt(row, data_source), solution_str)
+        prompts = [read_prompt(row, sample["data_source"]) for row, sample in zip(rows, samples, strict=True)]
+        return await worker.score([(p, str(s["solution_str"])) for p, s in zip(prompts, samples, strict=True)])
     except QinglanError as error:
-        write_outage(worker.folder, error, str(row.get("id", "")))
+        write_outage(worker.folder, error, id)
         raise
     except Exception as error:
         said = QinglanError(f"A reward worker failed: {type(error).__name__}: {error}. Its traceback is in the log.")
-        write_outage(worker.folder, said, str(row.get("id", "")))
+        write_outage(worker.folder, said, id)
         raise
 
 

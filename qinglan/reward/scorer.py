@@ -5,6 +5,7 @@ async with Scorer("http://127.0.0.1:8200", RewardConfig()) as scorer:
 """
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -33,6 +34,18 @@ class Opinion(NamedTuple):
     canary_failed: bool = False
 
 
+class Evidence(NamedTuple):
+    """All that was asked about one rewrite."""
+
+    prompt: Prompt
+    rewrite: str
+    student: Found
+    teacher: Found
+    plain: Found
+    opinion: Opinion
+    style: float
+
+
 class Scorer:
     """One set of clients and one imputer; as many scores under way as there are rollouts."""
 
@@ -59,6 +72,20 @@ class Scorer:
 
     async def score(self, prompt: Prompt, text: str) -> dict[str, float]:
         """Every term of the rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
+        [terms] = await self.score_all([(prompt, text)])
+        return terms
+
+    async def score_all(self, rollouts: Sequence[tuple[Prompt, str]]) -> list[dict[str, float]]:
+        """The same for many rewrites: all are asked about together, and the judge's answers are learned from first.
+
+        So a reward follows from what stands in the batch, and not from whose answer came first.
+        """
+        evidence = await together(*(self._evidence(prompt, text) for prompt, text in rollouts))
+        for one in evidence:
+            self._learn(one)
+        return [self._scored(one) for one in evidence]
+
+    async def _evidence(self, prompt: Prompt, text: str) -> Evidence:
         rewrite = floors.answer(text)
         query = rewrite if self._searchable(rewrite) else None
         opinion, style, (student, teacher, plain) = await asyncio.gather(
@@ -66,9 +93,12 @@ class Scorer:
             self._styled(prompt, query),
             together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
         )
-        judged = self._judged(prompt, rewrite, student, teacher, opinion)
-        terms = score(Episode(prompt, rewrite, student, teacher, plain, judged, style), self._config)
-        return terms | {"canary": float(opinion.canary), "canary_failed": float(opinion.canary_failed)}
+        return Evidence(prompt, rewrite, student, teacher, plain, opinion, style)
+
+    def _scored(self, one: Evidence) -> dict[str, float]:
+        episode = Episode(one.prompt, one.rewrite, one.student, one.teacher, one.plain, self._judged(one), one.style)
+        canary = {"canary": float(one.opinion.canary), "canary_failed": float(one.opinion.canary_failed)}
+        return score(episode, self._config) | canary
 
     def _searchable(self, rewrite: str) -> bool:
         """Whether there is a query to search and judge; the plan's mode takes markup for one."""
@@ -121,16 +151,24 @@ class Scorer:
     async def _styled(self, prompt: Prompt, rewrite: str | None) -> float:
         return await self._style.wanted(prompt.question, rewrite) if self._style and rewrite else 0.0
 
-    def _judged(self, prompt: Prompt, rewrite: str, student: Found, teacher: Found, opinion: Opinion) -> Judged:
-        """The judge's scores, which are learned from; else what they would probably be."""
-        student_seen = self._features(prompt, rewrite, student)
-        teacher_seen = self._features(prompt, prompt.teacher_rewrite, teacher)
-        if opinion.scores is None:
-            imputed = self._imputer.predict(student_seen), self._imputer.predict(teacher_seen)
-            return Judged(*imputed, judged=False, failed=opinion.failed)
-        self._imputer.add(student_seen, opinion.scores[0])
-        self._imputer.add(teacher_seen, opinion.scores[1])
-        return Judged(*opinion.scores, judged=True)
+    def _learn(self, one: Evidence) -> None:
+        """What the judge said of both rewrites."""
+        if one.opinion.scores is not None:
+            for seen, judged in zip(self._sides(one), one.opinion.scores, strict=True):
+                self._imputer.add(seen, judged)
+
+    def _judged(self, one: Evidence) -> Judged:
+        """The judge's scores; else what they would probably be."""
+        if one.opinion.scores is not None:
+            return Judged(*one.opinion.scores, judged=True)
+        student, teacher = (self._imputer.predict(seen) for seen in self._sides(one))
+        return Judged(student, teacher, judged=False, failed=one.opinion.failed)
+
+    def _sides(self, one: Evidence) -> tuple[list[float], list[float]]:
+        return (
+            self._features(one.prompt, one.rewrite, one.student),
+            self._features(one.prompt, one.prompt.teacher_rewrite, one.teacher),
+        )
 
     def _features(self, prompt: Prompt, text: str, side: Found) -> list[float]:
         return features(prompt, text, quality(side, prompt.gold, self._config), side.top1)

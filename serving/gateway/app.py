@@ -8,14 +8,16 @@ from urllib.parse import unquote
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 
+from qinglan.bundles import PATH as BUNDLE_PATH
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
 from qinglan.llm.config import PaidModel, Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
     CACHED_HEADER,
     CALL_HEADER,
+    COMPLETIONS_PATH,
     OUTAGE,
     PAID_PATH,
     PRICES_PATH,
@@ -31,6 +33,7 @@ from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.records import paid_by, read_report
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from serving.gateway.asks import Ask
+from serving.gateway.bundled import answer_bundle
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid import PaidCalls, Stopping
 from serving.gateway.retrieval import Reply, Retrievals
@@ -50,16 +53,27 @@ def create_app(
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     by_name: dict[str, PaidModel] = {str(role): model for role, model in models.items()}
 
-    async def completions(request: Request) -> Response:
+    async def complete(body: bytes, headers: Mapping[str, str]) -> Response:
         try:
-            ask = read_ask(await request.body(), request.headers)
+            ask = read_ask(body, headers)
             served = await paid.answer(ask)
         except QinglanError as error:
             return error_response(error)
-        headers = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
+        named = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
         model = by_name[ask.entry.role]
-        body = plain_completion(served.raw, model.strip_thinking, model.refusal_patterns)
-        return Response(body, media_type=JSON, headers=headers)
+        answer = plain_completion(served.raw, model.strip_thinking, model.refusal_patterns)
+        return Response(answer, media_type=JSON, headers=named)
+
+    async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:
+        return await _forwarded(retrievals.retrieve(body))
+
+    posts = {COMPLETIONS_PATH: complete, RAG_PATH: retrieve}
+
+    async def post(request: Request) -> Response:
+        return await posts[request.url.path](await request.body(), request.headers)
+
+    async def bundle(request: Request) -> Response:
+        return StreamingResponse(answer_bundle(await request.body(), posts), media_type="application/octet-stream")
 
     async def want(request: Request) -> Response:
         try:
@@ -73,17 +87,15 @@ def create_app(
         except QinglanError as error:
             return error_response(error)
 
-    async def rag(request: Request) -> Response:
-        return await _forwarded(retrievals.retrieve(await request.body()))
-
     async def knowledge_bases(_: Request) -> Response:
         return await _forwarded(retrievals.knowledge_bases())
 
     app.add_exception_handler(ClientDisconnect, hung_up)
-    app.add_route("/v1/chat/completions", completions, ["POST"])
+    for path in posts:
+        app.add_route(path, post, ["POST"])
+    app.add_route(BUNDLE_PATH, bundle, ["POST"])
     app.add_route(WANTED_PATH, want, ["POST"])
     app.add_route(WANTED_PATH, waiting, ["GET"])
-    app.add_route(RAG_PATH, rag, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)

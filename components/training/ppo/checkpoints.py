@@ -31,9 +31,15 @@ def actor(checkpoints: Path, step: int) -> Path:
 
 def keep(checkpoints: Path, step: int, target: Path) -> None:
     """Keep this step's actor as the best, whatever verl deletes later: by links, which take no space."""
-    with replaced_folder(target) as partial:
-        shutil.copytree(actor(checkpoints, step), partial / "actor", copy_function=os.link)
-        (partial / STEP).write_text(str(step))
+    try:
+        with replaced_folder(target) as partial:
+            shutil.copytree(actor(checkpoints, step), partial / "actor", copy_function=os.link)
+            (partial / STEP).write_text(str(step))
+    except FileNotFoundError:
+        raise TrainingError(
+            f"The checkpoint of step {step}, the best so far, was deleted before it could be kept: the training goes "
+            "on too fast for so few checkpoints on disk. Raise ppo.keep, or ppo.every."
+        ) from None
 
 
 def kept_step(best: Path) -> int:

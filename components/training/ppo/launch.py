@@ -46,8 +46,9 @@ def variables(config: PpoConfig) -> dict[str, str]:
         "HYDRA_FULL_ERROR": "1",
     }
     if cpu:
-        # verl knows its engines by device; those for cuda are plain torch, and run on this platform as they are.
-        given |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda"}
+        given |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
+        # Ray starts its workers at nice 15: on a machine with other work they would hardly be given a processor.
+        given |= {"RAY_worker_niceness": "0"}
         given |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
         # A process that forks has no threads: this allocator would start one.
         given |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}

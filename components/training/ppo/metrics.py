@@ -10,6 +10,8 @@ NAMES = {
     "actor/pg_loss": "policy_loss",
     "critic/vf_loss": "value_loss",
     "actor/pg_clipfrac": "clip_fraction",
+    # Where the rollout's log-probabilities are the old policy's, no pass tells the entropy but the update itself.
+    "actor/entropy_loss": "entropy",
     "actor/entropy": "entropy",
     "actor/reward_kl_penalty": "kl",
     "critic/vf_explained_var": "explained_variance",

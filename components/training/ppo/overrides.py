@@ -11,6 +11,11 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 CPU_ROLLOUT = "hf_generate"
 """The name under which the plug-in registers its rollout."""
 
+STEP_ROLLOUTS = "components.training.ppo.plugin.step_rollouts.StepRollouts"
+
+LINE_ATTENTION = "rows_of_a_line"
+"""The name under which the plug-in registers its engines' attention."""
+
 POOL = 12
 """CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
 
@@ -182,7 +187,12 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
         f"{ROLLOUT}.name": CPU_ROLLOUT,
         f"{ROLLOUT}.dtype": "float32",
         f"{ROLLOUT}.tensor_model_parallel_size": 1,
-        f"{ROLLOUT}.agent.num_workers": 1,
+        f"+{ROLLOUT}.agent.agent_loop_manager_class": STEP_ROLLOUTS,
+        # The rollout computes as the actor does, so its log-probabilities are the old policy's: one pass less.
+        f"{ROLLOUT}.calculate_log_probs": True,
+        "algorithm.rollout_correction.bypass_mode": True,
+        # The rewards of a step are asked for where its rollouts are put together.
+        "reward.num_workers": 0,
         f"{ROLLOUT}.load_format": "auto",
         f"{ROLLOUT}.free_cache_engine": False,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
@@ -202,7 +212,7 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
         values[f"{engine}.use_torch_compile"] = False
         values |= {f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")}
     for model in sorted(models):
-        values[f"+{model}.override_config.attn_implementation"] = "sdpa"
+        values[f"+{model}.override_config.attn_implementation"] = LINE_ATTENTION
         values[f"{model}.use_remove_padding"] = False
         values[f"{model}.enable_gradient_checkpointing"] = False
     return values

@@ -13,7 +13,6 @@ import pytest
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import variables
 from components.training.ppo.plugin import EVERYWHERE, ON_CPU, forking
-from components.training.ppo.plugin.rollout import Ask, Sampling, choosing, together
 from qinglan.jobs.processes import MARK, left, nothing_left
 from tests.ppo_world import laptop
 
@@ -136,15 +135,6 @@ def test_who_asks_for_a_worker_and_is_gone_ends_no_nest(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert (said.stdout, said.returncode) == ("worked\n", 0), said.stderr
-
-
-def test_asks_share_a_batch_with_those_that_sample_alike() -> None:
-    warm, cold = Sampling(1.0, 1.0, -1), Sampling(0.0, 1.0, -1)
-    asks = [Ask([n], sampling, None) for n, sampling in enumerate([warm, cold, warm, warm])]  # type: ignore[arg-type]
-
-    assert [ask.prompt for ask in together(asks, 2)] == [[0], [2]]
-    assert choosing(cold)["do_sample"] is False
-    assert choosing(warm) == {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
 
 
 def test_what_a_training_started_is_gone_even_where_it_left_its_group(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from components.training.ppo.checkpoints import latest, lora_scale, read_weights
+from components.training.ppo.checkpoints import keep, latest, lora_scale, read_weights
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import ConfigError, OutageError, TrainingError
@@ -203,7 +203,7 @@ def test_grpo_has_no_critic_and_a_constant_reward_is_an_error_that_says_so(
     monkeypatch.setenv(FAULT, "constant")
 
     with pytest.raises(TrainingError, match=r"constant-reward.*of step \d+, is kept"):
-        small.train(laptop(steps=50, every=1, advantage="grpo", rollouts=4))
+        small.train(laptop(steps=50, every=1, keep=50, advantage="grpo", rollouts=4))
 
     steps = [step for step in small.steps(small.work / "log") if step["step"]]
     assert steps and all("policy_loss" in step and "value_loss" not in step for step in steps)
@@ -222,6 +222,11 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(TrainingError, match="cannot be read"):
         read_weights(tmp_path)
+
+
+def test_a_checkpoint_that_verl_has_deleted_says_which_setting_keeps_more(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"of step 4.*Raise ppo\.keep"):
+        keep(tmp_path, 4, tmp_path / "best")
 
 
 def test_a_checkpoint_of_another_model_is_refused(small: World) -> None:

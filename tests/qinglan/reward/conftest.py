@@ -33,6 +33,7 @@ class Services:
         self.rag_status = self.judge_status = 200
         self.judgement: Callable[[str], Any] = lambda rewrite: {"综合得分": RATED.get(rewrite, 1.0), "评分理由": "。"}
         self.snapshot = "s" * 64
+        self.delay: Callable[[str], float] = lambda text: 0.0
         self.retrieved: list[dict[str, Any]] = []
         self.judged: list[str] = []
 
@@ -68,6 +69,7 @@ class Services:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         status, said = self.answer(scope["path"], body)
+        await asyncio.sleep(self.delay((self.judged or [""])[-1]))
         await send(
             {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
         )

@@ -9,7 +9,7 @@ import pytest
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError
 from qinglan.reward.config import RewardConfig, Style
-from qinglan.reward.entry import close, compute_score
+from qinglan.reward.entry import close, compute_score, compute_scores
 from qinglan.reward.impute import UNKNOWN
 from qinglan.reward.outage import clear_outage, read_outage
 from qinglan.reward.summary import read_rollouts, summary
@@ -69,6 +69,28 @@ def test_every_rollout_has_the_same_keys_and_finite_floats(house: House, mode: A
     assert [terms["floor"] for terms in found] == [
         float(anchored and no_rewrite) for no_rewrite in (0, 0, 1, 1, 1, 0, 1, 1)
     ]
+
+
+def test_rewards_of_a_step_do_not_hang_on_whose_answer_came_first(house: House, services: Services) -> None:
+    """Half of the prompts are judged; what is imputed for the others is learned from these, in whatever order."""
+    texts = [GOOD, TEACHER, "虾青素", "每日服用频次 虾青素软胶囊 说明", "一天吃几次"] * 8
+
+    def step(settings: str) -> Any:
+        rows = [extra_info(id=f"r{at}", conversation_id=f"c{at}") for at in range(len(texts))]
+        samples = [
+            {"data_source": "qinglan/fivedoctors", "solution_str": text, "ground_truth": NEED, "extra_info": row}
+            for row, text in zip(rows, texts, strict=True)
+        ]
+        return compute_scores(samples, settings)
+
+    half = RewardConfig(judge_share=0.5, canary_share=0.0)
+    services.delay = lambda text: len(text) / 200
+    first = house.run(half, step)
+    services.delay = lambda text: (20 - len(text)) / 200
+    (house.folder / "journal.sqlite").unlink()
+    (house.folder / "retrievals.sqlite").unlink()
+    assert house.run(half, step) == first
+    assert 0 < sum(terms["judged"] for terms in first) < len(texts)
 
 
 def test_the_mark_that_ends_a_turn_is_no_part_of_the_rewrite(house: House) -> None:

@@ -4,10 +4,13 @@ lora_guard.py     LoRA, KL and a critic together: on GPUs too
 outage.py         no update after a reward that failed: on GPUs too
 terms.py          each reward term among verl's metrics: on GPUs too
 starting.py       Ray is started again where a busy machine was too slow for it: on GPUs too
-cpu.py            a machine without a GPU: loads the three below
+cpu.py            a machine without a GPU: loads what is below
   cpu_platform.py   verl's platform "cpu"
   patches.py        places in verl and torch that take a GPU for granted
-  rollout.py        Hugging Face's generate as a rollout
+  rollout.py        a server that writes a step's answers, and rollout_adapter.py, verl's two ends of it
+  step_rollouts.py  a step's rollouts, rewards and storing as one batch
+  engine.py         verl's engines without padding, by line.py
+forking.py        all of verl's processes are forked from one that has imported torch
 importing.py      a patch waits for its module, so that no process imports what it does not use
 """
 

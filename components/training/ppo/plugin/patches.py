@@ -4,10 +4,9 @@ import functools
 import os
 from typing import Any
 
+from components.training.ppo.overrides import LINE_ATTENTION
 from components.training.ppo.plugin import forking
 from components.training.ppo.plugin.importing import when_imported
-
-POLL_SECONDS = 0.05
 
 
 @when_imported("verl.utils.distributed")
@@ -29,7 +28,7 @@ def _attention(module: Any) -> None:
         from transformers import AutoModelForTokenClassification
 
         return AutoModelForTokenClassification.from_pretrained(
-            local_path, dtype=torch_dtype, config=model_config, attn_implementation="sdpa"
+            local_path, dtype=torch_dtype, config=model_config, attn_implementation=LINE_ATTENTION
         )
 
     module.load_valuehead_model = load_valuehead_model
@@ -56,15 +55,34 @@ def _no_pinned_memory(module: Any) -> None:
     module.CPUOffload = lambda offload_params=False: None
 
 
+@when_imported("verl.workers.engine.fsdp.transformer_impl")
+def _answers_alone(module: Any) -> None:
+    from components.training.ppo.plugin import engine  # noqa: F401 (registers the engines)
+
+
 @when_imported("verl.trainer.ppo.v1.replay_buffer")
-def _looks_sooner(module: Any) -> None:
-    """verl looks for finished samples every two seconds: a third of a small step."""
-    slow = module.ReplayBuffer.__init__
+def _waits_for_the_samples(module: Any) -> None:
+    """verl looks every two seconds for samples that are ready; a step's come together, when they are written."""
 
-    def init(self: Any, *args: Any, **named: Any) -> None:
-        slow(self, *args, **{"poll_interval": POLL_SECONDS, **named})
+    def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
+        from components.training.ppo.plugin.step_rollouts import StepRollouts
 
-    module.ReplayBuffer.__init__ = init
+        StepRollouts.current.wait_for_samples()
+        return last_debug_time
+
+    module.ReplayBuffer._wait_for_next_poll = wait
+
+
+@when_imported("verl.trainer.ppo.v1.trainer_base")
+def _waits_for_the_rewards(module: Any) -> None:
+    """Advantages are the first that needs rewards."""
+    compute = module.PPOTrainer._compute_advantage
+
+    def compute_advantage(self: Any, *args: Any, **named: Any) -> Any:
+        self.agent_loop_manager.wait_for_rewards()
+        return compute(self, *args, **named)
+
+    module.PPOTrainer._compute_advantage = compute_advantage
 
 
 @when_imported("ray._private.parameter")

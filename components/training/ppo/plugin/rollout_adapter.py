@@ -20,9 +20,7 @@ class GenerateReplica(RolloutReplica):  # type: ignore[misc]
         server = (
             ray.remote(GenerateServer)
             .options(**options)
-            .remote(
-                self.model_config["path"], self.config.response_length, self.config.max_num_seqs, self.config.seed
-            )
+            .remote(self.model_config["path"], self.config.response_length, self.config.max_num_seqs)
         )
         await server.ready.remote()
         self.servers = [server]

@@ -17,14 +17,20 @@ def report(module: ModuleType) -> None:
 
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
         silent(self, batch, metrics, *args, **named)
-        data = module.tq.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields", "metrics"]
-        )
-        fields, timings = (data.pop(name).tolist() for name in ("extra_fields", "metrics"))
-        figures = summary([field["reward_extra_info"] for field in fields]) | seconds(timings)
+        kept = getattr(self.agent_loop_manager, "figures", None)  # ours keeps them; verl's puts them in the queue
+        terms, timings = kept() if kept else _queued(module.tq, batch)
+        figures = summary(terms) | seconds(timings)
         metrics.update({f"reward/{name}": value for name, value in figures.items()})
 
     module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    data = queue.kv_batch_get(
+        keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields", "metrics"]
+    )
+    fields, timings = (data.pop(name).tolist() for name in ("extra_fields", "metrics"))
+    return [field["reward_extra_info"] for field in fields], timings
 
 
 def seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -1,0 +1,72 @@
+"""A batch of rows as one line of tokens: no padding, and what all prompts begin with stands once.
+
+Linear layers then compute each token once; attention alone looks at rows.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Line(NamedTuple):
+    """A batch of rows as one line of tokens."""
+
+    tokens: Any
+    positions: Any
+    """Of each token in its row."""
+
+    rows: Any
+    """[row, position]: where the token stands in the line; behind a row's end, anywhere."""
+
+    back: Any
+    """For each token of the line, where it stands among the rows, taken one after the other."""
+
+
+class Answers(NamedTuple):
+    """The tokens that were written, in order, and where their figures belong."""
+
+    tokens: Any
+    before: Any
+    """In the line: the token before each, whose output says how likely it was."""
+
+    places: Any
+    """In verl's flat form of the whole batch: it looks for an answer's figures one token before it."""
+
+
+def as_line(ids: Any, prompts: Any, answers: Any) -> tuple[Line, Answers]:
+    """From the ids of all rows, nested, and the lengths of each row's prompt and answer."""
+    flat, offsets, lengths = ids.values(), ids.offsets(), prompts + answers
+    row = torch.arange(len(lengths)).repeat_interleave(lengths)
+    position = torch.arange(len(flat)) - offsets[:-1].repeat_interleave(lengths)
+    matrix = torch.full((len(lengths), int(lengths.max())), -1)
+    matrix[row, position] = flat
+    shared = _shared(matrix, int(prompts.min()) - 1)
+    kept = (position >= shared) | (row == 0)  # the shared beginning stands in the first row alone
+    rows = torch.zeros_like(matrix)
+    rows[row[kept], position[kept]] = torch.arange(int(kept.sum()))
+    rows[:, :shared] = rows[0, :shared]
+    line = Line(flat[kept], position[kept], rows, row[kept] * matrix.shape[1] + position[kept])
+    written = position >= prompts.repeat_interleave(lengths)
+    before = rows[row[written], position[written] - 1]
+    return line, Answers(flat[written], before, written.nonzero().squeeze(1) - 1)
+
+
+def _shared(matrix: Any, most: int) -> int:
+    """How many tokens all rows begin with."""
+    return int((matrix[:, :most] == matrix[0, :most]).all(0).long().cumprod(0).sum())
+
+
+def line_attention(
+    module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float, dropout: float = 0.0, *,
+    line: Line, **_: Any,
+) -> tuple[Any, None]:  # fmt: skip
+    """Each row's causal attention, from and to a line of tokens; what stands behind a row's end is not read."""
+
+    def by_row(heads: Any) -> Any:  # [1, heads, line, size] to [row, heads, position, size]
+        groups = query.shape[1] // heads.shape[1]
+        return heads[0][:, line.rows].transpose(0, 1).repeat_interleave(groups, 1)
+
+    seen = torch.nn.functional.scaled_dot_product_attention(
+        by_row(query), by_row(key), by_row(value), dropout_p=dropout, scale=scaling, is_causal=True
+    )
+    return seen.transpose(1, 2).flatten(0, 1)[line.back].unsqueeze(0), None

@@ -1,0 +1,218 @@
+"""A step's rollouts as one batch: an agent loop manager of verl's, by its setting `agent_loop_manager_class`.
+
+verl's own manager sends every sample on its way alone, and stores it alone: some ten messages between five processes
+a sample, which for a tiny model cost many times what its computing does. Here the servers write all answers of a
+step, the reward function gets all of them at once, and verl's queue gets them in one message, in the order of the
+rows. So nothing depends on who is ready first, and the same seed gives the same training.
+
+While the rewards are asked for, verl already computes what needs none: reference and values. patches.py has the two
+places where it waits.
+"""
+
+import asyncio
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+import torch
+import transfer_queue  # type: ignore[import-untyped]
+from verl.utils.import_utils import load_extern_object
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from components.training.ppo.plugin.rollout import SERVER
+from qinglan.decoding import Continuation, Sampling
+from qinglan.rewriter import load_tokenizer, render
+
+NEEDED = ("uid", "raw_prompt", "data_source", "reward_model", "extra_info")
+Figures = dict[str, float]
+
+
+class Rollout(NamedTuple):
+    """One sample of one prompt."""
+
+    row: dict[str, Any]
+    prompt: list[int]
+    sample: int
+    seed: list[int]
+    """Seed, step, place among the step's rows, sample."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.row['uid']}_{self.sample}_0"
+
+
+class Written(NamedTuple):
+    """A step's rollouts and their answers, in order."""
+
+    partition: str
+    rollouts: list[Rollout]
+    answers: list[Continuation]
+    seconds: float
+
+
+class StepRollouts:
+    """What verl calls for the rollouts of a step, or of a test on dev."""
+
+    current: "StepRollouts"
+
+    def __init__(self, config: Any) -> None:
+        self._rollout, model = config.actor_rollout_ref.rollout, Path(config.actor_rollout_ref.model.path)
+        self._tokenizer = load_tokenizer(model)
+        self._prompts: dict[str, list[int]] = {}
+        devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
+        self._servers = [ray.get_actor(SERVER.format(rank)) for rank in range(devices)]
+        function = config.reward.custom_reward_function
+        self._scores = load_extern_object(function.path, "compute_scores")
+        self._settings = function.reward_kwargs.settings
+        self._thread = ThreadPoolExecutor(1)  # one after the other, on one event loop that keeps its connections
+        self._loop = asyncio.new_event_loop()
+        self._written: Future[Written] = Future()
+        self._scored: Future[tuple[list[Figures], float]] = Future()
+        StepRollouts.current = self
+
+    @classmethod
+    def create(cls, config: Any, **_: Any) -> "StepRollouts":
+        return cls(config)
+
+    def generate_sequences(self, batch: Any) -> None:
+        """Begin; verl waits where it takes the samples from its queue, and again where it needs their rewards."""
+        validate = bool(batch["validate"]) if "validate" in batch else False
+        step = int(batch["global_steps"])
+        rollouts = self._rollouts(batch, step, validate)
+        self._written = self._thread.submit(self._run, self._write, rollouts, step, validate)
+        self._scored = self._thread.submit(self._run, self._score, self._written)
+
+    def wait_for_samples(self) -> None:
+        """Until the samples are in verl's queue; a test on dev reads their rewards at once."""
+        if self._written.result().partition == "val":
+            self.wait_for_rewards()
+
+    def wait_for_rewards(self) -> None:
+        """Until every sample has its reward, and these are in verl's queue; what made one impossible is raised."""
+        written, (terms, _) = self._written.result(), self._scored.result()
+        pairs = zip(terms, written.answers, strict=True)
+        fields: list[dict[str, Any]] = [{"rm_scores": _at_the_end(term["score"], answer)} for term, answer in pairs]
+        if written.partition == "val":  # of a step, figures() tells them
+            fields = [
+                {**scores, "extra_fields": {"reward_extra_info": term}}
+                for scores, term in zip(fields, terms, strict=True)
+            ]
+        keys = [rollout.key for rollout in written.rollouts]
+        transfer_queue.kv_batch_put(
+            keys=keys, fields=list_of_dict_to_tensordict(fields), partition_id=written.partition
+        )
+
+    def figures(self) -> tuple[list[Figures], list[Figures]]:
+        """Of the last step's samples: each term of the reward, and the seconds that verl knows by these names."""
+        terms, seconds = self._scored.result()
+        timings = {"generate_sequences": self._written.result().seconds, "compute_score": seconds}
+        return terms, [timings] * len(terms)
+
+    def _run(self, work: Any, *args: Any) -> Any:
+        return self._loop.run_until_complete(work(*args))
+
+    def _rollouts(self, batch: Any, step: int, validate: bool) -> list[Rollout]:
+        columns = {name: batch[name] for name in NEEDED}  # each look at one makes a list of all its cells
+        rows = [{name: _plain(column[at]) for name, column in columns.items()} for at in range(len(batch))]
+        samples = self._rollout.val_kwargs.n if validate else self._rollout.n
+        return [
+            Rollout(row, self._prompt(row), sample, [self._rollout.seed, step, place, sample])
+            for place, row in enumerate(rows)
+            for sample in range(samples)
+        ]
+
+    def _prompt(self, row: dict[str, Any]) -> list[int]:
+        text = render(self._tokenizer, list(row["raw_prompt"]))
+        if text not in self._prompts:
+            self._prompts[text] = self._tokenizer(text, add_special_tokens=False).input_ids
+        return self._prompts[text]
+
+    async def _write(self, rollouts: list[Rollout], step: int, validate: bool) -> Written:
+        """Each server writes its share, in order."""
+        started = time.perf_counter()
+        said = self._rollout.val_kwargs if validate else self._rollout
+        sampling = Sampling(said.temperature, said.top_p, max(0, said.top_k))
+        share = -(-len(rollouts) // len(self._servers))
+        parts = [rollouts[start : start + share] for start in range(0, len(rollouts), share)]
+        parts_written = await asyncio.gather(
+            *(
+                server.write.remote([one.prompt for one in part], sampling, [one.seed for one in part])
+                for server, part in zip(self._servers, parts, strict=False)
+            )
+        )
+        answers = [answer for part, _ in parts_written for answer in part]
+        seconds = time.perf_counter() - started
+        written = Written("val" if validate else "train", rollouts, answers, seconds)
+        _store(written, step, weights_step=parts_written[0][1])
+        return written
+
+    async def _score(self, written: "Future[Written]") -> tuple[list[Figures], float]:
+        started = time.perf_counter()
+        _, rollouts, answers, _ = written.result()
+        samples = [self._sample(rollout.row, answer) for rollout, answer in zip(rollouts, answers, strict=True)]
+        terms: list[Figures] = await self._scores(samples, settings=self._settings)
+        return terms, time.perf_counter() - started
+
+    def _sample(self, row: dict[str, Any], answer: Continuation) -> dict[str, Any]:
+        """What verl tells a reward function."""
+        return {
+            "data_source": row["data_source"],
+            "solution_str": self._tokenizer.decode(answer.ids, skip_special_tokens=True),
+            "ground_truth": row["reward_model"]["ground_truth"],
+            "extra_info": row["extra_info"],
+        }
+
+
+def _store(written: Written, step: int, weights_step: int) -> None:
+    """Into verl's queue, by the keys and fields that its trainer reads; each prompt is marked as finished."""
+    rollouts = written.rollouts
+    pairs = list(zip(rollouts, written.answers, strict=True))
+    transfer_queue.kv_batch_put(
+        keys=[rollout.key for rollout in rollouts],
+        fields=list_of_dict_to_tensordict([_fields(*pair, written.partition) for pair in pairs]),
+        tags=[_tags(*pair, step, weights_step) for pair in pairs],
+        partition_id=written.partition,
+    )
+    uids = list(dict.fromkeys(str(rollout.row["uid"]) for rollout in rollouts))
+    finished = [{"status": "finished"}] * len(uids)
+    transfer_queue.kv_batch_put(keys=uids, tags=finished, partition_id=written.partition)
+
+
+def _fields(rollout: Rollout, answer: Continuation, partition: str) -> dict[str, Any]:
+    """What verl's trainer and workers read of a sample; the row's other columns would travel with every pass."""
+    prompt, response = torch.tensor(rollout.prompt), torch.tensor(answer.ids)
+    mask = torch.ones_like(response)
+    told = ("data_source", "reward_model") if partition == "val" else ()
+    return {
+        **{name: rollout.row[name] for name in told},
+        "uid": rollout.row["uid"],
+        "prompts": prompt,
+        "responses": response,
+        "input_ids": torch.cat([prompt, response]),
+        "position_ids": torch.arange(len(prompt) + len(response)),
+        "response_mask": mask,
+        "loss_mask": mask,
+        "rollout_log_probs": torch.tensor(answer.log_probs),
+        "num_turns": torch.tensor(2),
+    }
+
+
+def _tags(rollout: Rollout, answer: Continuation, step: int, weights_step: int) -> dict[str, Any]:
+    prompt, response = len(rollout.prompt), len(answer.ids)
+    return {
+        "status": "success", "prompt_len": prompt, "response_len": response, "seq_len": prompt + response,
+        "global_steps": step, "min_global_steps": weights_step, "max_global_steps": weights_step,
+    }  # fmt: skip
+
+
+def _at_the_end(score: float, answer: Continuation) -> torch.Tensor:
+    scores = torch.zeros(len(answer.ids))
+    scores[-1] = score
+    return scores
+
+
+def _plain(value: Any) -> Any:
+    """What a cell of a tensordict holds."""
+    return getattr(value, "data", value)

@@ -1,0 +1,103 @@
+"""Continue many prompts at once: one pass over all prompts, and a row that has ended leaves the batch.
+
+Greedy, or sampled by draws that each row brings along, so that what a row becomes does not hang on who else is in
+the batch. transformers' generate() computes rows that have ended to the end, and has one generator for all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+LEAVE_SHARE = 0.2
+"""Share of rows that must have ended before the cache is copied without them."""
+
+
+class Sampling(NamedTuple):
+    """How the next token is chosen; a temperature of 0 takes the likeliest."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+GREEDY = Sampling()
+
+
+class Continuation(NamedTuple):
+    """A row's new tokens, the end token among them where it came, and the log-probability of each."""
+
+    ids: list[int]
+    log_probs: list[float]
+
+
+def decode(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    most: int,
+    end: int,
+    pad: int,
+    sampling: Sampling = GREEDY,
+    draws: Any = None,
+) -> list[Continuation]:
+    """Up to `most` new tokens for each prompt; `draws`, numbers in [0, 1), has a row of `most` for each prompt."""
+    import torch
+
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=model.device)
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
+    uniform = None if draws is None else torch.as_tensor(draws, dtype=torch.float64, device=model.device)
+    out = [Continuation([], []) for _ in prompts]
+    rows = list(range(len(prompts)))  # the prompts that the batch's rows belong to
+    live = torch.ones(len(rows), dtype=torch.bool)
+    cache, positions = None, (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.inference_mode():
+        for at in range(most):
+            step = model(
+                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True,
+                logits_to_keep=1,
+            )  # fmt: skip
+            cache = step.past_key_values
+            logits = step.logits[:, -1].float() / (sampling.temperature or 1.0)
+            tokens = choose(logits, sampling, None if uniform is None else uniform[rows, at])
+            likely = logits.log_softmax(-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
+            for row, alive, token, log_prob in zip(
+                rows, live.tolist(), tokens.tolist(), likely.tolist(), strict=True
+            ):
+                if alive:
+                    out[row].ids.append(token)
+                    out[row].log_probs.append(log_prob)
+            live &= (tokens != end).cpu()
+            left = int(live.sum())
+            if not left:
+                break
+            ids, positions = tokens.unsqueeze(1), positions[:, -1:] + 1
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
+            if left <= (1 - LEAVE_SHARE) * len(rows):
+                kept = live.nonzero().squeeze(1)
+                cache.batch_select_indices(kept.to(model.device))
+                ids, positions, mask = (tensor[kept.to(model.device)] for tensor in (ids, positions, mask))
+                rows, live = [rows[index] for index in kept.tolist()], live[kept]
+    return out
+
+
+def choose(logits: Any, sampling: Sampling, draws: Any) -> Any:
+    """The next token of each row: the likeliest, or the one at its draw in the cumulated probabilities."""
+    import torch
+
+    if not sampling.temperature:
+        return logits.argmax(-1)
+    probabilities = logits.double().softmax(-1)
+    if sampling.top_k > 0 or sampling.top_p < 1:
+        probabilities = _nucleus(probabilities, sampling)
+    cumulated = probabilities.cumsum(-1)
+    at = torch.searchsorted(cumulated, (draws * cumulated[:, -1]).unsqueeze(1), right=True).squeeze(1)
+    return at.clamp(max=probabilities.shape[-1] - 1)
+
+
+def _nucleus(probabilities: Any, sampling: Sampling) -> Any:
+    """The likeliest top_k tokens, and of these the fewest that together reach top_p; 0 for all others."""
+    likeliest, order = probabilities.sort(dim=-1, descending=True, stable=True)
+    if sampling.top_k > 0:
+        likeliest[:, sampling.top_k :] = 0
+    cumulated = likeliest.cumsum(-1)
+    likeliest = likeliest.masked_fill(cumulated - likeliest >= sampling.top_p * cumulated[:, -1:], 0)
+    return probabilities.new_zeros(probabilities.shape).scatter(1, order, likeliest)

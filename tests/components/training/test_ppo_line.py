@@ -1,0 +1,106 @@
+"""A batch as one line of tokens computes what the padded rectangle computes, and fewer tokens."""
+
+from typing import Any
+
+import pytest
+
+SHARED = [3, 4, 5]
+PROMPTS = [[*SHARED, 10, 11], [*SHARED, 12, 13, 14, 15], [*SHARED, 16], [*SHARED, 10, 17, 18]]
+ANSWERS = [[20, 21, 1], [22, 1], [23, 24, 25, 26, 1], [1]]
+
+
+@pytest.fixture(scope="module")
+def models() -> tuple[Any, Any]:
+    """The same weights under transformers' attention and under the line's."""
+    import torch
+    from transformers import AttentionInterface, AttentionMaskInterface, Qwen3Config, Qwen3ForCausalLM
+
+    from components.training.ppo.plugin.line import line_attention
+
+    AttentionInterface.register("a_line", line_attention)
+    AttentionMaskInterface.register("a_line", lambda *args, **named: None)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    made = []
+    for attention in ("sdpa", "a_line"):
+        torch.manual_seed(5)
+        config = Qwen3Config(**shape, num_key_value_heads=2, head_dim=8, vocab_size=48, attn_implementation=attention)
+        made.append(Qwen3ForCausalLM(config))
+    return made[0], made[1]
+
+
+def nested(rows: list[list[int]]) -> Any:
+    import torch
+
+    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def line_log_probs(model: Any, prompts: list[list[int]], answers: list[list[int]]) -> Any:
+    import torch
+
+    from components.training.ppo.plugin.line import as_line
+
+    ids = nested([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
+    line, said = as_line(ids, torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
+    out = model(
+        input_ids=line.tokens.unsqueeze(0), position_ids=line.positions.unsqueeze(0), attention_mask=None,
+        line=line, use_cache=False, logits_to_keep=said.before,
+    )  # fmt: skip
+    return out.logits[0].log_softmax(-1).gather(1, said.tokens.unsqueeze(1)).squeeze(1)
+
+
+def row_log_probs(model: Any, prompt: list[int], answer: list[int]) -> Any:
+    import torch
+
+    ids = torch.tensor([prompt + answer])
+    likely = model(input_ids=ids, use_cache=False).logits[0].log_softmax(-1)
+    return likely[len(prompt) - 1 : -1].gather(1, torch.tensor(answer).unsqueeze(1)).squeeze(1)
+
+
+def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tuple[Any, Any]) -> None:
+    import torch
+
+    plain, line = models
+    wanted = torch.cat([row_log_probs(plain, *pair) for pair in zip(PROMPTS, ANSWERS, strict=True)])
+    found = line_log_probs(line, PROMPTS, ANSWERS)
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+    torch.autograd.backward(wanted.sum())
+    torch.autograd.backward(found.sum())
+    for one, other in zip(plain.parameters(), line.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=1e-4)
+
+
+def test_what_all_prompts_begin_with_stands_once() -> None:
+    import torch
+
+    from components.training.ppo.plugin.line import as_line
+
+    rows = [prompt + answer for prompt, answer in zip(PROMPTS, ANSWERS, strict=True)]
+    line, said = as_line(nested(rows), torch.tensor([*map(len, PROMPTS)]), torch.tensor([*map(len, ANSWERS)]))
+
+    assert len(line.tokens) == sum(map(len, rows)) - len(SHARED) * (len(rows) - 1)
+    assert said.tokens.tolist() == [token for answer in ANSWERS for token in answer]
+    starts = [sum(map(len, rows[:at])) for at in range(len(rows))]
+    places = [
+        start + len(prompt) - 1 + at
+        for start, prompt, answer in zip(starts, PROMPTS, ANSWERS, strict=True)
+        for at in range(len(answer))
+    ]
+    assert said.places.tolist() == places, "one token before each token of an answer, where verl looks"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "answers"),
+    [
+        ([[7]], [[8, 9]]),  # a prompt of one token shares nothing
+        ([[3, 4, 5]] * 3, [[20, 1], [21, 1], [1]]),  # samples of one prompt
+        ([[3, 4], [5, 6]], [[20], [21]]),
+    ],
+)
+def test_odd_batches_too(models: tuple[Any, Any], prompts: list[list[int]], answers: list[list[int]]) -> None:
+    import torch
+
+    plain, line = models
+    wanted = torch.cat([row_log_probs(plain, *pair) for pair in zip(prompts, answers, strict=True)])
+
+    assert torch.allclose(line_log_probs(line, prompts, answers), wanted, atol=1e-5)
