@@ -113,6 +113,31 @@ def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -
     assert found["verdict"]["word"] == "hold"
 
 
+def test_the_same_seed_gives_the_same_models_and_the_same_figures(
+    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole thread once more, with nothing to find done: no cache, another folder."""
+    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
+    words = [str(tmp_path / "run") if word == str(ran.out) else word for word in ran.words]
+    assert qinglan([*words, "--until", "evaluate"], tmp_path / "run").code == 0
+
+    first, again = (
+        orjson.loads((out / "files" / "evaluation.json").read_bytes()) for out in (ran.out, tmp_path / "run")
+    )
+    assert again["digests"]["models"] == first["digests"]["models"]
+    assert orjson.dumps(untimed(again)) == orjson.dumps(untimed(first))
+
+
+TIMED = {"latency_p50", "latency_p95", "cost"}
+
+
+def untimed(value: Any) -> Any:
+    """Without what is measured with a clock."""
+    if isinstance(value, dict):
+        return {name: untimed(one) for name, one in value.items() if name not in TIMED}
+    return [untimed(one) for one in value] if isinstance(value, list) else value
+
+
 def test_a_run_as_it_comes_is_not_held_for_a_leak_a_judge_or_a_parent(ran: Ran) -> None:
     found = orjson.loads((ran.out / "files" / "evaluation.json").read_bytes())
 

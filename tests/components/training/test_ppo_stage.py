@@ -156,6 +156,10 @@ def trained_as_told(small: World, killed_at: int) -> None:
         step for step in steps[1:] if step["step"] != killed_at
     ]  # of that one verl may have had no time to speak
     assert all(name in step for step in known for name in wanted.split())
+    for line in (small.work / "verl.jsonl").read_bytes().splitlines():
+        data = orjson.loads(line)["data"]
+        if "critic/score/mean" in data:  # also in a step that ended with a test on dev
+            assert data["reward/avg_reward"] == pytest.approx(data["critic/score/mean"], abs=1e-5)
     assert [step["step"] for step in steps if "gold_dev" in step] == [0, 2, 4, 6]
     assert read_card(small.out / "model").stage == "ppo"
     assert Student.load(small.out / "model").write([validated(1, "dev")])[0].text

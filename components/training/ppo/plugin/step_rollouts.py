@@ -49,13 +49,14 @@ class Written(NamedTuple):
     partition: str
     rollouts: list[Rollout]
     answers: list[Continuation]
-    seconds: float
 
 
 class StepRollouts:
     """What verl calls for the rollouts of a step, or of a test on dev."""
 
     current: "StepRollouts"
+    figures: tuple[list[Figures], Figures]
+    """Each term of the last step's rewards; the seconds that they took, and what of it nothing else hid."""
 
     def __init__(self, config: Any) -> None:
         self._rollout, model = config.actor_rollout_ref.rollout, Path(config.actor_rollout_ref.model.path)
@@ -91,10 +92,14 @@ class StepRollouts:
 
     def wait_for_rewards(self) -> None:
         """Until every sample has its reward, and these are in verl's queue; what made one impossible is raised."""
-        written, (terms, _) = self._written.result(), self._scored.result()
+        began = time.perf_counter()
+        written, (terms, seconds) = self._written.result(), self._scored.result()
+        if written.partition == "train":
+            spent = {"seconds_mean": seconds, "seconds_unhidden": time.perf_counter() - began}
+            self.figures = terms, spent
         pairs = zip(terms, written.answers, strict=True)
         fields: list[dict[str, Any]] = [{"rm_scores": _at_the_end(term["score"], answer)} for term, answer in pairs]
-        if written.partition == "val":  # of a step, figures() tells them
+        if written.partition == "val":  # of a step, `figures` tells them
             fields = [
                 {**scores, "extra_fields": {"reward_extra_info": term}}
                 for scores, term in zip(fields, terms, strict=True)
@@ -103,12 +108,6 @@ class StepRollouts:
         transfer_queue.kv_batch_put(
             keys=keys, fields=list_of_dict_to_tensordict(fields), partition_id=written.partition
         )
-
-    def figures(self) -> tuple[list[Figures], list[Figures]]:
-        """Of the last step's samples: each term of the reward, and the seconds that verl knows by these names."""
-        terms, seconds = self._scored.result()
-        timings = {"generate_sequences": self._written.result().seconds, "compute_score": seconds}
-        return terms, [timings] * len(terms)
 
     def _run(self, work: Any, *args: Any) -> Any:
         return self._loop.run_until_complete(work(*args))
@@ -131,7 +130,6 @@ class StepRollouts:
 
     async def _write(self, rollouts: list[Rollout], step: int, validate: bool) -> Written:
         """Each server writes its share, in order."""
-        started = time.perf_counter()
         said = self._rollout.val_kwargs if validate else self._rollout
         sampling = Sampling(said.temperature, said.top_p, max(0, said.top_k))
         share = -(-len(rollouts) // len(self._servers))
@@ -143,14 +141,13 @@ class StepRollouts:
             )
         )
         answers = [answer for part, _ in parts_written for answer in part]
-        seconds = time.perf_counter() - started
-        written = Written("val" if validate else "train", rollouts, answers, seconds)
+        written = Written("val" if validate else "train", rollouts, answers)
         _store(written, step, weights_step=parts_written[0][1])
         return written
 
     async def _score(self, written: "Future[Written]") -> tuple[list[Figures], float]:
         started = time.perf_counter()
-        _, rollouts, answers, _ = written.result()
+        _, rollouts, answers = written.result()
         samples = [self._sample(rollout.row, answer) for rollout, answer in zip(rollouts, answers, strict=True)]
         terms: list[Figures] = await self._scores(samples, settings=self._settings)
         return terms, time.perf_counter() - started

@@ -18,19 +18,21 @@ def report(module: ModuleType) -> None:
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
         silent(self, batch, metrics, *args, **named)
         kept = getattr(self.agent_loop_manager, "figures", None)  # ours keeps them; verl's puts them in the queue
-        terms, timings = kept() if kept else _queued(module.tq, batch)
-        figures = summary(terms) | seconds(timings)
+        terms, spent = kept or _queued(module.tq, batch)
+        if kept:  # there verl waited for the rewards as it computed advantages
+            metrics["timing_s/adv"] -= spent["seconds_unhidden"]
+        figures = summary(terms) | spent
         metrics.update({f"reward/{name}": value for name, value in figures.items()})
 
     module.PPOTrainer._compute_metrics = compute_metrics
 
 
-def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, float]]:
     data = queue.kv_batch_get(
         keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields", "metrics"]
     )
     fields, timings = (data.pop(name).tolist() for name in ("extra_fields", "metrics"))
-    return [field["reward_extra_info"] for field in fields], timings
+    return [field["reward_extra_info"] for field in fields], seconds(timings)
 
 
 def seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
