@@ -1,6 +1,7 @@
 """What verl loads into each of its processes, by VERL_USE_EXTERNAL_MODULES. Nothing of verl's own files is changed.
 
 lora_guard.py     LoRA, KL and a critic together: on GPUs too
+critic_seed.py    the critic's first weights follow from its seed: on GPUs too
 outage.py         no update after a reward that failed: on GPUs too
 terms.py          each reward term among verl's metrics: on GPUs too
 starting.py       Ray is started again where a busy machine was too slow for it: on GPUs too
@@ -14,5 +15,6 @@ forking.py        all of verl's processes are forked from one that has imported 
 importing.py      a patch waits for its module, so that no process imports what it does not use
 """
 
-EVERYWHERE = tuple(f"components.training.ppo.plugin.{name}" for name in ("starting", "lora_guard", "outage", "terms"))
+EACH = ("starting", "lora_guard", "critic_seed", "outage", "terms")
+EVERYWHERE = tuple(f"components.training.ppo.plugin.{name}" for name in EACH)
 ON_CPU = (*EVERYWHERE, "components.training.ppo.plugin.cpu")
