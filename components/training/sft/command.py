@@ -72,6 +72,7 @@ def flags(config: SftConfig, paths: Paths) -> list[str]:
         "data_seed": config.seed,
         "attn_impl": ATTENTION,
         "deepspeed": config.deepspeed,
+        "gradient_checkpointing": config.device == "cuda",  # saves memory, and computes every layer twice
         "external_plugins": TOGETHER,
         "callbacks": TOGETHER.stem,
     }
