@@ -6,13 +6,12 @@ async with Gateway("http://127.0.0.1:8200", step="generate") as gateway:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
 
 import httpx2
-import openai
 import orjson
 import stamina
 
@@ -88,8 +87,12 @@ class _Stopping(Exception):
     """The gateway is being stopped and took no more calls: as good as unreachable."""
 
 
+ASK_PATH = "/v1/chat/completions"
+PLAIN_SECONDS = 60.0
+"""For everything but an ask, which waits for its turn."""
+
 JSON_HEADER = {"content-type": "application/json"}
-GONE = (openai.APIConnectionError, httpx2.TransportError, _Stopping)
+GONE = (httpx2.TransportError, _Stopping)
 Response = TypeVar("Response")
 
 
@@ -103,9 +106,6 @@ class Gateway:
         self._slots = asyncio.Semaphore(UNDER_WAY)
         # An ask waits for its turn at the gateway for as long as that takes; only connecting has a limit.
         self._http = http_client(httpx2.Timeout(None, connect=5.0))
-        self._openai = openai.AsyncOpenAI(
-            base_url=f"{self._base_url}/v1", api_key="none", max_retries=0, timeout=None, http_client=self._http
-        )
         # Under KFP's executor they would log a line a call.
         logging.getLogger("stamina").setLevel(logging.ERROR)
         logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -116,7 +116,7 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._openai.close()
+        await self._http.aclose()
 
     async def ask(
         self,
@@ -137,10 +137,7 @@ class Gateway:
 
         async def send() -> httpx2.Response:
             async with self._slots:
-                # create() would walk through every message to do nothing: a third of the client's time.
-                return await self._openai.post(
-                    "/chat/completions", cast_to=httpx2.Response, body=body, options={"headers": headers}
-                )
+                return await self._sent("POST", ASK_PATH, body, headers)
 
         response = await self._until_back(send)
         completion = orjson.loads(response.content)
@@ -205,15 +202,27 @@ class Gateway:
 
     async def _plain(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         async def send() -> httpx2.Response:
-            content = None if body is None else orjson.dumps(body)
-            response = await self._http.request(
-                method, f"{self._base_url}{path}", content=content, headers=JSON_HEADER, timeout=60
-            )
-            if response.status_code != 200:
-                raise read_error(f"Gateway {self._base_url}", response.status_code, response.content)
-            return response
+            return await self._sent(method, path, body, timeout=PLAIN_SECONDS)
 
         return cast(dict[str, Any], orjson.loads((await self._until_back(send)).content))
+
+    async def _sent(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        headers: Mapping[str, str] = {},
+        timeout: float | None = None,
+    ) -> httpx2.Response:
+        """The answer to one request, or the error that it stands for."""
+        content = None if body is None else orjson.dumps(body)
+        limit = httpx2.USE_CLIENT_DEFAULT if timeout is None else timeout
+        response = await self._http.request(
+            method, f"{self._base_url}{path}", content=content, headers={**JSON_HEADER, **headers}, timeout=limit
+        )
+        if response.status_code != 200:
+            raise read_error(f"Gateway {self._base_url}", response.status_code, response.content)
+        return response
 
     async def _until_back(self, send: Callable[[], Awaitable[Response]]) -> Response:
         """Send, and send again while the gateway restarts; away for too long, it is an outage."""
@@ -222,10 +231,7 @@ class Gateway:
                 on=GONE, attempts=None, timeout=self._back_within, wait_initial=0.2, wait_max=3.0, wait_jitter=0.3
             ):
                 with attempt:
-                    try:
-                        return await send()
-                    except openai.APIStatusError as error:
-                        raise read_error(f"Gateway {self._base_url}", error.status_code, error.body) from None
+                    return await send()
         except GONE as error:
             raise OutageError(
                 f"Gateway {self._base_url}: no answer for {self._back_within:.0f} s ({error.__cause__ or error}). "
@@ -249,9 +255,9 @@ def chunks(wishes: Iterable[Wish], most: int, most_bytes: int) -> Iterator[list[
         yield chunk
 
 
-def read_error(where: str, status: int, body: object) -> Exception:
+def read_error(where: str, status: int, content: bytes) -> Exception:
     """The gateway's error answer as the error that it stands for."""
-    fields = _error_fields(body)
+    fields = _error_fields(content)
     message, kind = str(fields.get("message", "")), fields.get("type")
     if kind == ROW_FAILED:
         return RowError(str(fields.get("code") or "failed"), message, str(fields.get("param") or ""))
@@ -268,13 +274,12 @@ def read_error(where: str, status: int, body: object) -> Exception:
     return QinglanError(f"{where}: unexpected status {status}: {message}")
 
 
-def _error_fields(body: Any) -> dict[str, Any]:
-    """What is inside an OpenAI-shaped error, which the openai package has already unwrapped."""
-    if isinstance(body, bytes):
-        try:
-            body = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            body = body[:200].decode("utf-8", "replace")
+def _error_fields(content: bytes) -> dict[str, Any]:
+    """The fields of an error in OpenAI's shape."""
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        body = content[:200].decode("utf-8", "replace")
     if not isinstance(body, dict):
         return {"message": str(body)}
     inside = body.get("error")
