@@ -202,7 +202,7 @@ class Gateway:
 
     async def _plain(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         async def send() -> httpx2.Response:
-            return await self._sent(method, path, body, timeout=PLAIN_SECONDS)
+            return await self._sent(method, path, body, seconds=PLAIN_SECONDS)
 
         return cast(dict[str, Any], orjson.loads((await self._until_back(send)).content))
 
@@ -212,11 +212,11 @@ class Gateway:
         path: str,
         body: dict[str, Any] | None,
         headers: Mapping[str, str] = {},
-        timeout: float | None = None,
+        seconds: float | None = None,
     ) -> httpx2.Response:
         """The answer to one request, or the error that it stands for."""
         content = None if body is None else orjson.dumps(body)
-        limit = httpx2.USE_CLIENT_DEFAULT if timeout is None else timeout
+        limit = httpx2.USE_CLIENT_DEFAULT if seconds is None else seconds
         response = await self._http.request(
             method, f"{self._base_url}{path}", content=content, headers={**JSON_HEADER, **headers}, timeout=limit
         )
