@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -28,6 +28,15 @@ LAST_LINES = 12
 @contextmanager
 def service(name: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
     """Run `python -m serving.<name>`, yield the URL it announces, and stop it at the end."""
+    with started(name, arguments, log, ready_seconds) as url:
+        yield url()
+
+
+@contextmanager
+def started(
+    name: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
+) -> Iterator[Callable[[], str]]:
+    """The same without waiting: the function that is yielded waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -35,7 +44,7 @@ def service(name: str, arguments: list[str], log: Path, ready_seconds: float = R
             stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
     try:
-        yield _announced(name, process, log, ready_seconds)
+        yield lambda: _announced(name, process, log, ready_seconds)
     finally:
         _stop(process)
 

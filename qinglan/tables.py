@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
-from qinglan.files import replaced
+from qinglan.timeless import timeless
 
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes a sheet may unpack to; 100,000 rows of conversations take about 80 MB."""
@@ -116,7 +116,10 @@ def _value(cell: Any) -> Cell:
 
 @contextmanager
 def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequence[Cell]], None]]:
-    """A function that adds a row; the sheet is there, whole, when the block has ended well."""
+    """A function that adds a row; the sheet is there, whole, when the block has ended well.
+
+    The same rows give the same bytes on any day.
+    """
     from openpyxl import Workbook
 
     book = Workbook(write_only=True)
@@ -128,8 +131,8 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
     except BaseException:
         sheet.close()
         raise
-    with replaced(path) as partial:
-        book.save(partial)
+    with timeless(path) as written:
+        book.save(written)
 
 
 def safe_cell(value: Cell) -> Cell:

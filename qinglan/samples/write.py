@@ -10,7 +10,6 @@ from qinglan.errors import ConfigError
 from qinglan.files import dump_line, replaced
 from qinglan.samples.conversations import SPLITS, Turn, turns
 from qinglan.samples.passages import Gold, passages
-from qinglan.samples.timeless import timeless
 from qinglan.samples.world import draw
 from qinglan.tables import write_table
 
@@ -46,7 +45,7 @@ def _write_turns(out: Path, made: Iterator[Turn], gold: Gold) -> dict[str, int]:
     counts = {"train": 0, "dev": 0, "test": 0}
     with (
         replaced(out / SLICES) as partial, partial.open("wb") as slices,
-        timeless(out / QUESTIONS) as sheet, write_table(sheet, COLUMNS) as add,
+        write_table(out / QUESTIONS, COLUMNS) as add,
     ):  # fmt: skip
         for turn in made:
             add(_cells(turn, gold[turn.item, turn.term]))

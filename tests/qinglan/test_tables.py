@@ -1,5 +1,6 @@
 """Spreadsheets come in as data, and go out so that no cell runs as a formula."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -96,6 +97,16 @@ def test_text_that_a_spreadsheet_would_run_is_written_as_text(tmp_path: Path, te
 
 def test_numbers_and_plain_text_are_written_as_they_are() -> None:
     assert [safe_cell(value) for value in (-1, 0.5, None, True, "虾青素")] == [-1, 0.5, None, True, "虾青素"]
+
+
+def test_a_sheet_does_not_hold_the_moment_it_was_written(tmp_path: Path) -> None:
+    with write_table(tmp_path / "out.xlsx", ["改写"]) as add:
+        add(["虾青素"])
+
+    with zipfile.ZipFile(tmp_path / "out.xlsx") as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        dates = re.findall(rb"\d{4}-\d\d-\d\d", archive.read("docProps/core.xml"))
+    assert dates and set(dates) == {b"1980-01-01"}
 
 
 def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -74,10 +74,7 @@ def evaluate(
     made = {name: digest(folder) for name, folder in models.items()}
     parents = leak.check_parents(models, made, training)
     slices = read_slices(config.slices) if config.slices else {}
-    writings = {
-        name: rewrite_all(name, folder, rows, config.batch, config.latency_rows, _url(config, name))
-        for name, folder in models.items()
-    }
+    writings = rewrite_all(models, rows, config)
     texts = {**fixed_queries(rows), **{name: one.texts for name, one in writings.items()}}
     asking = ask_all(rows, texts, slices, out.predictions, config, gateway_url)
     table = results.Table.of(rows, asking, slices)
@@ -156,10 +153,6 @@ def _names(holds: Mapping[str, Any]) -> list[str]:
 def _refuse_strangers(models: Mapping[str, Path]) -> None:
     if "sft" not in models or set(models) - {"sft", "rl"}:
         raise ConfigError(f"models: {', '.join(models) or 'none'} given; sft is needed, rl may be there.")
-
-
-def _url(config: EvaluateConfig, name: str) -> str:
-    return next((url for student, url in config.rewriter_urls.items() if student == name), "")
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -1,17 +1,18 @@
 """The students at work: every test question rewritten, and a sample timed one by one under the serving code."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from components.evaluation.rewriter.config import EvaluateConfig
 from qinglan.errors import OutageError
 from qinglan.progress import progress
 from qinglan.prompts import Asked
-from qinglan.rewriter import Student
-from qinglan.services import READY_SECONDS, service
+from qinglan.rewriter import Student, Written
+from qinglan.services import READY_SECONDS, started
 from qinglan.text import normalise
 
 SERVED_PATH = "/v1/models/rewriter:predict"
@@ -39,30 +40,71 @@ class Writing(NamedTuple):
     machine: str
 
 
-def rewrite_all(name: str, folder: Path, rows: Sequence[Asked], batch: int, timed: int, url: str = "") -> Writing:
-    """Let a student rewrite every row, then time some as its users wait: where it is served, or served for this."""
-    texts, cut, seconds = _in_batches(name, folder, rows, batch)
-    _free_gpu()
-    picked = spread(len(rows), timed)
-    with served(folder) if not url else nullcontext(url) as address:
-        singly, latencies = time_served(address, [rows[at] for at in picked])
-    otherwise = sum(normalise(one) != normalise(texts[at]) for one, at in zip(singly, picked, strict=True))
-    return Writing(texts, cut, seconds, latencies, otherwise, machine())
+def rewrite_all(models: Mapping[str, Path], rows: Sequence[Asked], config: EvaluateConfig) -> dict[str, Writing]:
+    """Let every student rewrite every row, then time some rows as its users wait: where it is served, or served here.
+
+    Without a GPU the servers start side by side, and nothing is measured before they are up. A GPU may have room for
+    one model alone: there each server starts when every other model is gone.
+    """
+    with ExitStack() as servers:
+        ahead = {} if _on_gpu() else {name: _enter(servers, name, folder, config) for name, folder in models.items()}
+        import transformers.models.auto.modeling_auto  # noqa: F401  (it takes as long as a server takes to start)
+
+        urls = {name: url() for name, url in ahead.items()}
+        batches = {name: _in_batches(name, folder, rows, config.batch) for name, folder in models.items()}
+        writings = {}
+        for name, folder in models.items():
+            with ExitStack() as alone:
+                url = urls.get(name) or _enter(alone, name, folder, config)()
+                writings[name] = _timed(batches[name], url, rows, config.latency_rows)
+    return writings
 
 
-def _in_batches(name: str, folder: Path, rows: Sequence[Asked], batch: int) -> tuple[list[str], int, float]:
-    """Texts, how many were cut, and seconds; the model is let go of, as a served one needs its place."""
+def _enter(stack: ExitStack, name: str, folder: Path, config: EvaluateConfig) -> Callable[[], str]:
+    """Start the student's server, unless it is served somewhere; the answer waits for its URL."""
+    url = next((url for student, url in config.rewriter_urls.items() if student == name), "")
+    return (lambda: url) if url else stack.enter_context(server(folder))
+
+
+class Batched(NamedTuple):
+    """One student's rewrites in batches, in the order of the questions."""
+
+    texts: list[str]
+    cut: int
+    seconds: float
+
+
+def _timed(batched: Batched, url: str, rows: Sequence[Asked], wanted: int) -> Writing:
+    picked = spread(len(rows), wanted)
+    singly, latencies = time_served(url, [rows[at] for at in picked])
+    otherwise = sum(normalise(text) != normalise(batched.texts[at]) for text, at in zip(singly, picked, strict=True))
+    return Writing(*batched, latencies, otherwise, machine())
+
+
+def _in_batches(name: str, folder: Path, rows: Sequence[Asked], batch: int) -> Batched:
+    """Prompts of like length share a batch; the model is let go of, as a served one needs its place."""
     student = Student.load(folder)
-    texts, cut, seconds = [], 0, 0.0
+    prompts = [student.render(row) for row in rows]
+    order = sorted(range(len(rows)), key=lambda at: len(prompts[at]))
+    written: dict[int, Written] = {}
+    seconds = 0.0
     with progress(f"evaluate {name}", len(rows)) as tick:
         for start in range(0, len(rows), batch):
-            written = student.write(rows[start : start + batch])
-            texts += [one.text for one in written]
-            cut += sum(one.cut for one in written)
-            seconds += written[0].seconds
-            for _ in written:
+            together = order[start : start + batch]
+            written |= zip(together, student.write_texts([prompts[at] for at in together]), strict=True)
+            seconds += written[together[0]].seconds
+            for _ in together:
                 tick()
-    return texts, cut, seconds
+    del student
+    _free_gpu()
+    in_order = [written[at] for at in range(len(rows))]
+    return Batched([one.text for one in in_order], sum(one.cut for one in in_order), seconds)
+
+
+def _on_gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
 
 
 def _free_gpu() -> None:
@@ -81,11 +123,11 @@ def ready_seconds(folder: Path) -> float:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The server that production runs, for as long as the block lasts."""
+def server(folder: Path) -> Iterator[Callable[[], str]]:
+    """The server that production runs, for as long as the block lasts; the function waits for its URL."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0"]
-        with service("rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
+        with started("rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
             yield url
 
 

@@ -1,7 +1,14 @@
-"""The tiny model and its first training: a Qwen3 of under a million parameters, a fixed number of steps."""
+"""The tiny model and its first training: a Qwen3 of under a million parameters, a fixed number of steps.
+
+A step's texts are two groups of like lengths, worked on side by side by two threads. Each computes with one thread
+and their gradients are added in the order of the groups, so the same seed gives the same bytes on a busy machine, on
+an idle one and with any number of cores.
+"""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from components.training.base.config import BaseConfig, TinyConfig
@@ -13,6 +20,15 @@ IGNORED = -100
 WARM_UP = 20
 LAST = 0.1
 """Of the learning rate, at the last step."""
+
+GROUPS = 2
+"""Parts of a step that are worked on at the same time."""
+
+LONGEST = 128
+"""Tokens of a text that are learned from: a step costs as much as its tokens, and one passage can be a whole page."""
+
+JITTER = 3
+"""Tokens by which two texts of one group may differ, so that groups are not the same ones each time around."""
 
 
 class Example(NamedTuple):
@@ -41,53 +57,115 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[Text], config: BaseConf
     import torch
 
     tiny = config.tiny
-    examples = [example(tokenizer, text) for text in texts]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=tiny.learning_rate, weight_decay=0.01, betas=(0.9, 0.95))
+    cut = examples(tokenizer, texts, config.seed)
+    steps = batches([len(example.ids) for example in cut], tiny.batch, config.seed)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(
+        parameters, lr=tiny.learning_rate, weight_decay=0.01, betas=(0.9, 0.95), fused=True
+    )  # fmt: skip
     losses: list[float] = []
     model.train()
-    with progress("base", tiny.steps) as tick:
-        for step, batch in zip(range(tiny.steps), batches(examples, tiny.batch, config.seed), strict=False):
-            for group in optimizer.param_groups:
-                group["lr"] = tiny.learning_rate * _share(step, tiny.steps)
-            loss = _loss(model, tokenizer.pad_token_id, batch)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    def learn(group: Sequence[int]) -> tuple[float, Sequence[Any]]:
+        return _learn(model, tokenizer.pad_token_id, [cut[number] for number in group])
+
+    with progress("base", tiny.steps) as tick, one_thread_each(), ThreadPoolExecutor(GROUPS) as threads:
+        for step, groups in zip(range(tiny.steps), steps, strict=False):
+            for settings in optimizer.param_groups:
+                settings["lr"] = tiny.learning_rate * _share(step, tiny.steps)
+            found, gradients = zip(*threads.map(learn, groups), strict=True)
+            _average(parameters, gradients)
+            losses.append(sum(found) / len(found))
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
-            losses.append(loss.item())
             tick(f"loss {losses[-1]:.2f}")
     return sum(losses[-20:]) / len(losses[-20:])
 
 
-def example(tokenizer: Any, text: Text) -> Example:
-    prompt = render(tokenizer, list(text.prompt)) if text.prompt else ""
-    asked = tokenizer(prompt, add_special_tokens=False).input_ids
-    answer = [*tokenizer(text.answer, add_special_tokens=False).input_ids, tokenizer.eos_token_id]
-    return Example(asked + answer, [IGNORED] * len(asked) + answer)
-
-
-def batches(examples: Sequence[Example], size: int, seed: int) -> Iterator[list[Example]]:
-    """Without end; texts of near-equal length share a batch, so that little of it is padding."""
+def examples(tokenizer: Any, texts: Sequence[Text], seed: int) -> list[Example]:
+    """Each text as tokens; of a longer one than LONGEST a piece that the seed draws, with a prompt its end."""
     rng = random.Random(seed)
+    prompts = iter(_ids(tokenizer, [render(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
+    answers = _ids(tokenizer, [text.answer for text in texts])
+    cut = []
+    for text, answer in zip(texts, answers, strict=True):
+        prompt = next(prompts) if text.prompt else []
+        ids = [*prompt, *answer, tokenizer.eos_token_id]
+        labels = [IGNORED] * len(prompt) + ids[len(prompt) :]
+        spare = max(0, len(ids) - LONGEST)
+        start = rng.randint(0, spare) if spare and not prompt else spare
+        cut.append(Example(ids[start : start + LONGEST], labels[start : start + LONGEST]))
+    return cut
+
+
+def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    return list(tokenizer(texts, add_special_tokens=False).input_ids) if texts else []
+
+
+def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[int]]]:
+    """Numbers of the texts of each step, in groups of near-equal length, so that little of a group is padding.
+
+    Without end: every text comes once before any comes again.
+    """
+    rng = random.Random(seed)
+    group = max(1, size // GROUPS)
     while True:
-        order = sorted(examples, key=lambda one: len(one.ids) + 12 * rng.random())
-        groups = [list(order[at : at + size]) for at in range(0, len(order), size)]
+        order = sorted(range(len(lengths)), key=lambda number: lengths[number] + JITTER * rng.random())
+        groups = [order[at : at + group] for at in range(0, len(order), group)]
         rng.shuffle(groups)
-        yield from groups
+        for at in range(0, len(groups), GROUPS):
+            yield groups[at : at + GROUPS]
 
 
 def _share(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / WARM_UP) * (1 - (1 - LAST) * step / steps)
 
 
-def _loss(model: Any, pad: int, batch: list[Example]) -> Any:
-    """Logits are made only where there is something to predict."""
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Let torch compute each operation with one thread: how many there are decides in which order sums are taken."""
     import torch
 
-    longest = max(len(one.ids) for one in batch)
-    ids = torch.tensor([one.ids + [pad] * (longest - len(one.ids)) for one in batch])
-    labels = torch.tensor([one.labels + [IGNORED] * (longest - len(one.labels)) for one in batch])
-    mask = torch.tensor([[1] * len(one.ids) + [0] * (longest - len(one.ids)) for one in batch])
-    hidden = model.model(input_ids=ids, attention_mask=mask).last_hidden_state[:, :-1]
-    wanted = labels[:, 1:] != IGNORED
-    return torch.nn.functional.cross_entropy(model.lm_head(hidden[wanted]), labels[:, 1:][wanted])
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _learn(model: Any, pad: int, group: Sequence[Example]) -> tuple[float, Sequence[Any]]:
+    """The group's mean loss and its gradients."""
+    import torch
+
+    longest = max(len(example.ids) for example in group)
+    ids = torch.tensor([example.ids + [pad] * (longest - len(example.ids)) for example in group])
+    labels = torch.tensor([example.labels + [IGNORED] * (longest - len(example.labels)) for example in group])
+    predicted = labels[:, 1:] != IGNORED
+    logits = predict(model, ids, torch.nn.functional.pad(predicted, (0, 1)))
+    loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:][predicted])
+    return loss.item(), torch.autograd.grad(loss, list(model.parameters()))
+
+
+def predict(model: Any, ids: Any, chosen: Any) -> Any:
+    """Logits of the chosen positions alone: what the others would say is not worked out in the last layer.
+
+    Texts are padded at their end, where causal attention keeps the padding from every token: no mask is needed.
+    """
+    import torch
+
+    hidden = model.model.embed_tokens(ids)
+    positions = model.model.rotary_emb(hidden, torch.arange(ids.shape[1])[None])
+    *layers, last = model.model.layers
+    for layer in layers:
+        hidden = layer(hidden, position_embeddings=positions)
+    attended, _ = last.self_attn(last.input_layernorm(hidden), position_embeddings=positions, attention_mask=None)
+    hidden = (hidden + attended)[chosen]
+    hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
+    return model.lm_head(model.model.norm(hidden))
+
+
+def _average(parameters: Sequence[Any], gradients: Iterable[Sequence[Any]]) -> None:
+    """Give each parameter the mean of what the groups say: a long group counts no more than a short one."""
+    for parameter, *parts in zip(parameters, *gradients, strict=True):
+        parameter.grad = sum(parts[1:], parts[0]) / len(parts)

@@ -7,7 +7,7 @@ reaches either. It is kept by the digest of what it was made from.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,14 +105,15 @@ def _at_hand(model: str) -> Path | None:
 def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:
     from components.training.base.corpus import corpus
 
-    prompts = _system_prompts(train)
+    shown = list(_prompts(train))
+    systems = _system_prompts(shown)
     passages = {path: [row for _, row in read_jsonl(path, Passage)] for path in files}
     texts = [
         text
         for path, rows in passages.items()
-        for text in corpus(prompts.get(path.stem) or next(iter(prompts.values())), rows, config.seed)
+        for text in corpus(systems.get(path.stem) or next(iter(systems.values())), rows, config.seed)
     ]
-    written = [text.answer for text in texts] + [one["content"] for prompt in _prompts(train) for one in prompt]
+    written = [text.answer for text in texts] + [turn["content"] for _, prompt in shown for turn in prompt]
     _pretrain([*written, *["system user assistant"] * 50], texts, folder, config)
 
 
@@ -138,22 +139,21 @@ def _pretrain(written: Sequence[str], texts: "Sequence[Text]", folder: Path, con
     (folder / "loss.txt").write_text(f"{loss:.4f}\n")
 
 
-def _prompts(train: Path) -> Iterator[list[Message]]:
+def _prompts(train: Path) -> Iterator[tuple[str, list[Message]]]:
+    """Each training row's tenant and prompt."""
     import pyarrow.parquet
 
-    for batch in pyarrow.parquet.ParquetFile(train).iter_batches(columns=["prompt"]):
-        yield from batch.column("prompt").to_pylist()
-
-
-def _system_prompts(train: Path) -> dict[str, str]:
-    """Each tenant's system prompt as the convert stage rendered it, so that a profile's own is used here too."""
-    import pyarrow.parquet
-
-    prompts: dict[str, str] = {}
     for batch in pyarrow.parquet.ParquetFile(train).iter_batches(columns=["data_source", "prompt"]):
         for row in batch.to_pylist():
-            prompts.setdefault(row["data_source"].removeprefix("qinglan/"), row["prompt"][0]["content"])
-    return dict(sorted(prompts.items()))
+            yield row["data_source"].removeprefix("qinglan/"), row["prompt"]
+
+
+def _system_prompts(prompts: Iterable[tuple[str, list[Message]]]) -> dict[str, str]:
+    """Each tenant's system prompt as the convert stage rendered it, so that a profile's own is used here too."""
+    found: dict[str, str] = {}
+    for tenant, prompt in prompts:
+        found.setdefault(tenant, prompt[0]["content"])
+    return dict(sorted(found.items()))
 
 
 def _parents(files: list[Path]) -> dict[str, str]:

@@ -19,6 +19,11 @@ TOGETHER = HERE / "plugin" / "together.py"
 """ms-swift loads it, and puts its folder on the path of modules; it registers a callback of the same name."""
 
 
+ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+"""Two threads on every machine: how many there are decides in which order sums are taken, and so the last bits. They
+sleep while they wait, since threads that spin are many times slower on cores that others use too."""
+
+
 class Paths(NamedTuple):
     base: Path
     train: Path
@@ -72,6 +77,7 @@ def flags(config: SftConfig, paths: Paths) -> list[str]:
         "data_seed": config.seed,
         "attn_impl": ATTENTION,
         "deepspeed": config.deepspeed,
+        "gradient_checkpointing": config.device == "cuda",  # saves memory, and computes every layer twice
         "external_plugins": TOGETHER,
         "callbacks": TOGETHER.stem,
     }
@@ -102,7 +108,7 @@ def variables(config: SftConfig) -> dict[str, str]:
     """What every process of ms-swift finds in its environment."""
     given = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    return given | ({"CUDA_VISIBLE_DEVICES": ""} if config.device == "cpu" else {})
+    return given | (ON_CPU if config.device == "cpu" else {})
 
 
 def joined(config: SftConfig) -> dict[str, str]:

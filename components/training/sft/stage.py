@@ -13,6 +13,7 @@ import orjson
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
 from components.training.sft.family import with_family
+from components.training.sft.finish import finish
 from components.training.sft.rows import Chats, check_lengths, check_tokenizer, read_chats
 from components.training.sft.watch import Watch
 from qinglan.curves import CURVE, curve_svg
@@ -120,11 +121,16 @@ def _train(base: Path, chats: Path, work: Path, config: SftConfig, runner: Runne
 
 
 def _finish(base: Path, chats: Path, work: Path, card: RewriterCard, config: SftConfig, runner: Runner) -> float:
-    """Best checkpoint to model folder, tried; the share of answers like the teacher's."""
+    """Best checkpoint to model folder, tried; the share of answers like the teacher's.
+
+    A model that was trained on this machine's CPU is small: a process of its own would take longer than the work.
+    """
     settings = {
         "base": str(base), "dev": str(chats / "dev.jsonl"), "work": str(work),
         "config": config.model_dump(mode="json"), "card": card.model_dump(mode="json"),
     }  # fmt: skip
+    if config.device == "cpu" and not runner.remote:
+        return finish(settings)["like_teacher"]
     module, log = "components.training.sft.finish", work / "log" / "finish.log"
     answer = follow_up(runner, "sft-finish", module, settings, work / "finish.json", log, config.processes)
     return float(answer["like_teacher"])

@@ -17,7 +17,6 @@ import orjson
 
 from qinglan.config import Config, Fraction, Positive, load_yaml
 from qinglan.files import dump_line, replaced
-from qinglan.samples.timeless import timeless
 from qinglan.samples.world import load_world
 from qinglan.style.labels import DEFAULT_LABELS, training_form
 from qinglan.style.rows import UnlabelledText
@@ -111,7 +110,7 @@ def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
     made = list(style_rows(rows, seed))
     with replaced(out / JSON) as partial:
         partial.write_bytes(orjson.dumps([as_json(row) for row in made], option=orjson.OPT_INDENT_2))
-    with timeless(out / SHEET) as sheet, write_table(sheet, COLUMNS) as add:
+    with write_table(out / SHEET, COLUMNS) as add:
         english = {label.name: label.english for label in DEFAULT_LABELS.labels}
         for row in made:
             add((row.question, row.answer, row.label, english[row.label], row.tenant, row.scene))

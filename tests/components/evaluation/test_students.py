@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.students import ready_seconds, rewrite_all
 from qinglan.prompts import Question
 from qinglan.services import READY_SECONDS
@@ -22,9 +23,12 @@ def test_a_student_leaves_the_gpu_before_its_server_starts(tmp_path: Path, monke
     before = models_in_memory()
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: loaded.append(models_in_memory() - before))
 
-    writing = rewrite_all("sft", model, rows, batch=2, timed=0, url="http://127.0.0.1:9")
+    config = EvaluateConfig(batch=2, rewriter_urls={"sft": "http://127.0.0.1:9"})
+    writings = rewrite_all({"sft": model}, rows, config.model_copy(update={"latency_rows": 0}))
 
-    assert writing.texts == list(TAUGHT.values())
+    assert writings["sft"].texts == list(TAUGHT.values()), (
+        "in the order of the questions, which is not that of length"
+    )
     assert loaded == [0], "torch gives back the memory of what nobody holds, when it is told to"
 
 

@@ -11,10 +11,11 @@ from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.students import spread, time_served
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import dump_line, sha256_file
+from qinglan.rewriter_card import read_card, write_card
 from tests.components.evaluation.test_leak import OTHER, write_training
 from tests.components.evaluation.world import CONFIG, WordRag, gateway, locked_rows, write_knowledge_base
 from tests.echo import Reply, Scripted, running
-from tests.tiny import tiny_model
+from tests.tiny import taught_model, tiny_model
 
 
 def parents(folder: Path) -> dict[str, str]:
@@ -62,6 +63,43 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> No
     assert said == ["digests.parents.sft.base_model is not in the evaluation."], "the tiny model's card names none"
     assert value["digests"]["knowledge_bases"] == [rag.snapshot]
     assert all(path.stat().st_size for path in out)
+
+
+MEASURED = {"latency_p50", "latency_p95", "cost"}
+
+
+def figures(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What an evaluation says but for the clock: times, the costs worked out from them, and notes of both."""
+    rest = {name: value for name, value in evaluation.items() if name not in ("systems", "notes", "settings")}
+    systems = {
+        system: {name: found for name, found in metrics.items() if name not in MEASURED}
+        for system, metrics in evaluation["systems"].items()
+    }
+    return {**rest, "systems": systems}
+
+
+@pytest.mark.slow
+def test_the_same_models_and_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    knowledge_base = write_knowledge_base(tmp_path / "kb.jsonl")
+    rag = WordRag(knowledge_base)
+    test = tmp_path / "test"
+    test.write_bytes(b"".join(map(dump_line, locked_rows(rag.snapshot))))
+    (tmp_path / "training").mkdir()
+    training = {"sft": write_training(tmp_path / "training", [OTHER], [OTHER])["sft"]}
+    model = taught_model(tmp_path / "model")
+    card = read_card(model)
+    write_card(model, card.model_copy(update={"parents": parents(training["sft"])}))
+    served = Scripted(Reply(200, b'{"predictions": [{"rewritten_query": "served", "model_version": "1"}]}'))
+
+    def evaluated(folder: Path) -> tuple[bytes, bytes]:
+        folder.mkdir()
+        out = outputs(folder)
+        with gateway(folder, knowledge_base, rag) as url, running(served) as rewriter:
+            config = CONFIG.model_copy(update={"rewriter_urls": {"sft": rewriter}, "latency_rows": 2})
+            stage.evaluate(test, {"sft": model}, training, {}, out, config, url)
+        return orjson.dumps(figures(orjson.loads(out.evaluation.read_bytes()))), out.predictions.read_bytes()
+
+    assert evaluated(tmp_path / "once") == evaluated(tmp_path / "twice")
 
 
 def attempts(gateway_url: str) -> int:

@@ -1,10 +1,12 @@
 """The weights that training starts from: made from the knowledge base alone, once, or taken from a hub or folder."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +15,12 @@ from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.corpus import Text, corpus
+from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, predict
 from components.training.base.stage import base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.digests import digest
+from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
@@ -28,8 +32,11 @@ SMALL = BaseConfig(source="tiny", tiny=TinyConfig(hidden=16, layers=1, heads=2, 
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -103,14 +110,64 @@ def test_it_is_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> No
     assert read_card(tmp_path / "a").parents["kb.jsonl"]
 
 
-def test_the_same_texts_make_the_same_bytes(prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_texts_make_the_same_bytes_with_any_number_of_threads(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     passages = knowledge_base(tmp_path / "kb.jsonl", 12)
+    torch.set_num_threads(1)
     base(passages, prompts, tmp_path / "a", SMALL)
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "another"))
 
+    torch.set_num_threads(2)
     assert base(passages, prompts, tmp_path / "b", SMALL).cached == 0
 
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    assert torch.get_num_threads() == 2, "whoever calls keeps the number of threads that it had"
+
+
+def test_a_step_costs_as_much_as_its_tokens_however_long_a_passage_is() -> None:
+    page, line = Text((), "每日服用频次" * 400), Text((), "虾青素软胶囊 每日服用频次")
+
+    cut = examples(TOKENIZER, [page, line, line, line] * 64, seed=0)
+    lengths = [len(example.ids) for example in cut]
+    steps = [group for _, step in zip(range(40), batches(lengths, 64, seed=0), strict=False) for group in step]
+    padded = sum(len(group) * max(lengths[number] for number in group) for group in steps)
+
+    assert max(lengths) == LONGEST and len(set(lengths)) == 2
+    assert padded / sum(lengths[number] for group in steps for number in group) < 1.1
+
+
+def test_of_a_long_text_the_seed_draws_a_piece_and_of_a_long_prompt_the_end_stays() -> None:
+    message: Message = {"role": "user", "content": "用户正在了解虾青素" * 100}
+    texts = [Text((), "".join(map(chr, range(0x4E00, 0x4F00)))), Text((message,), "虾青素")]
+
+    [passage, asked], [other, _], [again, _] = (examples(TOKENIZER, texts, seed) for seed in (1, 2, 1))
+
+    assert passage == again != other
+    assert passage.labels == passage.ids
+    assert TOKENIZER.decode([label for label in asked.labels if label != IGNORED]) == "虾青素<|im_end|>"
+    assert len(asked.ids) == LONGEST
+
+
+@given(st.lists(st.integers(1, LONGEST), min_size=1, max_size=50), st.integers(1, 9))
+def test_every_text_comes_once_before_any_comes_again(lengths: list[int], size: int) -> None:
+    drawn: list[int] = []
+    steps = batches(lengths, size, seed=0)
+    while len(drawn) < len(lengths):
+        drawn += [number for group in next(steps) for number in group]
+
+    assert sorted(drawn) == list(range(len(lengths)))
+
+
+def test_what_is_learned_from_is_what_the_whole_model_says(tmp_path: Path) -> None:
+    student = Student.load(tiny_model(tmp_path))
+    ids = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]])
+    chosen = torch.tensor([[False, True, False, True], [True, True, False, False]])
+
+    logits = predict(student.model, ids, chosen)
+
+    whole = student.model(input_ids=ids, attention_mask=torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])).logits
+    torch.testing.assert_close(logits, whole[chosen])
 
 
 def test_a_folder_of_weights_is_taken_as_it_is(prompts: Path, tmp_path: Path) -> None:
