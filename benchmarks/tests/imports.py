@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 
-COLLECT = ["-X", "importtime", "-m", "pytest", "--collect-only", "-q"]
+COLLECT = ["-X", "importtime", "-m", "pytest", "--collect-only", "-q", "-s"]
 
 
 def imported(options: list[str]) -> Counter[str]:

@@ -56,15 +56,19 @@ def by_tests(faults: Sequence[Fault]) -> list[tuple[tuple[str, ...], list[Fault]
 
 
 def copy_checkout(target: Path) -> None:
-    """Copy every file of the checkout that git does not ignore."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, stdout=subprocess.PIPE, check=True,
-    ).stdout.decode()  # fmt: skip
+    """Copy every file that git does not ignore into a repository of its own: some tests ask git for the revision."""
+    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
+    git(target, "init", "--quiet")
+    git(target, "add", "--all")
+    git(target, "-c", "user.name=mutants", "-c", "user.email=", "commit", "--quiet", "--message", "copy")
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, stdout=subprocess.PIPE, check=True).stdout.decode()
 
 
 def judge_group(copy: Path, tests: Sequence[str], faults: Sequence[Fault]) -> list[bool]:
