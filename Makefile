@@ -20,6 +20,7 @@ help: ## what can be made here
 $(READY): requirements.lock requirements.uv.lock
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 	  || { echo "Qinglan needs Python 3.11; $(PYTHON) is another. Install it, or call: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@[ ! -L $(VENV) ] || { echo "$(VENV) is a link: making it anew would empty what it leads to. Remove the link first." >&2; exit 1; }
 	@echo "[1/3] a virtual environment in $(VENV)"
 	@"$(PYTHON)" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.uv.lock
