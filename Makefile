@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export OMP_NUM_THREADS ?= 1
+# Python keeps what it compiled: else each of the tests' processes compiles all modules and tests anew, 10 CPU seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -9,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster cluster cluster-binaries cluster-status cluster-down \
+.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster mutants cluster cluster-binaries cluster-status cluster-down \
   check bench lock image-locks images try-image golden protocol docs clean
 
 help: ## what can be made here
@@ -18,6 +20,7 @@ help: ## what can be made here
 $(READY): requirements.lock requirements.uv.lock
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 	  || { echo "Qinglan needs Python 3.11; $(PYTHON) is another. Install it, or call: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@[ ! -L $(VENV) ] || { echo "$(VENV) is a link: making it anew would empty what it leads to. Remove the link first." >&2; exit 1; }
 	@echo "[1/3] a virtual environment in $(VENV)"
 	@"$(PYTHON)" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.uv.lock
@@ -53,6 +56,9 @@ test-fast: $(READY) ## the tests that take about two minutes together
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
 	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
 
+mutants: $(READY) ## put faults into a copy of the code, one at a time: a test must notice each; ONLY="journal-* gate-*"
+	@$(BIN)/python -m tests.mutants.run "$(ONLY)"
+
 cluster-binaries: $(READY) ## build their programs from Go modules and jars, once (needs Go, a JDK and Maven; a quarter of an hour the first time)
 	@$(BIN)/python -m tests.cluster.binaries
 
@@ -73,10 +79,13 @@ check: $(READY) ## ruff, mypy strict, import rules
 
 BENCHES := cli demo samples journal batch lineage rag rag-engines reranker data-line reward sft ppo style style-policy guard serving \
   cluster store jobs rollout rollout-controller
-bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours) and `bench-pairwise` (reads the run of `make demo`)
+bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
 
 bench-%: $(READY) ## one benchmark; its last line is JSON
 	@$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+bench-tests: $(READY) ## how long the tests take, and which take longest; RINGS="fast" of fast test cluster ci
+	@$(BIN)/python -m benchmarks.tests $(RINGS)
 
 SIZES ?= 10000 100000 1000000
 bench-rag-engines: $(READY) ## both search engines beside FTS5 and rank_bm25; SIZES="10000 100000" passages

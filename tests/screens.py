@@ -10,10 +10,12 @@ import sys
 import termios
 import threading
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyte
+from wcwidth import wcwidth
 
 COLUMNS, ROWS = 4000, 400
 """So wide and high that nothing wraps or leaves the screen."""
@@ -101,7 +103,20 @@ def _read(terminal: int, sent: list[bytes]) -> None:
 def shown(code: int, sent: bytes) -> Screen:
     screen = pyte.Screen(COLUMNS, ROWS)
     pyte.ByteStream(screen).feed(sent)
-    return Screen(code, sent.decode(), [line.rstrip() for line in screen.display], screen.title)
+    lines = [_text(screen.buffer[row]) if row in screen.buffer else "" for row in range(ROWS)]
+    return Screen(code, sent.decode(), lines, screen.title)
+
+
+def _text(line: Mapping[int, Any]) -> str:
+    """A line as far as it was written on; pyte's own `display` looks at every one of 1,600,000 cells."""
+    signs, hidden = [], False
+    for column in range(max(line, default=-1) + 1):
+        sign = line[column].data
+        if not hidden:
+            signs.append(sign)
+        # The cell behind a wide sign is not seen.
+        hidden = not hidden and sign != "" and wcwidth(sign[0]) == 2
+    return "".join(signs).rstrip()
 
 
 def faults(screen: Screen) -> list[str]:

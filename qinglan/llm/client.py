@@ -246,9 +246,9 @@ def chunks(wishes: Iterable[Wish], most: int, most_bytes: int) -> Iterator[list[
         yield chunk
 
 
-def read_error(where: str, status: int, body: object) -> Exception:
+def read_error(where: str, status: int, content: bytes) -> Exception:
     """The gateway's error answer as the error that it stands for."""
-    fields = _error_fields(body)
+    fields = _error_fields(content)
     message, kind = str(fields.get("message", "")), fields.get("type")
     if kind == ROW_FAILED:
         return RowError(str(fields.get("code") or "failed"), message, str(fields.get("param") or ""))
@@ -265,13 +265,12 @@ def read_error(where: str, status: int, body: object) -> Exception:
     return QinglanError(f"{where}: unexpected status {status}: {message}")
 
 
-def _error_fields(body: Any) -> dict[str, Any]:
-    """What is inside an OpenAI-shaped error, which the openai package has already unwrapped."""
-    if isinstance(body, bytes):
-        try:
-            body = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            body = body[:200].decode("utf-8", "replace")
+def _error_fields(content: bytes) -> dict[str, Any]:
+    """What is inside an OpenAI-shaped error."""
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        body = content[:200].decode("utf-8", "replace")
     if not isinstance(body, dict):
         return {"message": str(body)}
     inside = body.get("error")

@@ -9,7 +9,7 @@ from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import StandIn, serving
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
 

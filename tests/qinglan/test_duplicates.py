@@ -21,10 +21,11 @@ def changed(text: str, at: int) -> str:
 
 @st.composite
 def two_sets(draw: st.DrawFn) -> tuple[list[str], list[str]]:
-    """Texts, and others of which some are those with a sign or two changed."""
+    """Texts, and others of which some are those with a sign or two changed, taken away or added."""
     known = draw(st.lists(texts, max_size=12))
     near = [changed(changed(text, draw(st.integers(0, 90))), draw(st.integers(0, 90))) for text in known]
-    return known, [*draw(st.lists(texts, max_size=6)), *near, *known[:3]]
+    shorter = [text[draw(st.integers(0, 3)) :] for text in known]
+    return known, [*draw(st.lists(texts, max_size=6)), *near, *shorter, *(f"{text}变" for text in known), *known[:3]]
 
 
 @given(two_sets(), st.sampled_from([0.3, 0.5, 0.75, 0.8, 0.9, 0.95, 1.0]))

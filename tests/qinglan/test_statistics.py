@@ -119,8 +119,14 @@ def test_what_is_not_known_is_left_out_of_mean_and_count() -> None:
     assert math.isnan(nothing.value) and math.isnan(nothing.low) and nothing.n == 0
 
 
-def test_one_conversation_alone_has_no_interval_and_no_significance() -> None:
-    [found] = paired(np.ones((5, 1)), np.zeros(5, dtype=np.int64), 200, 0)
+def test_turns_of_a_conversation_are_one_group_wherever_they_stand() -> None:
+    assert groups(["a", "b", "a", "c", "b"]).tolist() == [0, 1, 0, 2, 1]
+
+
+@pytest.mark.parametrize("unknown", [0, 2])
+def test_one_conversation_alone_has_no_interval_and_no_significance(unknown: int) -> None:
+    values, names = np.array([1.0] * 5 + [NAN] * unknown), np.array([0] * 5 + [1] * unknown)
+    [found] = paired(values[:, None], names, 200, 0)
 
     assert found.difference == 1.0
     assert math.isnan(found.low) and math.isnan(found.high)

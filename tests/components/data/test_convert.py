@@ -154,6 +154,14 @@ def test_the_answer_for_a_conversation_never_depends_on_the_others() -> None:
     assert decide(rows, CONFIG)[7] == alone
 
 
+def test_another_seed_gives_another_split() -> None:
+    names = [("t", f"c{n}") for n in range(50)]
+
+    assert [split_of(name, ConvertConfig(seed=1)) for name in names] != [
+        split_of(name, ConvertConfig(seed=2)) for name in names
+    ]
+
+
 def test_the_shares_are_those_asked_for() -> None:
     splits = [split_of(("t", f"c{n}"), ConvertConfig(train=0.7, dev=0.2)) for n in range(4000)]
 

@@ -135,7 +135,7 @@ def test_one_fault_holds_and_is_named(path: str, value: Any, said: str) -> None:
     assert any(said in reason for reason in verdict.reasons), verdict.reasons
 
 
-@pytest.mark.parametrize("value", [None, "", "a" * 63, "A" * 64, 7, ["a" * 64]])
+@pytest.mark.parametrize("value", [None, "", "a" * 63, "a" * 65, "A" * 64, 7, ["a" * 64]])
 @pytest.mark.parametrize("name", DIGESTS)
 def test_a_parent_that_nobody_can_name_holds(name: str, value: Any) -> None:
     verdict = decide(changed(f"digests.{name}", value), GATE)

@@ -32,6 +32,7 @@ def test_recall_and_top1_by_hand() -> None:
         0.0,
         2,
     )
+    assert recall((*"abcdefghij", "k1"), ("k1",)) == 0.0
     assert (recall((), ("k1",)), top1((), ("k1",)), rank((), ("k1",))) == (0.0, 0.0, None)
 
 

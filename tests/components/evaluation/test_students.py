@@ -16,6 +16,7 @@ def models_in_memory() -> int:
     return sum(type(item).__name__ == "Qwen3ForCausalLM" for item in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_a_student_leaves_the_gpu_before_its_server_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, loaded = taught_model(tmp_path / "model"), []
     rows = [Question("fivedoctors", question) for question in TAUGHT]

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,17 @@ def prompts(tmp_path: Path) -> Path:
 @given(st.text())
 @settings(max_examples=200)
 def test_the_tokenizer_loses_no_character(text: str) -> None:
-    tokenizer = TOKENIZER
+    tokenizer = tiny_tokenizer()
 
     ids = tokenizer(text, add_special_tokens=False).input_ids
 
     assert tokenizer.decode(ids) == text.replace("\ud800", "")
 
 
-TOKENIZER = train_tokenizer(TEXTS, TinyConfig(vocabulary=600))
+@cache
+def tiny_tokenizer() -> Any:
+    """The tokenizer of all examples, made when the first of them asks for it: it imports transformers."""
+    return train_tokenizer(TEXTS, TinyConfig(vocabulary=600))
 
 
 def test_what_it_learns_comes_from_the_knowledge_base_alone(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A command on this machine."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -63,20 +62,31 @@ def test_an_error_of_the_listener_ends_the_command(tmp_path: Path) -> None:
         LocalRunner().run(JobSpec("sft", Command(SLEEPS)), tmp_path / "log", refuse)
 
 
-def test_sigterm_ends_what_was_started(tmp_path: Path) -> None:
+def test_sigterm_ends_what_was_started_and_what_that_started(tmp_path: Path) -> None:
     ours = (
         "import sys; from pathlib import Path; from qinglan.jobs import *\n"
-        "argv = [sys.executable, '-c', 'import os, time; print(os.getpid(), flush=True); time.sleep(600)']\n"
-        "LocalRunner().run(JobSpec('sft', Command(argv)), Path(sys.argv[1]))"
+        "code = 'import os, time; child = os.fork(); print(os.getpid(), flush=True); time.sleep(600)'\n"
+        "LocalRunner().run(JobSpec('sft', Command([sys.executable, '-c', code])), Path(sys.argv[1]))"
     )
     log = tmp_path / "log"
     step = subprocess.Popen([sys.executable, "-c", ours, str(log)])
     end = time.monotonic() + 60
-    while time.monotonic() < end and not (log.is_file() and log.read_text().endswith("\n")):
+    while time.monotonic() < end and not (log.is_file() and log.read_text().count("\n") == 2):
         time.sleep(0.05)
 
     step.send_signal(signal.SIGTERM)
 
     assert step.wait(120) == 143
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(log.read_text()), 0)
+    started = log.read_text().split()
+    assert len(started) == 2
+    while any(map(runs, started)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(runs, started))
+
+
+def runs(pid: str) -> bool:
+    """Whether a process does anything still; one that ended may wait for its parent as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

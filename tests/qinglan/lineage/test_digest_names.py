@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.lineage.digests import FILE, FOLDER, digest
+from qinglan.lineage.digests import FILE, FOLDER, digest, tree_digest
 from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.override import make_override, read_override
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE
@@ -90,6 +90,12 @@ def test_a_folder_is_called_by_what_find_sha256sum_and_openssl_print(scene: Scen
     for folder in (scene.folder, scene.folder / MODEL):
         printed = subprocess.check_output(f"{LISTING} | openssl dgst -sha3-256 -r", shell=True, cwd=folder, text=True)
         assert printed.split()[0] == digest(folder)
+
+
+def test_a_name_with_a_line_in_it_passes_for_no_second_file() -> None:
+    first, second = "a" * 64, "b" * 64
+
+    assert tree_digest({f"x\n{second}  y": first}) != tree_digest({"x": first, "y": second})
 
 
 def test_in_totos_library_takes_both_names(scene: Scene) -> None:

@@ -128,6 +128,13 @@ def test_a_prompt_outside_the_sample_is_imputed_and_flagged(house: House, servic
     assert (terms["judged"], terms["judge"], terms["part_judge"]) == (0.0, UNKNOWN, 0.0)
 
 
+def test_a_prompt_of_dev_is_never_judged(house: House, services: Services) -> None:
+    [terms] = house.run(ALL, rewarded(GOOD, split="dev"))
+
+    assert services.judged == []
+    assert terms["judged"] == 0.0
+
+
 @pytest.mark.parametrize("said", ["不是JSON", {"综合得分": 9}, {"评分理由": "没有分数"}, {"综合得分": True}])
 def test_a_judgement_that_cannot_be_used_is_imputed_and_flagged(house: House, services: Services, said: Any) -> None:
     services.judgement = lambda rewrite: said

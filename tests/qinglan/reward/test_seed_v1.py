@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.reward.config import RewardConfig
+from qinglan.reward.config import RewardConfig, Weights
 from qinglan.reward.seed_v1 import compare, quality, reward
 
 PLAN = RewardConfig(mode="seed_v1")
@@ -51,10 +51,12 @@ def test_the_reward_is_the_plans(
 
 
 @given(UNIT, UNIT, SCORES, SCORES)
-def test_it_stays_within_one_and_minus_one(
+def test_it_stays_within_one_and_minus_one_whatever_the_weights(
     judge: float, other: float, scores: list[float], rest: list[float]
 ) -> None:
-    assert -1 <= reward(judge, other, scores, rest, PLAN) <= 1
+    heavy = RewardConfig(mode="seed_v1", weights=Weights(judge=1, retrieval=1, win=1))
+
+    assert -1 <= reward(judge, other, scores, rest, heavy) <= 1
 
 
 @given(UNIT, UNIT, UNIT, UNIT)

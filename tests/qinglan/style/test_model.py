@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.style.labels import Labels, read_labels, read_mapping, training_form, write_mapping
@@ -23,6 +22,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def plans_own(text: str, model: Any, tokenizer: Any, id_to_label: dict[str, str], max_length: int = 512) -> Any:
     """The plan's predict_style, to the letter: padded to 512, one text at a time."""
+    import torch
+
     inputs = tokenizer(text, return_tensors="pt", max_length=max_length, truncation=True, padding="max_length")
     model.eval()
     with torch.no_grad():
