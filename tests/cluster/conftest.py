@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.balance import group, place
 from tests.cluster.kubectl import Kubectl, until
 from tests.cluster.opensearch import Node, node
+from tests.cluster.overlays import Overlays
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
 from tests.cluster.prometheus import Server, prometheus
 from tests.cluster.rollout_world import House, World, house_of
@@ -13,6 +15,20 @@ from tests.cluster.servers import Minio, minio
 from tests.manifests.reading import MANIFESTS, objects
 
 CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For --dist loadgroup."""
+    items.sort(key=lambda item: place(*file_and_overlay(item)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(*file_and_overlay(item))))
+
+
+def file_and_overlay(item: pytest.Item) -> tuple[str, str]:
+    """The overlay, where it is the test's parameter."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    fresh = "overlays" in getattr(item, "fixturenames", ()) and item.path.stem == "test_manifests"
+    return item.path.stem, str(parameters.get("name", "")) if fresh else ""
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +59,16 @@ def simulated(cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="session")
+def overlays(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Overlays]:
+    if not cluster.simulated:
+        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    made = Overlays(Kubectl(cluster.kubeconfig), tmp_path_factory.mktemp("overlays"))
+    yield made
+    if cluster.folder is None:
+        made.clear()
+
+
+@pytest.fixture(scope="session")
 def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
         yield server
@@ -70,11 +96,10 @@ def api(cluster: Cluster) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="module")
 def rollouts(
-    cluster: Cluster, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, overlays: Overlays, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
     """Where the rollout's controller is at home."""
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    overlays.use("single-tenant")
     with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
         yield made
 

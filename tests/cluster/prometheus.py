@@ -13,9 +13,10 @@ from urllib.request import urlopen
 import httpx
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from qinglan.services import end_with_parent, free_port
+from qinglan.services import end_with_parent
 from serving.rewriter.metrics import Metrics
 from tests.cluster.binaries import binary
+from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import stop
 
 READY_SECONDS = 180.0

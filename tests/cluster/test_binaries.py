@@ -13,7 +13,7 @@ from tests.cluster import binaries, gocommand, jars
 from tests.cluster.binaries import binary, changed, kept, manifests
 from tests.cluster.kubectl import until
 from tests.cluster.programs import MODULES, Change, Source
-from tests.ctrl_c import hears_ctrl_c
+from tests.ctrl_c import goes_on, hears_ctrl_c
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = [name for module in MODULES.values() for name in module.programs]
@@ -139,13 +139,7 @@ def test_a_build_that_is_interrupted_ends_all_that_it_has_started(
         process.communicate(timeout=240)
 
     assert process.returncode == code
-    until(lambda: not any(map(runs, pids.read_text().split())), "they are gone")
-
-
-def runs(pid: str) -> bool:
-    """Unlike one that has ended and whose parent has not asked for its code yet."""
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(") ")[2][0] != "Z"
+    until(lambda: not any(map(goes_on, map(int, pids.read_text().split()))), "they are gone")
 
 
 def test_what_go_said_last_is_in_the_error(tmp_path: Path) -> None:

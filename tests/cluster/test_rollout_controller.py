@@ -3,7 +3,6 @@
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -17,7 +16,17 @@ from serving.rollout.cluster.ledger import entry_of
 from serving.rollout.state import Phase
 from serving.rollout.weighing import lacking
 from tests.cluster.kubectl import until
-from tests.cluster.rollout_world import NS, PER_SECOND, SERVICE, House, Model, World, kill, start_controller
+from tests.cluster.rollout_world import (
+    NS,
+    PER_SECOND,
+    SERVICE,
+    House,
+    Model,
+    World,
+    kill,
+    some_looks,
+    start_controller,
+)
 from tests.cluster.servers import stop
 
 TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
@@ -58,7 +67,7 @@ class TestOneController:
         world.say(name, paused=True)
         world.players.per_second = PER_SECOND
         until(lambda: earned(world, name), "its next share is earned")
-        time.sleep(3)  # it is looked at every second
+        some_looks()
 
         assert world.status(name)["phase"] == "Analyse" and world.asked() == (world.canary.uri, 20)
         world.say(name, paused=False, abort=True)
@@ -77,7 +86,7 @@ class TestOneController:
             assert status["reasons"][0].startswith("undecided after"), status["reasons"]
             assert world.traffic() == {world.stable.uri: 100}
             until(lambda: world.asked() == (world.stable.uri, 0), "the stable model is asked for at 0 %")
-            time.sleep(3)
+            some_looks()
             assert world.asked() == (world.stable.uri, 0) and world.traffic().get(world.canary.uri, 0) == 0
         finally:
             world.kubectl.must("uncordon", *nodes)
@@ -139,7 +148,7 @@ class TestOneController:
         assert world.ended(world.start(world.stable, 2))["outcome"] == "Promoted"
 
         until(lambda: [one for one in world.events(broken) if one["reason"] == "Failed"], "the failure is told")
-        time.sleep(3)
+        some_looks()
         [told] = [one for one in world.events(broken) if one["reason"] == "Failed"]
         assert "nonsense" in told["message"] and told["type"] == "Warning"
         assert leader.poll() is None
