@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.balance import group, place
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.opensearch import Node, node
 from tests.cluster.overlays import Overlays
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
 from tests.cluster.prometheus import Server, prometheus
 from tests.cluster.rollout_world import House, World, house_of
 from tests.cluster.servers import Minio, minio
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, objects
 
 CRD = objects(MANIFESTS / "platform/modelrollout.yaml")

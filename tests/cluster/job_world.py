@@ -1,8 +1,7 @@
 """What the tests of jobs share: runners in a namespace of their own, and pods that are told how to end."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from qinglan.jobs.follower import Patience
 from qinglan.jobs.manifest import render
 from qinglan.jobs.placement import Placement
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
+from tests.cluster.waiting import until
 
 ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
 TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
@@ -89,10 +89,3 @@ def running(world: World, spec: JobSpec) -> Iterator[None]:
         finally:
             stopped.set()
             outcome.result(WAIT_SECONDS)
-
-
-def until(holds: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come to be"
-        time.sleep(0.05)

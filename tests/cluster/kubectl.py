@@ -6,8 +6,7 @@ What is read again and again, or only tried, goes to the API server without a ku
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import yaml
 
 from tests.cluster.api_server import ApiServer, api_server
 from tests.cluster.binaries import binary
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, Object
 
 SECONDS = 300.0
@@ -142,11 +142,3 @@ def renamed(folder: Path, namespace: str, scratch: Path) -> list[Object]:
     settings = {"namespace": namespace, "resources": [str(Path(*[".."] * len(scratch.parts[1:])) / str(folder)[1:])]}
     (scratch / "kustomization.yaml").write_text(yaml.safe_dump(settings))
     return rendered(scratch)
-
-
-def until(true: Callable[[], Any], what: str, seconds: float = SECONDS) -> None:
-    """Wait for it; what it is, where it never comes."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.2)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.cluster.kubectl import Kubectl, filled_in, rendered, until, with_images
+from tests.cluster.kubectl import Kubectl, filled_in, rendered, with_images
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 
 

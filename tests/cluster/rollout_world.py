@@ -31,9 +31,10 @@ from qinglan.store import open_store
 from serving.rollout.cluster.reading import Objects
 from serving.rollout.cluster.serving import served
 from serving.rollout.ports import Served
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.prometheus import Pod, Server
 from tests.cluster.servers import Minio, stop
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 from tests.release_world import NAME, Made, use_keys
 from tests.whole_release import make_whole_release

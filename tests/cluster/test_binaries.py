@@ -11,8 +11,8 @@ import pytest
 from qinglan.errors import ConfigError, QinglanError
 from tests.cluster import binaries, gocommand, jars
 from tests.cluster.binaries import binary, changed, kept, manifests
-from tests.cluster.kubectl import until
 from tests.cluster.programs import MODULES, Change, Source
+from tests.cluster.waiting import until
 from tests.ctrl_c import goes_on, hears_ctrl_c
 
 REPOSITORY = Path(__file__).parents[2]

@@ -23,10 +23,11 @@ from qinglan.lineage.digests import digest
 from qinglan.lineage.trust import TRUST
 from qinglan.rollouts import first_service
 from qinglan.store import open_store
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NS, ROLLOUT, ready, served
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 from tests.release_world import NAME, Made, use_keys
 from tests.whole_release import make_whole_release

@@ -16,10 +16,11 @@ from qinglan.lineage.digests import digest
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.trust import TRUST
 from qinglan.store import open_store
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NS, ROLLOUT, put, served, state
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 from tests.release_world import Made, make_release, use_keys
 

@@ -35,10 +35,10 @@ from tests.cluster.job_world import (
     WAIT_SECONDS,
     World,
     running,
-    until,
 )  # fmt: skip
 from tests.cluster.log_gateway import log_gateway
 from tests.cluster.plane.cluster import Cluster
+from tests.cluster.waiting import until
 from tests.pod_logs import PodLogs
 
 

@@ -9,9 +9,10 @@ import yaml
 
 from qinglan.jobs.api import Api
 from serving.rollout.shadow.pairing import OfService
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.test_modelrollout import rollout as modelrollout
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, Object
 
 NS = "qinglan"

@@ -17,10 +17,10 @@ from tests.cluster.kubectl import (
     kustomized,
     renamed,
     rendered,
-    until,
     with_images,
 )
 from tests.cluster.overlays import Overlays
+from tests.cluster.waiting import until
 from tests.manifests.hardening import faults
 from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
 from tests.manifests.ways import reaching_out, wrong_ways

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.test_manifests_policies import DIGEST, HARDENED, NS, STRANGER, house, pod
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 
 __all__ = ["house"]

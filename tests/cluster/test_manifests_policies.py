@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.kubectl import Kubectl, filled_in, rendered, until
+from tests.cluster.kubectl import Kubectl, filled_in, rendered
 from tests.cluster.overlays import Overlays
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, Object
 
 NS = "qinglan"

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.test_kserve import is_ready, ready, state
 from tests.cluster.test_manifests_policies import DIGEST, NS, ROLLOUT, STRANGER, isvc, pod, stranger
 from tests.cluster.test_modelrollout import rollout
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 
 EVERYBODY = pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])

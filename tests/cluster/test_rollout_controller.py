@@ -15,7 +15,6 @@ from qinglan.store import open_store
 from serving.rollout.cluster.ledger import entry_of
 from serving.rollout.state import Phase
 from serving.rollout.weighing import lacking
-from tests.cluster.kubectl import until
 from tests.cluster.rollout_world import (
     NS,
     PER_SECOND,
@@ -28,6 +27,7 @@ from tests.cluster.rollout_world import (
     start_controller,
 )
 from tests.cluster.servers import stop
+from tests.cluster.waiting import until
 
 TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
 

@@ -16,8 +16,9 @@ from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import CHECKS
-from tests.cluster.prometheus import Pod, Server, prometheus, until
+from tests.cluster.prometheus import Pod, Server, prometheus
 from tests.cluster.servers import stop
+from tests.cluster.waiting import until
 
 OLD, NEW = "a" * 12, "b" * 12
 NS, OTHER = "tenant-a", "tenant-b"

@@ -5,8 +5,8 @@ import re
 import time
 from pathlib import Path
 
-from tests.cluster.kubectl import until
 from tests.cluster.rollout_world import NS, SERVICE, World
+from tests.cluster.waiting import until
 
 ROLLOUT = f"{NS}/qinglan-rollout"
 README = Path(__file__).parents[2] / "serving/rollout/README.md"

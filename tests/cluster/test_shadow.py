@@ -21,13 +21,14 @@ from qinglan.files import dump_line
 from qinglan.lineage.digests import digest
 from qinglan.services import service
 from qinglan.store import open_store
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.rollout_world import login
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, served, shares, state
 from tests.cluster.test_manifests_tenants import FORBIDDEN, FOUND, status
 from tests.cluster.test_modelrollout import rollout as modelrollout
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object, pods
 from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1
@@ -145,7 +146,7 @@ def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone
                 users_ask(door, service_host, query)
             return counted(url, "qinglan_shadow_pairs_total", 'outcome="lost"') >= 2
 
-        until(lost, f"pairs that the spoiled canary has lost; see {house.folder}/shadow.log", 400)
+        until(lost, f"pairs that the spoiled canary has lost; see {house.folder}/shadow.log")
         pair = f'canary="{digest(bad)[:12]}",outcome="lost",stable="{digest(good)[:12]}"'
         assert counted(url, "qinglan_shadow_pairs_total", pair) >= 2
         assert counted(url, "qinglan_shadow_pairs_total", 'outcome="won"') == 0

@@ -19,11 +19,11 @@ from kubernetes import client
 
 from qinglan.errors import ConfigError, OutageError
 from tests.cluster.binaries import binary
-from tests.cluster.kubectl import until
 from tests.cluster.plane.cluster import Cluster, foreign
 from tests.cluster.plane.plane import down, running, up
 from tests.cluster.plane.ports import free_ports
 from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
+from tests.cluster.waiting import until
 from tests.ctrl_c import goes_on, hears_ctrl_c
 
 REPOSITORY = Path(__file__).parents[2]
