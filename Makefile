@@ -51,7 +51,7 @@ test-fast: $(READY) ## the tests that take about two minutes together
 	@$(PYTEST) -m "not slow"
 
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
-	@$(PYTEST) --dist loadgroup $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
+	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
 
 cluster-binaries: $(READY) ## build their programs from Go modules and jars, once (needs Go, a JDK and Maven; a quarter of an hour the first time)
 	@$(BIN)/python -m tests.cluster.binaries

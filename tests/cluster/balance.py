@@ -4,7 +4,9 @@ Files that use one overlay are a group, for it takes half a minute to install on
 is a group of its own. What is not named here is short, and comes last.
 """
 
-from collections.abc import Sequence
+from pathlib import PurePath
+
+from xdist.scheduler import LoadScopeScheduling
 
 OVERLAYS = {
     "single-tenant": ("test_rollout_controller", "test_rollout_kserve", "test_shadow"),
@@ -16,17 +18,30 @@ ORDER = (
     "single-tenant", "a100", "test_jobs", "test_store_killed", "test_up_down", "test_opensearch_load", "release",
     "test_opensearch_ranks", "test_rollout_evidence", "test_rollout_cli",
 )  # fmt: skip
+INSTALLS = "::test_it_is_applied_and_its_services_run["
 OF_FILES = {file: overlay for overlay, files in OVERLAYS.items() for file in files}
 
 
-def group(file: str, overlay: str) -> str:
-    """Of a test of this file, where `overlay` is the one that it installs itself, if any."""
-    return overlay if overlay in OVERLAYS else OF_FILES.get(file, file)
+def group(nodeid: str) -> str:
+    """The overlay that the test installs itself or that its file shares; else its file."""
+    file, parameter = file_of(nodeid), nodeid.partition("[")[2].removesuffix("]")
+    return parameter if INSTALLS in nodeid and parameter in OVERLAYS else OF_FILES.get(file, file)
 
 
-def place(file: str, overlay: str) -> tuple[int, str, int]:
+def place(nodeid: str) -> tuple[int, str, int]:
     """What tests are sorted by; in a group, whoever checks a fresh installation is first."""
-    name = group(file, overlay)
-    files: Sequence[str] = OVERLAYS.get(name, (file,))
+    name, file = group(nodeid), file_of(nodeid)
+    files = OVERLAYS.get(name, (file,))
     order = ORDER.index(name) if name in ORDER else len(ORDER)
     return order, name, files.index(file) if file in files else -1
+
+
+def file_of(nodeid: str) -> str:
+    return PurePath(nodeid.partition("::")[0]).stem
+
+
+class Groups(LoadScopeScheduling):
+    """xdist's own, by group."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)

@@ -1,10 +1,11 @@
 """One cluster and one store for all of these tests, each in a folder of its own."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.cluster.balance import group, place
+from tests.cluster.balance import Groups, place
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.opensearch import Node, node
 from tests.cluster.overlays import Overlays
@@ -19,17 +20,12 @@ CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For --dist loadgroup."""
-    items.sort(key=lambda item: place(*file_and_overlay(item)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(*file_and_overlay(item))))
+    items.sort(key=lambda item: place(item.nodeid))
 
 
-def file_and_overlay(item: pytest.Item) -> tuple[str, str]:
-    """The overlay, where it is the test's parameter."""
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    fresh = "overlays" in getattr(item, "fixturenames", ()) and item.path.stem == "test_manifests"
-    return item.path.stem, str(parameters.get("name", "")) if fresh else ""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")
