@@ -40,7 +40,7 @@ def file_of(nodeid: str) -> str:
     return PurePath(nodeid.partition("::")[0]).stem
 
 
-class Groups(LoadScopeScheduling):
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
     """xdist's own, by group."""
 
     def _split_scope(self, nodeid: str) -> str:
