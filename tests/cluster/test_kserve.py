@@ -226,6 +226,7 @@ def test_what_is_wrong_is_refused_in_kserves_own_words(rollout: Kubectl, said: s
 
 def test_how_it_is_deployed_cannot_change_under_a_running_model(rollout: Kubectl) -> None:
     put(rollout, "standard/stable")
+    until(lambda: ready(rollout, "rewriter"), "it runs")
     refused = replaced(rollout, state("knative/stable"))
 
     assert "deploymentMode" in refused, refused
