@@ -14,11 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from qinglan.errors import QinglanError
 from qinglan.files import cache_folder, replaced, replaced_folder, sha256_file, sha256_text
+from qinglan.jobs.interrupts import sigterm_raises
 from tests.cluster import jars
 from tests.cluster.gocommand import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
 from tests.cluster.programs import MODULES as TABLE
@@ -82,13 +83,15 @@ def _complete(module: str) -> bool:
 
 def _download(modules: list[str]) -> None:
     """Every Go module that a build will ask for, of all programs side by side."""
-    runs = []
-    for name in modules:
-        packages = list(TABLE[name].programs.values())
-        asked = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
-        log = kept(name) / "download.log"
-        runs.append(started(f"load {name}", asked, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE)))
-    go_together(runs)
+    with ExitStack() as stack:
+        runs = []
+        for name in modules:
+            packages = list(TABLE[name].programs.values())
+            asked = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
+            log = kept(name) / "download.log"
+            run = started(f"load {name}", asked, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE))
+            runs.append(stack.enter_context(run))
+        go_together(runs)
 
 
 def _build(name: str, target: Path) -> None:
@@ -172,10 +175,13 @@ def _alone(folder: Path) -> Iterator[None]:
 def main() -> None:
     began = time.monotonic()
     try:
-        cached = build_all()
+        with sigterm_raises():  # so that what builds is ended first
+            cached = build_all()
     except (QinglanError, subprocess.SubprocessError) as error:
         print(error, file=sys.stderr)
         raise SystemExit(getattr(error, "exit_code", 1)) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     print("cluster binaries: " + ("cached" if cached else f"built in {time.monotonic() - began:.0f} s"), flush=True)
 
 

@@ -1,18 +1,31 @@
 """One cluster and one store for all of these tests, each in a folder of its own."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, until
+from tests.cluster.balance import Groups, place
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.opensearch import Node, node
+from tests.cluster.overlays import Overlays
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
 from tests.cluster.prometheus import Server, prometheus
 from tests.cluster.rollout_world import House, World, house_of
 from tests.cluster.servers import Minio, minio
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, objects
 
 CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: place(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +56,16 @@ def simulated(cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="session")
+def overlays(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Overlays]:
+    if not cluster.simulated:
+        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    made = Overlays(Kubectl(cluster.kubeconfig), tmp_path_factory.mktemp("overlays"))
+    yield made
+    if cluster.folder is None:
+        made.clear()
+
+
+@pytest.fixture(scope="session")
 def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
         yield server
@@ -70,11 +93,10 @@ def api(cluster: Cluster) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="module")
 def rollouts(
-    cluster: Cluster, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, overlays: Overlays, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
     """Where the rollout's controller is at home."""
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+    overlays.use("single-tenant")
     with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
         yield made
 

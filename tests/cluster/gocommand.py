@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.services import end_with_parent
@@ -15,6 +16,7 @@ from qinglan.services import end_with_parent
 MODULES = Path(__file__).parent / "go"
 LAST_LINES = 12
 EVERY_SECONDS = 5.0
+STOPS = {signal.SIGINT, signal.SIGTERM}
 DOWNLOADS_AT_ONCE = 8
 """Go loads as many modules at a time as it has processors, and here the network is what it waits for."""
 
@@ -32,46 +34,64 @@ class Run(NamedTuple):
 def go(what: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
     """Run it to its end, with a line every few seconds: go says nothing for a minute while it links."""
     began = time.monotonic()
-    run = started(what, arguments, folder, log)
-    while run.process.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            run.process.wait(EVERY_SECONDS)
-        lines = run.lines()
-        last = f", {lines[-1]}" if lines else ""
-        print(f"[{what}] {time.monotonic() - began:.0f} s, {len(lines)} packages{last}", flush=True)
-    check(run)
+    with started(what, arguments, folder, log) as run:
+        while run.process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                run.process.wait(EVERY_SECONDS)
+            lines = run.lines()
+            last = f", {lines[-1]}" if lines else ""
+            print(f"[{what}] {time.monotonic() - began:.0f} s, {len(lines)} packages{last}", flush=True)
+        check(run)
 
 
 def go_together(runs: list[Run]) -> None:
     """Wait for all of them, with a line as each ends."""
     began = time.monotonic()
     waiting = list(runs)
-    try:
-        while waiting:
-            with suppress(subprocess.TimeoutExpired):
-                waiting[0].process.wait(EVERY_SECONDS)
-            for run in [run for run in waiting if run.process.poll() is not None]:
-                waiting.remove(run)
-                check(run)
-                loaded = sum("downloading" in line for line in run.lines())
-                print(f"[{run.what}] {time.monotonic() - began:.0f} s, {loaded} modules loaded", flush=True)
-            if waiting:
-                print(f"{time.monotonic() - began:.0f} s, still: {', '.join(it.what for it in waiting)}", flush=True)
-    finally:
-        for run in waiting:
-            run.process.kill()
-            run.process.wait()
+    while waiting:
+        with suppress(subprocess.TimeoutExpired):
+            waiting[0].process.wait(EVERY_SECONDS)
+        for run in [run for run in waiting if run.process.poll() is not None]:
+            waiting.remove(run)
+            check(run)
+            loaded = sum("downloading" in line for line in run.lines())
+            print(f"[{run.what}] {time.monotonic() - began:.0f} s, {loaded} modules loaded", flush=True)
+        if waiting:
+            print(f"{time.monotonic() - began:.0f} s, still: {', '.join(it.what for it in waiting)}", flush=True)
 
 
-def started(what: str, arguments: Sequence[str], folder: Path, log: Path, **settings: str) -> Run:
+@contextmanager
+def started(what: str, arguments: Sequence[str], folder: Path, log: Path, **settings: str) -> Iterator[Run]:
     command = [program(what), *arguments]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as said:
+    environment = {**os.environ, "GOWORK": "off", **settings}
+    with log.open("wb") as said, child(command, said, cwd=folder, env=environment) as process:
+        yield Run(what, command, process, log)
+
+
+@contextmanager
+def child(command: list[str], log: IO[bytes], **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that is killed at the end of the block, with the compilers that it has started."""
+
+    def alone() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        end_with_parent()
+
+    # Ctrl-C waits while the process starts: before it is known here, nobody could end it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    process = None
+    try:
         process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said, preexec_fn=end_with_parent,
-            env={**os.environ, "GOWORK": "off", **settings},
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=alone,
+            **options,
         )  # fmt: skip
-    return Run(what, command, process, log)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        yield process
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        if process is not None and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def check(run: Run) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.files import cache_folder, replaced_folder, sha256_file, sha256_text
-from tests.cluster.gocommand import EVERY_SECONDS, LAST_LINES
+from tests.cluster.gocommand import EVERY_SECONDS, LAST_LINES, child
 
 JAVA = Path(__file__).parent / "java"
 POM, SOURCE, DIGESTS = JAVA / "pom.xml", JAVA / "OneNode.java", JAVA / "jars.sha256"
@@ -64,13 +64,12 @@ def check(jars: Path) -> None:
 
 def _say(what: str, command: list[str], log: Path, jars: Path) -> None:
     began = time.monotonic()
-    with log.open("ab") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-    while process.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(EVERY_SECONDS)
-        there = len(list(jars.glob("*.jar")))
-        print(f"[{what}] {time.monotonic() - began:.0f} s, {there} jars", flush=True)
+    with log.open("ab") as said, child(command, said) as process:
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(EVERY_SECONDS)
+            there = len(list(jars.glob("*.jar")))
+            print(f"[{what}] {time.monotonic() - began:.0f} s, {there} jars", flush=True)
     if process.returncode != 0:
         last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         raise QinglanError("\n".join([f"{what}: {' '.join(command)} failed:", *last]))

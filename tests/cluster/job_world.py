@@ -1,8 +1,7 @@
 """What the tests of jobs share: runners in a namespace of their own, and pods that are told how to end."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +13,17 @@ from qinglan.jobs.follower import Patience
 from qinglan.jobs.manifest import render
 from qinglan.jobs.placement import Placement
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
+from tests.cluster.waiting import until
 
 ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
 TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
-PATIENCE = Patience(pending=2.0, outage=240.0, deletion=240.0, log=2.0)
+PATIENCE = Patience(pending=0.5, outage=240.0, deletion=240.0, log=2.0)
 TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
 IMAGE = "qinglan/sft@sha256:" + "0" * 64
 WAIT_SECONDS = 240.0
 
-ENDS_WELL = {"sim/exit-code": "0", "sim/run-seconds": "1s"}
-ENDS_BADLY = {"sim/exit-code": "3", "sim/run-seconds": "1s"}
+ENDS_WELL = {"sim/exit-code": "0", "sim/run-seconds": "200ms"}
+ENDS_BADLY = {"sim/exit-code": "3", "sim/run-seconds": "200ms"}
 RUNS_ON: dict[str, str] = {}
 HELD = {"sim/state": "hold"}
 
@@ -60,7 +60,7 @@ class World(NamedTuple):
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def finish(self) -> None:
-        """Pods that run on end well, a second from now."""
+        """Pods that run on end well, a moment from now."""
         for pod in self.pods():
             self.api.merge("pods", pod["metadata"]["name"], {"metadata": {"annotations": ENDS_WELL}})
 
@@ -89,10 +89,3 @@ def running(world: World, spec: JobSpec) -> Iterator[None]:
         finally:
             stopped.set()
             outcome.result(WAIT_SECONDS)
-
-
-def until(holds: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come to be"
-        time.sleep(0.05)

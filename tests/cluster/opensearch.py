@@ -16,8 +16,9 @@ from pathlib import Path
 import httpx
 
 from qinglan.errors import OutageError
-from qinglan.services import end_with_parent, free_port
+from qinglan.services import end_with_parent
 from tests.cluster.jars import fetch
+from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import stop
 
 READY_SECONDS = 300.0

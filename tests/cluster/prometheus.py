@@ -6,19 +6,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import httpx
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from qinglan.services import end_with_parent, free_port
+from qinglan.services import end_with_parent
 from serving.rewriter.metrics import Metrics
 from tests.cluster.binaries import binary
+from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import stop
+from tests.cluster.waiting import until
 
-READY_SECONDS = 180.0
 CONFIG = """
 global: {scrape_interval: 500ms, scrape_timeout: 500ms}
 scrape_configs:
@@ -115,7 +116,7 @@ def started(folder: Path, port: int) -> tuple["subprocess.Popen[bytes]", int]:
             command, cwd=folder, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent,
             env={"GOGC": "50", "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
-    until(lambda: _ready(port), READY_SECONDS)
+    until(lambda: _ready(port), "Prometheus is ready")
     return process, port
 
 
@@ -124,10 +125,3 @@ def _ready(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2, verify=False).is_success
     except httpx.TransportError:
         return False
-
-
-def until(true: Any, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not within {seconds:.0f} s"
-        time.sleep(0.1)

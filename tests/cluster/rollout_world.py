@@ -31,9 +31,10 @@ from qinglan.store import open_store
 from serving.rollout.cluster.reading import Objects
 from serving.rollout.cluster.serving import served
 from serving.rollout.ports import Served
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.prometheus import Pod, Server
 from tests.cluster.servers import Minio, stop
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 from tests.release_world import NAME, Made, use_keys
 from tests.whole_release import make_whole_release
@@ -43,9 +44,9 @@ ACCOUNT = "qinglan-rollout"
 SERVICE = "rewriter"
 SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
 PER_SECOND = 400.0
-LOOK_SECONDS = "1"
+LOOK_SECONDS = 0.3
 POLICY: Mapping[str, Any] = {
-    "steps": [20, 50, 100], "stepSeconds": 2, "minimumSample": 50, "deadlineSeconds": 600, "mode": "Serverless",
+    "steps": [20, 50, 100], "stepSeconds": 1, "minimumSample": 50, "deadlineSeconds": 600, "mode": "Serverless",
     "checks": [{"name": "errors", "margin": 0.05}],
 }  # fmt: skip
 PREDICTOR = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 1, "maxReplicas": 1}
@@ -103,7 +104,7 @@ def start_controller(house: House, name: str) -> "subprocess.Popen[bytes]":
     """A process of its own, as the Deployment would start it."""
     command = [
         sys.executable, "-m", "serving.rollout", "--prometheus", house.prometheus.url, "--port=0",
-        "--trust", str(house.models[0].made.keys / TRUST), "--look-seconds", LOOK_SECONDS,
+        "--trust", str(house.models[0].made.keys / TRUST), "--look-seconds", str(LOOK_SECONDS),
     ]  # fmt: skip
     given = {**os.environ, **house.s3.environment, "KUBECONFIG": str(house.kubeconfig), "HOSTNAME": name}
     with (house.folder / f"controller-{name}.log").open("ab") as log:
@@ -136,7 +137,7 @@ class World:
         """An InferenceService as a first rollout makes it, and no rollout."""
         spec = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, "mode": mode}
         one = first_service(rollout_object(NS, 1, spec))
-        self.kubectl.must("create", "-f", "-", given=[one], account=f"{NS}/{ACCOUNT}")
+        assert self.kubectl.server.create(one, f"{NS}/{ACCOUNT}").refusal == ""
 
     def serve(self, model: Model) -> None:
         """The same, until it has all of the traffic."""
@@ -184,9 +185,12 @@ class World:
 
     def ask(self, uri: str, percent: int | None) -> None:
         """As the controller would, by hand."""
-        patch = {"spec": {"predictor": {"canaryTrafficPercent": percent, "model": {"storageUri": uri}}}}
-        self.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type=merge", f"-p={json.dumps(patch)}",
-                          account=f"{NS}/{ACCOUNT}")  # fmt: skip
+        self.patch({"spec": {"predictor": {"canaryTrafficPercent": percent, "model": {"storageUri": uri}}}})
+
+    def patch(self, change: Object) -> None:
+        """The InferenceService, by the controller's account."""
+        path = self.kubectl.server.resource("isvc").path(NS, SERVICE)
+        assert self.kubectl.server.patch(path, change, f"{NS}/{ACCOUNT}").refusal == ""
 
     def traffic(self) -> dict[str, int]:
         """Per cent by URI, as the API server has it now, and by the routes: not by what our reader makes of them."""
@@ -208,11 +212,17 @@ class World:
         self.players.close()
         # Rollouts first: one that is under way would make what it is about anew.
         for kind in ("modelrollouts", "isvc"):
-            self.kubectl.must("delete", kind, "--all", "-n", NS, "--wait")
+            self.kubectl.delete_all(kind, NS)
         if self.processes:
-            self.kubectl("delete", "lease", ACCOUNT, "-n", NS, "--ignore-not-found")
+            server = self.kubectl.server
+            server.request("DELETE", server.resource("lease").path(NS, ACCOUNT))
             for path in self.house.folder.glob("controller-*.log"):
                 path.unlink()
+
+
+def some_looks() -> None:
+    """Long enough for a controller to do what it should not do."""
+    time.sleep(5 * LOOK_SECONDS)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
@@ -299,16 +309,14 @@ def house_of(cluster: Any, s3: Minio, prometheus: Server, folder: Path) -> Itera
             patch.setenv(name, value)
         models = tuple(model(folder, keys, f"s3://{bucket}/fivedoctors", first) for first in (0.5, 0.25, 0.75))
         kubectl = Kubectl(cluster.kubeconfig)
-        with installed(kubectl, rendered(filled_in(folder) / "overlays/single-tenant")):
-            until(lambda: kubectl("get", "modelrollouts", "-n", NS).code == 0, "rollouts are known")
-            pods = {one.uri: Pod(NS, f"pod-of-{one.version}", one.version) for one in models}
-            prometheus.find(*pods.values())
-            try:
-                yield House(kubectl, cluster, s3, folder, prometheus, models, Api(cluster.admin(), NS), pods)
-            finally:
-                prometheus.find()
-                for pod in pods.values():
-                    pod.end()
+        pods = {one.uri: Pod(NS, f"pod-of-{one.version}", one.version) for one in models}
+        prometheus.find(*pods.values())
+        try:
+            yield House(kubectl, cluster, s3, folder, prometheus, models, Api(cluster.admin(), NS), pods)
+        finally:
+            prometheus.find()
+            for pod in pods.values():
+                pod.end()
 
 
 def model(folder: Path, keys: Path, store: str, first: float) -> Model:

@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +71,3 @@ def there(node: Node, tenant: str) -> int:
     """How many passages the node took already, in whichever index of the tenant."""
     stats = get(node, f"/qinglan.{tenant}.default.*/_stats/indexing,docs").get("indices", {})
     return sum(int(one["primaries"]["indexing"]["index_total"]) for one in stats.values())
-
-
-def until(true: Callable[[], bool], what: str, seconds: float = 300.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.05)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import httpx
 
 from qinglan.errors import OutageError
-from qinglan.services import end_with_parent, free_port
+from qinglan.services import end_with_parent
 from tests.cluster.binaries import binary
+from tests.cluster.plane.ports import free_port
 
 READY_SECONDS = 180.0
 STOP_SECONDS = 15.0

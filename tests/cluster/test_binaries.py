@@ -1,5 +1,9 @@
 """The programs are built once, and what is missing for it is said."""
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,10 @@ from qinglan.errors import ConfigError, QinglanError
 from tests.cluster import binaries, gocommand, jars
 from tests.cluster.binaries import binary, changed, kept, manifests
 from tests.cluster.programs import MODULES, Change, Source
+from tests.cluster.waiting import until
+from tests.ctrl_c import goes_on, hears_ctrl_c
 
+REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = [name for module in MODULES.values() for name in module.programs]
 
 
@@ -98,6 +105,41 @@ def test_a_change_that_does_not_fit_is_an_error(text: str, tmp_path: Path) -> No
         QinglanError, match=r"example.test/module/main.go: [02] places say\nPort: 9443\nand one should"
     ):
         changed(tmp_path / "main.go", source)
+
+
+WAITS = """#!/bin/sh
+case "$0 $1" in
+*{program}) sleep 3600 & echo $! >>{pids}; wait;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "sent", "code"),
+    [("go list", signal.SIGINT, 130), ("mvn *", signal.SIGTERM, 143), ("go build", signal.SIGINT, 130)],
+)
+def test_a_build_that_is_interrupted_ends_all_that_it_has_started(
+    program: str, sent: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stand-ins for Go and Maven, one of which never ends."""
+    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
+    if program == "go build":
+        jars.kept().folder.mkdir(parents=True)
+    pids = tmp_path / "pids"
+    for name in ("go", "mvn"):
+        (tmp_path / name).write_text(WAITS.format(program=program.replace(" ", "\\ "), pids=pids))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    command = [sys.executable, "-m", "tests.cluster.binaries"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, preexec_fn=hears_ctrl_c) as process:
+        while not pids.exists() or not pids.read_text().endswith("\n"):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(sent)
+        process.communicate(timeout=240)
+
+    assert process.returncode == code
+    until(lambda: not any(map(goes_on, map(int, pids.read_text().split()))), "they are gone")
 
 
 def test_what_go_said_last_is_in_the_error(tmp_path: Path) -> None:

@@ -23,9 +23,11 @@ from qinglan.lineage.digests import digest
 from qinglan.lineage.trust import TRUST
 from qinglan.rollouts import first_service
 from qinglan.store import open_store
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NS, ROLLOUT, ready, served
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 from tests.release_world import NAME, Made, use_keys
 from tests.whole_release import make_whole_release
@@ -48,7 +50,7 @@ class World(NamedTuple):
         return deploy(made.folder, config, made.policy, ClusterRollouts(NS, api))
 
     def rollouts(self) -> list[Object]:
-        return self.kubectl.all("modelrollouts", "-n", NS)
+        return self.kubectl.all("modelrollouts", NS)
 
     def end(self, name: str, outcome: str) -> None:
         """As its controller would."""
@@ -70,12 +72,10 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def house(cluster: Any, s3: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
+def house(cluster: Any, overlays: Overlays, s3: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     bucket, folder = secrets.token_hex(4), tmp_path_factory.mktemp("made")
     Client(s3.endpoint.removeprefix("http://"), s3.key, s3.secret, secure=False).make_bucket(bucket)
-    kubectl, store = Kubectl(cluster.kubeconfig), f"s3://{bucket}/fivedoctors"
+    kubectl, store = overlays.use("a100"), f"s3://{bucket}/fivedoctors"
     with pytest.MonkeyPatch.context() as patch:
         keys = use_keys(folder / "keys", patch)
         for name, value in s3.environment.items():
@@ -83,17 +83,14 @@ def house(cluster: Any, s3: Minio, tmp_path_factory: pytest.TempPathFactory) -> 
         old, new = (make_whole_release(folder / str(first), keys, first=first) for first in (0.5, 0.25))
         for one in (old, new):
             open_store(store).push(one.folder, digest(one.folder))
-        manifests = filled_in(tmp_path_factory.mktemp("manifests"))
-        with installed(kubectl, rendered(manifests / "overlays/a100")):
-            until(lambda: kubectl("get", "modelrollouts", "-n", NS).code == 0, "rollouts are known")
-            yield World(kubectl, cluster, s3, store, old, new)
+        yield World(kubectl, cluster, s3, store, old, new)
 
 
 @pytest.fixture
 def world(house: World) -> Iterator[World]:
     yield house
-    house.kubectl.must("delete", "isvc", "--all", "-n", NS, "--wait")
-    house.kubectl.must("delete", "modelrollouts", "--all", "-n", NS, "--wait")
+    house.kubectl.delete_all("isvc", NS)
+    house.kubectl.delete_all("modelrollouts", NS)
     until(lambda: not served(house.kubectl), "the last model's pods are gone")
 
 
@@ -153,7 +150,7 @@ def test_an_annotation_of_somebody_starts_every_pod_anew_and_so_ours_are_kserves
     world.deploy(world.old, rollout={"mode": "Standard"})
     [rollout] = world.rollouts()
     world.serve(rollout)
-    own = world.kubectl.one("isvc", "rewriter", "-n", NS)["metadata"]["annotations"]
+    own = world.kubectl.one("isvc", "rewriter", NS)["metadata"]["annotations"]
     assert {name for name in own if "kserve.io/" not in name} == {"modelFormat"}, "which KServe puts there"
     before = names(world)
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from minio import Minio as Client
@@ -17,27 +16,24 @@ from qinglan.lineage.digests import digest
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.trust import TRUST
 from qinglan.store import open_store
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NS, ROLLOUT, put, served, state
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 from tests.release_world import Made, make_release, use_keys
 
 
 @pytest.fixture(scope="module")
-def house(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies and a storage initialiser: on a cluster of our own only")
-    kubectl = Kubectl(cluster.kubeconfig)
-    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
-    with installed(kubectl, rendered(manifests / "overlays/a100")):
-        yield kubectl
+def house(overlays: Overlays) -> Kubectl:
+    return overlays.use("a100")
 
 
 @pytest.fixture
 def nothing_served(house: Kubectl) -> Iterator[Kubectl]:
     yield house
-    house.must("delete", "isvc", "--all", "-n", NS, "--wait")
+    house.delete_all("isvc", NS)
     until(lambda: not served(house), "the last model's pods are gone")
 
 
@@ -81,7 +77,7 @@ def container(house: Kubectl) -> Object:
     house.must("create", "-f", "-", given=[state("style")], account=ROLLOUT)
     until(lambda: served(house), "a pod of the style model")
     found = initialiser(served(house)[0])
-    house.must("delete", "isvc", "--all", "-n", NS, "--wait")
+    house.delete_all("isvc", NS)
     return found
 
 

@@ -35,10 +35,10 @@ from tests.cluster.job_world import (
     WAIT_SECONDS,
     World,
     running,
-    until,
 )  # fmt: skip
 from tests.cluster.log_gateway import log_gateway
 from tests.cluster.plane.cluster import Cluster
+from tests.cluster.waiting import until
 from tests.pod_logs import PodLogs
 
 
@@ -71,9 +71,12 @@ def account(simulated: Cluster, namespace: str, rules: list[dict[str, list[str]]
 RIGHTS = [right.rule for right in LAUNCHING]
 
 
-def test_a_job_that_ends_well(world: World) -> None:
-    assert world.run(ENDS_WELL) == Outcome(0)
-    assert world.heard("1 of 1 pods run")
+def test_a_job_that_ends_well(world: World, aside: ThreadPoolExecutor) -> None:
+    followed = aside.submit(world.run, RUNS_ON)
+    until(lambda: world.heard("1 of 1 pods run"))
+    world.finish()
+
+    assert followed.result(WAIT_SECONDS) == Outcome(0)
     assert world.heard("succeeded")
 
 
@@ -267,7 +270,7 @@ def test_without_a100s_it_says_after_a_while_what_the_scheduler_says(world: Worl
 
 
 def test_what_takes_too_long_is_ended_here(world: World) -> None:
-    outcome = world.run(RUNS_ON, ONE._replace(hours=4 / 3600))
+    outcome = world.run(RUNS_ON, ONE._replace(hours=1 / 3600))
 
     assert outcome.code == LATE
     assert "longer than its" in outcome.reason

@@ -1,7 +1,6 @@
 """Our runtimes and the states of a rollout, under KServe's real webhooks and controllers, and Knative's."""
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,10 @@ import yaml
 
 from qinglan.jobs.api import Api
 from serving.rollout.shadow.pairing import OfService
-from tests.cluster.kubectl import Kubectl, Said, filled_in, installed, rendered, until
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.overlays import Overlays
 from tests.cluster.test_modelrollout import rollout as modelrollout
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, Object
 
 NS = "qinglan"
@@ -20,20 +21,15 @@ OLD, NEW = "1" * 64, "2" * 64
 
 
 @pytest.fixture(scope="module")
-def house(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies and a storage initialiser: on a cluster of our own only")
-    kubectl = Kubectl(cluster.kubeconfig)
-    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
-    with installed(kubectl, rendered(manifests / "overlays/a100")):
-        yield kubectl
+def house(overlays: Overlays) -> Kubectl:
+    return overlays.use("a100")
 
 
 @pytest.fixture
 def rollout(house: Kubectl) -> Iterator[Kubectl]:
     """Nothing is served before, nor after."""
     yield house
-    house.must("delete", "isvc", "--all", "-n", NS, "--wait")
+    house.delete_all("isvc", NS)
     until(lambda: not served(house), "the last model's pods are gone")
 
 
@@ -46,27 +42,28 @@ def state(name: str) -> Object:
 def put(kubectl: Kubectl, name: str) -> Object:
     """As the rollout's controller would, by a whole replacement: a field that is left out is cleared."""
     one = state(name)
-    said = replaced(kubectl, one)
-    if "NotFound" in said.text:
-        kubectl.must("create", "-f", "-", given=[one], account=ROLLOUT)
+    if kubectl.exists("isvc", one["metadata"]["name"], NS):
+        assert replaced(kubectl, one) == ""
     else:
-        assert said.code == 0, said.text
+        assert kubectl.server.create(one, ROLLOUT).refusal == ""
     return one
 
 
-def replaced(kubectl: Kubectl, one: Object) -> Said:
-    """KServe writes to it at the same time: then once more."""
-    while (
-        "the object has been modified" in (said := kubectl("replace", "-f", "-", given=[one], account=ROLLOUT)).text
-    ):
-        time.sleep(0.2)
-    return said
+def replaced(kubectl: Kubectl, one: Object) -> str:
+    """Why it was refused; KServe may write to it at the same time, then once more."""
+    server, name = kubectl.server, one["metadata"]["name"]
+    while True:
+        version = kubectl.one("isvc", name, NS)["metadata"]["resourceVersion"]
+        whole = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}
+        refusal = server.request("PUT", server.resource("isvc").path(NS, name), whole, ROLLOUT).refusal
+        if "the object has been modified" not in refusal:
+            return refusal
 
 
 def served(kubectl: Kubectl) -> list[Object]:
     return [
         one
-        for one in kubectl.all("pods", "-n", NS, "-l", "serving.kserve.io/inferenceservice")
+        for one in kubectl.all("pods", NS, "serving.kserve.io/inferenceservice")
         if "deletionTimestamp" not in one["metadata"] and is_ready(one)
     ]
 
@@ -83,7 +80,7 @@ def releases(kubectl: Kubectl) -> list[str]:
 
 
 def ready(kubectl: Kubectl, name: str) -> bool:
-    return is_ready(kubectl.one("isvc", name, "-n", NS))
+    return is_ready(kubectl.one("isvc", name, NS))
 
 
 @pytest.mark.parametrize("name", ["standard/stable", "rewriter-cpu", "style"])
@@ -92,10 +89,10 @@ def test_a_model_becomes_ready_in_a_restricted_namespace(rollout: Kubectl, name:
     model = one["metadata"]["name"]
 
     until(lambda: ready(rollout, model), f"{model} ready")
-    deployment = rollout.one("deployment", f"{model}-predictor", "-n", NS)
+    deployment = rollout.one("deployment", f"{model}-predictor", NS)
 
     assert deployment["spec"]["replicas"] == one["spec"]["predictor"]["minReplicas"]
-    assert rollout.all("pods", "-n", NS, "-l", f"serving.kserve.io/inferenceservice={model}")
+    assert rollout.all("pods", NS, f"serving.kserve.io/inferenceservice={model}")
 
 
 def test_the_storage_initialiser_gets_the_stores_key_and_address(rollout: Kubectl) -> None:
@@ -135,7 +132,7 @@ def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
 def test_what_monitors_and_network_go_by_is_on_what_kserve_makes(rollout: Kubectl) -> None:
     put(rollout, "style")
     until(lambda: served(rollout), "a pod of the style model")
-    service = rollout.one("service", "style-predictor", "-n", NS)
+    service = rollout.one("service", "style-predictor", NS)
 
     assert service["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "style"
     assert [(one["port"], one["targetPort"]) for one in service["spec"]["ports"]] == [(80, 8080)]
@@ -149,7 +146,7 @@ def test_a_rollout_in_standard_mode_keeps_the_service_that_is_asked(rollout: Kub
     for name, wanted in promised.items():
         put(rollout, f"standard/{name}")
         until(lambda wanted=wanted: releases(rollout) == wanted, f"{name}: {wanted}")  # type: ignore[misc]
-        assert rollout("get", "service", "rewriter-predictor", "-n", NS).code == 0, name
+        assert rollout.exists("service", "rewriter-predictor", NS), name
 
 
 def test_promotion_under_the_canarys_name_would_take_that_service_away(rollout: Kubectl) -> None:
@@ -159,9 +156,9 @@ def test_promotion_under_the_canarys_name_would_take_that_service_away(rollout: 
     until(lambda: NEW in releases(rollout), "a pod of the canary")
     one = state("standard/promoted")
     one["spec"]["predictor"]["name"] = "c-22222222"
-    assert replaced(rollout, one).code == 0
+    assert replaced(rollout, one) == ""
 
-    until(lambda: rollout("get", "service", "rewriter-predictor", "-n", NS).code != 0, "the service is gone")
+    until(lambda: not rollout.exists("service", "rewriter-predictor", NS), "the service is gone")
 
 
 def test_a_rollout_in_knative_mode_moves_the_traffic(rollout: Kubectl) -> None:
@@ -185,7 +182,7 @@ def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubec
     rollout.must("patch", "modelrollout", "rewriter-1", "-n", NS, "--subresource=status", "--type=merge",
                  f"-p={json.dumps(status)}", account=ROLLOUT)  # fmt: skip
     try:
-        assert replaced(rollout, canary).code == 0
+        assert replaced(rollout, canary) == ""
         until(lambda: shares(rollout) == {NEW: 0, OLD: 100}, "a canary without users")
         whom = OfService("rewriter", NS, Api(cluster.account(NS, "qinglan-rollout"), NS)).now()
     finally:
@@ -197,13 +194,13 @@ def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubec
 
 def shares(kubectl: Kubectl) -> dict[str, int]:
     """Per cent by release, from the status of the service and what each revision runs."""
-    status = kubectl.one("isvc", "rewriter", "-n", NS).get("status", {})
+    status = kubectl.one("isvc", "rewriter", NS).get("status", {})
     traffic = status.get("components", {}).get("predictor", {}).get("traffic") or ()
     if not is_ready({"status": status}):
         return {}
     found: dict[str, int] = {}
     for one in traffic:
-        revision = kubectl.one("revision", one["revisionName"], "-n", NS)
+        revision = kubectl.one("revision", one["revisionName"], NS)
         uri = revision["metadata"]["annotations"]["internal.serving.kserve.io/storage-initializer-sourceuri"]
         found[uri.partition("/releases/")[2]] = one["percent"]
     return found
@@ -222,27 +219,27 @@ def test_what_is_wrong_is_refused_in_kserves_own_words(rollout: Kubectl, said: s
         one["spec"]["predictor"] |= change
     else:
         one["spec"]["canary"][0]["predictor"]["maxReplicas"] = 2
-    refused = rollout("create", "--dry-run=server", "-f", "-", given=[one], account=ROLLOUT)
+    refused = rollout.try_to_create(one, ROLLOUT)
 
-    assert refused.code != 0
-    assert "inferenceservice.kserve-webhook-server.validator" in refused.text and said in refused.text, refused.text
+    assert "inferenceservice.kserve-webhook-server.validator" in refused and said in refused, refused
 
 
 def test_how_it_is_deployed_cannot_change_under_a_running_model(rollout: Kubectl) -> None:
     put(rollout, "standard/stable")
+    until(lambda: ready(rollout, "rewriter"), "it runs")
     refused = replaced(rollout, state("knative/stable"))
 
-    assert refused.code != 0 and "deploymentMode" in refused.text, refused.text
+    assert "deploymentMode" in refused, refused
 
 
 def test_a_runtime_that_does_not_know_the_format_is_said_in_the_status(rollout: Kubectl) -> None:
     """KServe admits it: only the status tells."""
     one = state("style")
     one["spec"]["predictor"]["model"]["modelFormat"] = {"name": "qinglan-rewriter"}
-    rollout.must("create", "-f", "-", given=[one], account=ROLLOUT)
+    assert rollout.server.create(one, ROLLOUT).refusal == ""
 
     def told() -> str:
-        return str(rollout.one("isvc", "style", "-n", NS).get("status", {}).get("modelStatus", {}))
+        return str(rollout.one("isvc", "style", NS).get("status", {}).get("modelStatus", {}))
 
     until(lambda: "does not support specified framework/version" in told(), "the reason in the status")
     assert "NoSupportingRuntime" in told()
@@ -263,8 +260,7 @@ def test_pods_of_two_node_jobs_need_the_init_container_that_we_ship(house: Kubec
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": NS},
             "spec": {"securityContext": security, "initContainers": init, "containers": [main]},
         }  # fmt: skip
-        answer = house("create", "--dry-run=server", "-f", "-", given=[pod])
-        return answer.text if answer.code else ""
+        return house.try_to_create(pod)
 
     assert 'container "init-pytorch" must set' in said(stock)
     assert said(ours) == ""

@@ -14,13 +14,13 @@ from tests.cluster.kubectl import (
     Kubectl,
     Said,
     filled_in,
-    installed,
     kustomized,
     renamed,
     rendered,
-    until,
     with_images,
 )
+from tests.cluster.overlays import Overlays
+from tests.cluster.waiting import until
 from tests.manifests.hardening import faults
 from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
 from tests.manifests.ways import reaching_out, wrong_ways
@@ -252,13 +252,16 @@ def test_a_release_renders_only_with_every_image_by_digest(missing: str, tmp_pat
     assert said.code != 0 and f"for value qinglan/{missing}:0.1.0" in said.text, said.text
 
 
-def test_nothing_of_a_release_that_was_never_built_reaches_a_fresh_cluster(simulated: Any, tmp_path: Path) -> None:
+def test_nothing_of_a_release_that_was_never_built_reaches_a_fresh_cluster(
+    overlays: Overlays, tmp_path: Path
+) -> None:
     """No policy is there yet that would refuse its tags."""
-    kubectl = Kubectl(simulated.kubeconfig)
+    overlays.clear()
+    kubectl = overlays.kubectl
     said = kubectl("apply", "--server-side", "-k", str(filled_in(tmp_path) / "overlays/release"))
 
     assert said.code != 0 and "for value qinglan/cpu:0.1.0" in said.text, said.text
-    assert kubectl.all("validatingadmissionpolicies", "-l", "app.kubernetes.io/part-of=qinglan") == []
+    assert policies(kubectl) == []
     assert "NotFound" in kubectl("get", "namespace", "qinglan").text
 
 
@@ -285,13 +288,13 @@ def test_the_api_server_would_take_it_in_any_namespace(
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_it_is_applied_and_its_services_run(name: str, manifests: Path, simulated: Any) -> None:
-    kubectl = Kubectl(simulated.kubeconfig)
-    given = rendered(manifests / "overlays" / name)
+def test_it_is_applied_and_its_services_run(name: str, overlays: Overlays) -> None:
+    kubectl = overlays.use(name)
+    given = overlays.objects
     wanted = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}
 
     def ready() -> bool:
-        found = kubectl.all("deployments", "-A", "-l", "app.kubernetes.io/part-of=qinglan")
+        found = kubectl.all("deployments", labels="app.kubernetes.io/part-of=qinglan")
         done = {
             (one["metadata"]["namespace"], one["metadata"]["name"])
             for one in found
@@ -299,20 +302,29 @@ def test_it_is_applied_and_its_services_run(name: str, manifests: Path, simulate
         }
         return wanted <= done
 
-    with installed(kubectl, given):
-        until(ready, f"{sorted(wanted)} available")
-        warned = [
-            f"{policy['metadata']['name']}: {warning['warning']}"
-            for policy in kubectl.all("validatingadmissionpolicies", "-l", "app.kubernetes.io/part-of=qinglan")
-            for warning in (policy.get("status") or {}).get("typeChecking", {}).get("expressionWarnings", ())
-        ]
-        assert warned == []
-        # What a controller writes between diff's two looks is shown as a difference, and is gone a moment later.
-        for _ in range(3):
-            again = kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", given=given)
-            if again == Said(0, ""):
-                break
-        assert again == Said(0, ""), f"what is applied twice is not the same:\n{again.text}"
+    until(ready, f"{sorted(wanted)} available")
+    until(lambda: all(map(checked, policies(kubectl))), "the types of every policy are checked")
+    warned = [
+        f"{policy['metadata']['name']}: {warning['warning']}"
+        for policy in policies(kubectl)
+        for warning in policy["status"]["typeChecking"].get("expressionWarnings", ())
+    ]
+    assert warned == []
+    # What a controller writes between diff's two looks is shown as a difference, and is gone a moment later.
+    for _ in range(3):
+        again = kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", given=given)
+        if again == Said(0, ""):
+            break
+    assert again == Said(0, ""), f"what is applied twice is not the same:\n{again.text}"
+
+
+def policies(kubectl: Kubectl) -> list[Object]:
+    return kubectl.all("validatingadmissionpolicies", labels="app.kubernetes.io/part-of=qinglan")
+
+
+def checked(policy: Object) -> bool:
+    """The controllers have written down what they make of its expressions."""
+    return bool(policy["metadata"]["generation"] == policy.get("status", {}).get("observedGeneration"))
 
 
 def test_the_operators_component_gives_its_init_container_to_the_operator(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ Tried on the real API server, by somebody with every right in the namespace.
 """
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, until
-from tests.cluster.test_manifests_policies import DIGEST, HARDENED, NS, STRANGER, attempt, house, pod
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.test_manifests_policies import DIGEST, HARDENED, NS, STRANGER, house, pod
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 
 __all__ = ["house"]
@@ -58,7 +58,7 @@ API = {
 @pytest.mark.parametrize("kind", API)
 @pytest.mark.parametrize("way", THIEF)
 def test_nothing_that_makes_pods_makes_them_with_what_is_the_gateways(house: Kubectl, kind: str, way: str) -> None:
-    assert REFUSED in attempt(house, made(kind, "thief", THIEF[way]), STRANGER)
+    assert REFUSED in house.try_to_create(made(kind, "thief", THIEF[way]), STRANGER)
 
 
 @pytest.mark.parametrize("kind", API)
@@ -66,11 +66,11 @@ def test_the_same_without_it_is_admitted(house: Kubectl, kind: str) -> None:
     """So that each refusal above is for what it takes."""
     honest = {"metadata": {"labels": {"a": "b"}}, "spec": pod("one")["spec"]}
 
-    assert attempt(house, made(kind, "honest", honest), STRANGER) == ""
+    assert house.try_to_create(made(kind, "honest", honest), STRANGER) == ""
 
 
 def test_the_gateways_name_on_a_replica_set_is_not_enough(house: Kubectl) -> None:
-    assert REFUSED in attempt(house, made("ReplicaSet", "qinglan-gateway-5d8f7", THIEF["all of it"]), STRANGER)
+    assert REFUSED in house.try_to_create(made("ReplicaSet", "qinglan-gateway-5d8f7", THIEF["all of it"]), STRANGER)
 
 
 def owned(one: Object, kind: str, name: str) -> Object:
@@ -84,24 +84,24 @@ def test_controllers_make_it_for_the_gateways_own_deployment_alone(house: Kubect
     taken = pod("thief-5d8f7-1", containers=[KEY])
     deployments, replica_sets = "kube-system/deployment-controller", "kube-system/replicaset-controller"
 
-    assert REFUSED in attempt(house, owned(thief, "Deployment", "thief"), deployments)
-    assert attempt(house, owned(thief, "Deployment", "qinglan-gateway"), deployments) == ""
-    assert REFUSED in attempt(house, owned(thief, "Deployment", "qinglan-gateway"), STRANGER)
+    assert REFUSED in house.try_to_create(owned(thief, "Deployment", "thief"), deployments)
+    assert house.try_to_create(owned(thief, "Deployment", "qinglan-gateway"), deployments) == ""
+    assert REFUSED in house.try_to_create(owned(thief, "Deployment", "qinglan-gateway"), STRANGER)
     for maker in ("ReplicaSet/thief-5d8f7", "ReplicaSet/qinglan-gateway-x-5d8f7", "Job/qinglan-gateway-5d8f7"):
-        assert REFUSED in attempt(house, owned(taken, *maker.split("/")), replica_sets), maker
-    assert attempt(house, owned(taken, "ReplicaSet", "qinglan-gateway-5d8f7"), replica_sets) == ""
-    assert REFUSED in attempt(house, owned(taken, "ReplicaSet", "qinglan-gateway-5d8f7"), STRANGER)
+        assert REFUSED in house.try_to_create(owned(taken, *maker.split("/")), replica_sets), maker
+    assert house.try_to_create(owned(taken, "ReplicaSet", "qinglan-gateway-5d8f7"), replica_sets) == ""
+    assert REFUSED in house.try_to_create(owned(taken, "ReplicaSet", "qinglan-gateway-5d8f7"), STRANGER)
 
 
-def patched(kubectl: Kubectl, what: str, change: Object, *more: str, account: str = STRANGER) -> str:
-    said = kubectl("patch", what, "-n", NS, "--dry-run=server", f"-p={json.dumps(change)}", *more, account=account)
-    return said.text if said.code else ""
+def patched(kubectl: Kubectl, what: str, change: Object, subresource: str = "", account: str = STRANGER) -> str:
+    kind, name = what.split("/")
+    return kubectl.try_to_patch(kind, name, NS, change, account, subresource, how="strategic-merge")
 
 
 def first(kubectl: Kubectl, label: str) -> str:
     """A pod that runs."""
-    until(lambda: kubectl.all("pods", "-n", NS, "-l", label), f"a pod with {label}")
-    return f"pod/{kubectl.all('pods', '-n', NS, '-l', label)[0]['metadata']['name']}"
+    until(lambda: kubectl.all("pods", NS, label), f"a pod with {label}")
+    return f"pod/{kubectl.all('pods', NS, label)[0]['metadata']['name']}"
 
 
 def slipped_in(**container: Any) -> Object:
@@ -117,13 +117,13 @@ BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api
 def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, way: Object, account: str) -> None:
     plain = first(house, "app.kubernetes.io/name=qinglan-rag")
 
-    refused = patched(house, plain, slipped_in(**way), "--subresource=ephemeralcontainers", account=account)
+    refused = patched(house, plain, slipped_in(**way), "ephemeralcontainers", account=account)
     assert REFUSED in refused, refused
-    assert patched(house, plain, slipped_in(), "--subresource=ephemeralcontainers", account=account) == ""
+    assert patched(house, plain, slipped_in(), "ephemeralcontainers", account=account) == ""
 
 
 def test_no_container_at_all_is_slipped_into_the_gateways_pod(house: Kubectl) -> None:
-    assert REFUSED in patched(house, first(house, GATEWAY), slipped_in(), "--subresource=ephemeralcontainers")
+    assert REFUSED in patched(house, first(house, GATEWAY), slipped_in(), "ephemeralcontainers")
 
 
 def test_the_gateways_pod_keeps_its_image(house: Kubectl) -> None:
@@ -142,7 +142,7 @@ def test_the_gateways_deployment_is_changed_by_who_may_change_the_policies(house
 
 
 def test_its_replica_set_keeps_its_template(house: Kubectl) -> None:
-    found = house.all("replicasets", "-n", NS, "-l", GATEWAY)[0]["metadata"]["name"]
+    found = house.all("replicasets", NS, GATEWAY)[0]["metadata"]["name"]
     change = {"spec": {"template": {"spec": {"containers": [{"name": "gateway", "command": ["env"]}]}}}}
 
     assert REFUSED in patched(house, f"replicaset/{found}", change)
@@ -155,6 +155,6 @@ def test_the_gateway_itself_is_rolled_out_anew(house: Kubectl) -> None:
 
     until(lambda: first(house, GATEWAY) != before, "another pod")
     until(
-        lambda: house.one("deployment", "qinglan-gateway", "-n", NS)["status"].get("availableReplicas") == 1,
+        lambda: house.one("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
         "the gateway is available",
     )

@@ -4,7 +4,6 @@ Rights alone would refuse most of it. So the account that tries is given every r
 """
 
 import copy
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until, with_images
+from tests.cluster.kubectl import Kubectl, filled_in, rendered
+from tests.cluster.overlays import Overlays
+from tests.cluster.waiting import until
 from tests.manifests.reading import MANIFESTS, Object
 
 NS = "qinglan"
@@ -28,20 +29,17 @@ HARDENED: Object = {
 
 
 @pytest.fixture(scope="module")
-def house(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
-    kubectl = Kubectl(cluster.kubeconfig)
-    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
-    with_images(manifests)
-    with installed(kubectl, rendered(manifests / "overlays/release")):
-        kubectl.must("apply", "-f", "-", given=stranger())
-        # Policies take effect a moment after they are made.
-        until(lambda: "Forbidden" in attempt(kubectl, isvc("probe"), STRANGER), "the model policy in effect")
-        until(lambda: "by digest" in attempt(kubectl, pod("probe", image="one:tag")), "the image policy in effect")
-        until(lambda: "gateway" in attempt(kubectl, pod("probe", account="qinglan-gateway")), "the gateway's policy")
-        kubectl.must("create", "-f", "-", given=[isvc("rewriter")], account=ROLLOUT)
-        yield kubectl
+def house(overlays: Overlays) -> Iterator[Kubectl]:
+    kubectl = overlays.use("release")
+    kubectl.must("apply", "-f", "-", given=stranger())
+    # Policies take effect a moment after they are made.
+    until(lambda: "Forbidden" in kubectl.try_to_create(isvc("probe"), STRANGER), "the model policy in effect")
+    until(lambda: "by digest" in kubectl.try_to_create(pod("probe", image="one:tag")), "the image policy in effect")
+    until(lambda: "gateway" in kubectl.try_to_create(pod("probe", account="qinglan-gateway")), "the gateway's policy")
+    kubectl.must("create", "-f", "-", given=[isvc("rewriter")], account=ROLLOUT)
+    yield kubectl
+    kubectl.delete_all("isvc", NS)
+    kubectl.must("delete", "-f", "-", given=stranger())
 
 
 def stranger() -> list[Object]:
@@ -74,16 +72,10 @@ def pod(name: str, image: str = DIGEST, account: str = "default", **changes: Any
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS}, "spec": spec}
 
 
-def attempt(kubectl: Kubectl, one: Object, account: str = "", verb: str = "create") -> str:
-    """What the API server says to it; empty if it would do it."""
-    said = kubectl(verb, "--dry-run=server", "-f", "-", given=[one], account=account)
-    return said.text if said.code else ""
-
-
 def test_a_pod_as_it_should_be_is_admitted(house: Kubectl) -> None:
     """So that each refusal below is for the one thing that it changes."""
-    assert attempt(house, pod("good")) == ""
-    assert attempt(house, pod("good"), STRANGER) == ""
+    assert house.try_to_create(pod("good")) == ""
+    assert house.try_to_create(pod("good"), STRANGER) == ""
 
 
 @pytest.mark.parametrize(
@@ -101,7 +93,7 @@ def test_a_pod_with_more_power_than_it_needs_is_refused(house: Kubectl, said: st
     one = pod("strong")
     one["spec"]["containers"][0]["securityContext"] = {**HARDENED, **security}
 
-    refused = attempt(house, one)
+    refused = house.try_to_create(one)
 
     assert 'violates PodSecurity "restricted' in refused and said in refused, refused
 
@@ -110,7 +102,7 @@ def test_a_pod_with_more_power_than_it_needs_is_refused(house: Kubectl, said: st
     "changes", [{"hostNetwork": True}, {"hostPID": True}, {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}]
 )
 def test_a_pod_that_reaches_into_its_node_is_refused(house: Kubectl, changes: Object) -> None:
-    assert "violates PodSecurity" in attempt(house, pod("deep", **changes))
+    assert "violates PodSecurity" in house.try_to_create(pod("deep", **changes))
 
 
 FRAMEWORKS = ("sklearn", "xgboost", "tensorflow", "triton", "onnx", "huggingface", "pmml", "lightgbm", "paddle")
@@ -170,11 +162,7 @@ class TestWhoeverTries:
 
 
 def merged(kubectl: Kubectl, change: Object, account: str) -> str:
-    said = kubectl(
-        "patch", "isvc", "rewriter", "-n", NS, "--type=merge", "--dry-run=server",
-        f"-p={json.dumps(change)}", account=account,
-    )  # fmt: skip
-    return said.text if said.code else ""
+    return kubectl.try_to_patch("isvc", "rewriter", NS, change, account)
 
 
 def test_the_rollout_itself_may(house: Kubectl) -> None:
@@ -206,7 +194,7 @@ def test_nobody_else_makes_one_either_or_replaces_it(house: Kubectl) -> None:
     other["spec"]["predictor"]["model"]["storageUri"] = f"s3://qinglan/other/releases/{NEW}"
 
     for account in (STRANGER, "", f"{NS}/pipeline-runner"):
-        assert attempt(house, isvc("second"), account) != ""
+        assert house.try_to_create(isvc("second"), account) != ""
         said = house("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", given=[other],
                      account=account)  # fmt: skip
         assert said.code != 0 and ("only qinglan/qinglan-rollout" in said.text or "forbidden" in said.text), said.text
@@ -282,7 +270,7 @@ BY_TAG: dict[str, Object] = {
 
 @pytest.mark.parametrize("kind", BY_TAG)
 def test_in_a_release_an_image_by_tag_is_refused(house: Kubectl, kind: str) -> None:
-    refused = attempt(house, BY_TAG[kind])
+    refused = house.try_to_create(BY_TAG[kind])
 
     assert "in a namespace of a release an image is named by digest" in refused, refused
     assert "and not: one" in refused
@@ -293,11 +281,9 @@ def test_the_same_by_digest_is_admitted(house: Kubectl, kind: str) -> None:
     text = re.sub(r"one:tag|(?<=image: )one\b", DIGEST, yaml.safe_dump(BY_TAG[kind]))
 
     # The quota's controller looks for new kinds every 30 s; until it has found one, nothing of that kind is admitted.
-    until(
-        lambda: "status unknown for quota" not in attempt(house, yaml.safe_load(text)), "the quota counts it", 240.0
-    )
+    until(lambda: "status unknown for quota" not in house.try_to_create(yaml.safe_load(text)), "the quota counts it")
 
-    assert attempt(house, yaml.safe_load(text)) == ""
+    assert house.try_to_create(yaml.safe_load(text)) == ""
 
 
 def test_what_ran_before_the_release_can_be_cleared_away_and_not_changed_into_another_tag(house: Kubectl) -> None:
@@ -306,10 +292,10 @@ def test_what_ran_before_the_release_can_be_cleared_away_and_not_changed_into_an
     old = yaml.safe_load(yaml.safe_dump(BY_TAG["ReplicaSet"]).replace("one:tag", "old:tag"))
     old["spec"]["replicas"] = 0
     by_tag(house, f"{listed} old:tag")
-    until(lambda: attempt(house, old) == "", "the list in effect")
+    until(lambda: house.try_to_create(old) == "", "the list in effect")
     house.must("create", "-f", "-", given=[old])
     by_tag(house, listed)
-    until(lambda: attempt(house, pod("probe", image="old:tag")) != "", "the list without it in effect")
+    until(lambda: house.try_to_create(pod("probe", image="old:tag")) != "", "the list without it in effect")
 
     assert house("label", "rs", "one", "-n", NS, "team=search").code == 0
     changed = house("set", "image", "rs/one", "-n", NS, "one=new:tag")
@@ -322,19 +308,17 @@ def by_tag(kubectl: Kubectl, images: str) -> None:
 
 
 def test_what_the_platform_injects_by_tag_is_listed_to_the_letter(house: Kubectl) -> None:
-    def listed(images: str) -> None:
-        house.must("annotate", "namespace", NS, "--overwrite", f"qinglan.dev/images-by-tag={images}")
-
-    listed("kfp/launcher:2.17 kfp/driver:2.17")
-    until(lambda: attempt(house, pod("one", image="kfp/driver:2.17")) == "", "the list in effect")
-    assert "by digest" in attempt(house, pod("one", image="kfp/driver:2.18"))
-    assert "by digest" in attempt(house, pod("one", image="evil/kfp/driver:2.17"))
-    listed("")
-    until(lambda: attempt(house, pod("one", image="kfp/driver:2.17")) != "", "the list is empty again")
+    before = house.one("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
+    by_tag(house, "kfp/launcher:2.17 kfp/driver:2.17")
+    until(lambda: house.try_to_create(pod("one", image="kfp/driver:2.17")) == "", "the list in effect")
+    assert "by digest" in house.try_to_create(pod("one", image="kfp/driver:2.18"))
+    assert "by digest" in house.try_to_create(pod("one", image="evil/kfp/driver:2.17"))
+    by_tag(house, before)
+    until(lambda: house.try_to_create(pod("one", image="kfp/driver:2.17")) != "", "the list is as it was")
 
 
 def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -> None:
-    name = house.all("pods", "-n", NS, "-l", "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    name = house.all("pods", NS, "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
     said = house("debug", name, "-n", NS, "--image=busybox:latest", "--profile=restricted", "--attach=false")
 
     assert said.code != 0 and "named by digest" in said.text, said.text
@@ -374,11 +358,11 @@ THEFTS: dict[str, Object] = {
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
 @pytest.mark.parametrize("way", THEFTS)
 def test_nobody_else_takes_the_gateways_place(house: Kubectl, way: str, account: str) -> None:
-    assert "are for the pods of its own Deployment" in attempt(house, THEFTS[way], account)
+    assert "are for the pods of its own Deployment" in house.try_to_create(THEFTS[way], account)
 
 
 def test_a_running_pod_does_not_become_the_gateway(house: Kubectl) -> None:
-    name = house.all("pods", "-n", NS, "-l", "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    name = house.all("pods", NS, "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
     said = house("label", "pod", name, "-n", NS, "--overwrite", "app.kubernetes.io/name=qinglan-gateway")
 
     assert said.code != 0 and "does not become the gateway" in said.text, said.text
@@ -386,7 +370,7 @@ def test_a_running_pod_does_not_become_the_gateway(house: Kubectl) -> None:
 
 def test_the_gateways_own_pod_runs(house: Kubectl) -> None:
     until(
-        lambda: house.one("deployment", "qinglan-gateway", "-n", NS)["status"].get("availableReplicas") == 1,
+        lambda: house.one("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
         "the gateway is available",
     )
 
@@ -396,7 +380,7 @@ def test_more_cards_than_the_tenant_has_are_refused(house: Kubectl) -> None:
     cards = {"nvidia.com/gpu": "25"}
     one["spec"]["containers"][0]["resources"] = {"limits": cards, "requests": cards}
 
-    assert "exceeded quota: qinglan, requested: requests.nvidia.com/gpu=25" in attempt(house, one)
+    assert "exceeded quota: qinglan, requested: requests.nvidia.com/gpu=25" in house.try_to_create(one)
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
@@ -406,4 +390,4 @@ def test_no_service_opens_a_way_past_the_gateways_of_the_cluster(house: Kubectl,
         "spec": {"type": kind, "ports": [{"port": 80}], "selector": {"a": "b"}},
     }  # fmt: skip
 
-    assert "exceeded quota" in attempt(house, service)
+    assert "exceeded quota" in house.try_to_create(service)

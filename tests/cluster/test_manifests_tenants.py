@@ -1,11 +1,10 @@
 """Two tenants, with real tokens: neither sees what is the other's, nor more of its own than it needs."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered
+from tests.cluster.overlays import Overlays
 
 OWN, OTHER = "qinglan-chengla", "qinglan-fivedoctors"
 JOB = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
@@ -13,12 +12,9 @@ FORBIDDEN, FOUND, CREATED = 403, 200, 201
 
 
 @pytest.fixture(scope="module")
-def tenants(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if not cluster.simulated:
-        pytest.skip("makes namespaces with names of its own: on a cluster of our own only")
-    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
-    with installed(Kubectl(cluster.kubeconfig), rendered(manifests / "overlays/multi-tenant")):
-        yield cluster
+def tenants(cluster: Any, overlays: Overlays) -> Any:
+    overlays.use("multi-tenant")
+    return cluster
 
 
 def status(api: Any, path: str, method: str = "GET", body: Any = None) -> int:

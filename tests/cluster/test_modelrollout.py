@@ -34,18 +34,12 @@ def rollout(namespace: str, name: str = "rewriter-1") -> Object:
     }  # fmt: skip
 
 
-def refused(kubectl: Kubectl, one: Object) -> str:
-    """What the API server says to it; empty if it would take it."""
-    said = kubectl("create", "--dry-run=server", "-f", "-", given=[one])
-    return said.text if said.code else ""
-
-
 def test_a_whole_one_and_the_least_one_are_taken(api: Kubectl, namespace: str) -> None:
     least = rollout(namespace)
     least["spec"] = {name: least["spec"][name] for name in ("inferenceService", "release")}
 
-    assert refused(api, rollout(namespace)) == ""
-    assert refused(api, least) == ""
+    assert api.try_to_create(rollout(namespace)) == ""
+    assert api.try_to_create(least) == ""
 
 
 WRONG: dict[str, Callable[[Object], None]] = {
@@ -81,7 +75,7 @@ def test_a_wrong_one_is_refused_in_words(api: Kubectl, namespace: str, said: str
     one = rollout(namespace)
     WRONG[said](one["spec"])
 
-    assert said in refused(api, one)
+    assert said in api.try_to_create(one)
 
 
 @pytest.mark.parametrize("spec", [{"deadlineSeconds": 899}, {"stepSeconds": 3600}])
@@ -91,10 +85,10 @@ def test_a_deadline_is_held_against_the_steps_by_the_usual_values_where_one_is_n
     one = rollout(namespace)
     for name in ("stepSeconds", "deadlineSeconds", "steps"):
         del one["spec"][name]
-    assert refused(api, one) == ""
+    assert api.try_to_create(one) == ""
 
     one["spec"] |= spec
-    assert "could only be taken back" in refused(api, one)
+    assert "could only be taken back" in api.try_to_create(one)
 
 
 CHANGES: dict[str, Object] = {
@@ -124,9 +118,7 @@ def made(api: Kubectl, cluster: Any) -> Iterator[Callable[..., str]]:
         api.must("create", "-f", "-", given=[rollout(namespace)])
 
         def change(spec: Object) -> str:
-            said = api("patch", "modelrollout", "rewriter-1", "-n", namespace, "--type=merge", "--dry-run=server",
-                       f"-p={json.dumps({'spec': spec})}")  # fmt: skip
-            return said.text if said.code else ""
+            return api.try_to_patch("modelrollout", "rewriter-1", namespace, {"spec": spec})
 
         yield change
 
@@ -144,7 +136,7 @@ def test_a_persons_word_may_come_at_any_time(made: Callable[..., str], word: Obj
 def test_kubectl_tells_the_story_and_the_status_is_written_apart(api: Kubectl, namespace: str) -> None:
     one = rollout(namespace)
     api.must("create", "-f", "-", given=[{**copy.deepcopy(one), "status": {"phase": "Done"}}])
-    assert "status" not in api.one("modelrollout", "rewriter-1", "-n", namespace), "status has a way of its own"
+    assert "status" not in api.one("modelrollout", "rewriter-1", namespace), "status has a way of its own"
 
     status = {
         "phase": "Rollback", "percent": 20, "step": 1, "outcome": "", "cursor": 17.5,
@@ -157,7 +149,7 @@ def test_kubectl_tells_the_story_and_the_status_is_written_apart(api: Kubectl, n
     assert head.split() == ["NAME", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON", "AGE"]
     told = ["rewriter-1", "rewriter", "fivedoctors/rewriter", "Rollback", "20", "1"]
     assert line.split()[:6] == told and "errors: 3.1 % against 0.4 %" in line
-    assert api.one("modelrollout", "rewriter-1", "-n", namespace)["status"] == status, "what it remembers is kept"
+    assert api.one("modelrollout", "rewriter-1", namespace)["status"] == status, "what it remembers is kept"
 
 
 def test_a_phase_that_nobody_knows_is_refused(api: Kubectl, namespace: str) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.overlays import Overlays
 from tests.cluster.test_kserve import is_ready, ready, state
-from tests.cluster.test_manifests_policies import DIGEST, NS, ROLLOUT, STRANGER, attempt, isvc, pod, stranger
+from tests.cluster.test_manifests_policies import DIGEST, NS, ROLLOUT, STRANGER, isvc, pod, stranger
 from tests.cluster.test_modelrollout import rollout
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object
 
 EVERYBODY = pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
@@ -27,35 +29,30 @@ GROUPS = [
 
 
 @pytest.fixture(scope="module")
-def guarded(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+def guarded(overlays: Overlays) -> Iterator[Kubectl]:
     """A model is served, in Standard mode and in Knative's; the stranger has rights on all that stands behind it."""
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
-    kubectl = Kubectl(cluster.kubeconfig)
-    manifests = filled_in(tmp_path_factory.mktemp("manifests"))
+    kubectl = overlays.use("a100")
     everything = stranger()
     everything[1]["rules"][0]["apiGroups"] += GROUPS
     knative = state("knative/stable")
     knative["metadata"]["name"] = "serverless"
-    with installed(kubectl, rendered(manifests / "overlays/a100")):
-        kubectl.must("apply", "-f", "-", given=everything)
-        until(
-            lambda: "stands behind a model" in attempt(kubectl, BESIDE["an address"], STRANGER),
-            "the policies in effect",
-        )
-        kubectl.must("create", "-f", "-", given=[isvc("rewriter"), knative], account=ROLLOUT)
-        kubectl.must("create", "-f", "-", given=[rollout(NS)], account=STRANGER)
-        for name in ("rewriter", "serverless"):
-            until(lambda name=name: ready(kubectl, name), f"{name} ready")  # type: ignore[misc]
-        yield kubectl
+    kubectl.must("apply", "-f", "-", given=everything)
+    until(
+        lambda: "stands behind a model" in kubectl.try_to_create(BESIDE["an address"], STRANGER),
+        "the policies in effect",
+    )
+    kubectl.must("create", "-f", "-", given=[isvc("rewriter"), knative], account=ROLLOUT)
+    kubectl.must("create", "-f", "-", given=[rollout(NS)], account=STRANGER)
+    for name in ("rewriter", "serverless"):
+        until(lambda name=name: ready(kubectl, name), f"{name} ready")  # type: ignore[misc]
+    yield kubectl
+    kubectl.must("delete", "modelrollouts,isvc", "--all", "-n", NS, "--wait")
+    kubectl.must("delete", "configmap", "qinglan-trust", "-n", NS, "--ignore-not-found")
+    kubectl.must("delete", "-f", "-", given=everything)
 
 
-def patched(kubectl: Kubectl, kind: str, name: str, change: Object, account: str, *more: str) -> str:
-    said = kubectl(
-        "patch", kind, name, "-n", NS, "--type=merge", "--dry-run=server", f"-p={json.dumps(change)}", *more,
-        account=account,
-    )  # fmt: skip
-    return said.text if said.code else ""
+def patched(kubectl: Kubectl, kind: str, name: str, change: Object, account: str, subresource: str = "") -> str:
+    return kubectl.try_to_patch(kind, name, NS, change, account, subresource)
 
 
 POD = {"spec": {"template": {"spec": {"containers": [{"name": "kserve-container", "image": DIGEST}]}}}}
@@ -113,7 +110,7 @@ BESIDE: dict[str, Object] = {
 @EVERYBODY
 @pytest.mark.parametrize("way", BESIDE)
 def test_nothing_else_is_put_where_it_is_asked(guarded: Kubectl, way: str, account: str) -> None:
-    refused = attempt(guarded, BESIDE[way], account)
+    refused = guarded.try_to_create(BESIDE[way], account)
 
     assert "is made by KServe's and Knative's controllers" in refused, refused
 
@@ -127,7 +124,7 @@ def test_it_is_not_scaled_away(guarded: Kubectl, account: str) -> None:
 
 @EVERYBODY
 def test_a_running_pod_is_not_put_behind_it(guarded: Kubectl, account: str) -> None:
-    name = guarded.all("pods", "-n", NS, "-l", "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    name = guarded.all("pods", NS, "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
     change = {"metadata": {"labels": {"app": "isvc.rewriter-predictor"}}}
 
     assert "controllers from its InferenceService" in patched(guarded, "pod", name, change, account)
@@ -135,7 +132,7 @@ def test_a_running_pod_is_not_put_behind_it(guarded: Kubectl, account: str) -> N
 
 @EVERYBODY
 def test_no_container_is_slipped_into_its_pod(guarded: Kubectl, account: str) -> None:
-    name = guarded.all("pods", "-n", NS, "-l", f"{ISVC}=rewriter")[0]["metadata"]["name"]
+    name = guarded.all("pods", NS, f"{ISVC}=rewriter")[0]["metadata"]["name"]
     said = guarded(
         "debug", name, "-n", NS, f"--image={DIGEST}", "--profile=restricted", "--attach=false", account=account
     )
@@ -146,13 +143,13 @@ def test_no_container_is_slipped_into_its_pod(guarded: Kubectl, account: str) ->
 @EVERYBODY
 def test_what_the_rollout_decides_by_is_not_written_by_others(guarded: Kubectl, account: str) -> None:
     lie = {"status": {"components": {"predictor": {"latestReadyRevision": "other"}}}}
-    refused = patched(guarded, "isvc", "rewriter", lie, account, "--subresource=status")
+    refused = patched(guarded, "isvc", "rewriter", lie, account, "status")
     assert "controllers from its InferenceService" in refused, refused
 
     done = {"status": {"phase": "Promote", "step": 3}}
-    refused = patched(guarded, "modelrollout", "rewriter-1", done, account, "--subresource=status")
+    refused = patched(guarded, "modelrollout", "rewriter-1", done, account, "status")
     assert "only qinglan/qinglan-rollout writes down what rewriter-1 has come to" in refused, refused
-    assert patched(guarded, "modelrollout", "rewriter-1", done, ROLLOUT, "--subresource=status") == ""
+    assert patched(guarded, "modelrollout", "rewriter-1", done, ROLLOUT, "status") == ""
 
 
 @pytest.mark.parametrize("phase, refused", [
@@ -178,12 +175,12 @@ def test_a_rollout_that_was_never_looked_at_may_go(guarded: Kubectl) -> None:
 
 def test_a_spec_does_not_come_in_by_the_way_of_the_status(guarded: Kubectl) -> None:
     """Not the controllers' either."""
-    before = guarded.one("isvc", "rewriter", "-n", NS)["spec"]
+    before = guarded.one("isvc", "rewriter", NS)["spec"]
     change = {"spec": {"predictor": {"model": {"storageUri": "s3://evil/model"}}}}
     guarded("patch", "isvc", "rewriter", "-n", NS, "--subresource=status", "--type=merge", f"-p={json.dumps(change)}",
             account="kserve/kserve-controller-manager")  # fmt: skip
 
-    assert guarded.one("isvc", "rewriter", "-n", NS)["spec"] == before
+    assert guarded.one("isvc", "rewriter", NS)["spec"] == before
 
 
 def test_deleted_and_made_anew_is_another_way_that_is_closed(guarded: Kubectl) -> None:
@@ -192,7 +189,7 @@ def test_deleted_and_made_anew_is_another_way_that_is_closed(guarded: Kubectl) -
 
     again = isvc("second")
     again["spec"]["predictor"]["model"]["storageUri"] = f"s3://qinglan/fivedoctors/releases/{'9' * 64}"
-    assert "only qinglan/qinglan-rollout may change what second serves" in attempt(guarded, again, STRANGER)
+    assert "only qinglan/qinglan-rollout may change what second serves" in guarded.try_to_create(again, STRANGER)
     assert guarded("delete", "isvc", "rewriter", "-n", NS, "--dry-run=server").code == 0, "an administrator may"
 
 
@@ -202,7 +199,7 @@ def test_what_it_runs_in_and_whose_signatures_count_is_the_platforms(guarded: Ku
         guarded.must("create", "configmap", name, "-n", NS, "--from-literal=trust.yaml=keys: {}")
     change: Object = {"data": {"trust.yaml": "keys: {evil: true}"}}
     if kind == "servingruntime":
-        container = guarded.one(kind, name, "-n", NS)["spec"]["containers"][0]
+        container = guarded.one(kind, name, NS)["spec"]["containers"][0]
         change = {"spec": {"containers": [{**container, "command": ["python", "-m", "evil"]}]}}
 
     refused = patched(guarded, kind, name, change, STRANGER)
@@ -217,17 +214,14 @@ def test_what_it_runs_in_and_whose_signatures_count_is_the_platforms(guarded: Ku
 def test_other_config_maps_are_not_its_business(guarded: Kubectl) -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "namespace": NS}, "data": {}}
 
-    assert attempt(guarded, one, STRANGER) == ""
+    assert guarded.try_to_create(one, STRANGER) == ""
 
 
 def may(kubectl: Kubectl, asked: list[Object], account: str) -> list[bool]:
-    """As `kubectl auth can-i` asks, all at once."""
+    """As `kubectl auth can-i` asks."""
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    given = [{**review, "spec": {"resourceAttributes": one}} for one in asked]
-    said = kubectl.must(
-        "create", "--validate=false", "-f", "-", "-o", "jsonpath={.status.allowed},", given=given, account=account
-    )
-    return [{"true": True, "false": False}[one] for one in said.split(",")[:-1]]
+    reviews = [{**review, "spec": {"resourceAttributes": one}} for one in asked]
+    return [bool(kubectl.server.create(one, account).body["status"]["allowed"]) for one in reviews]
 
 
 ONCE = (
@@ -280,4 +274,4 @@ def test_the_rollout_may_lead_and_tell_and_not_ask(guarded: Kubectl) -> None:
 def test_what_is_served_has_run_through_all_of_it(guarded: Kubectl) -> None:
     """The policies let the controllers do their work."""
     for name in ("rewriter", "serverless"):
-        assert is_ready(guarded.one("isvc", name, "-n", NS))
+        assert is_ready(guarded.one("isvc", name, NS))

@@ -21,9 +21,9 @@ from tests.cluster.search_world import (
     loader,
     many,
     there,
-    until,
     write_kb,
 )
+from tests.cluster.waiting import until
 
 SOME = 2000
 

@@ -13,7 +13,8 @@ from qinglan.files import sha256_file
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from qinglan.services import service
 from tests.cluster.opensearch import Node
-from tests.cluster.search_world import aliased, load_now, many, until, write_kb
+from tests.cluster.search_world import aliased, load_now, many, write_kb
+from tests.cluster.waiting import until
 
 COUNT = 300
 

@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from qinglan.errors import ConfigError
 from qinglan.jobs.rights import LAUNCHING
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.plane.cluster import Cluster
+from tests.cluster.waiting import until
 from tests.kfp.graphs import GPU, LABEL, compile_graph
 from tests.kfp.stand_in import SUCCEEDS, StandIn, serving
 
@@ -390,15 +390,6 @@ def pod(name: str, gpus: int, node: str = "x") -> dict[str, Any]:
             "containers": [{"name": "main", "image": "qinglan/cpu:0.1.0", "resources": limits}],
         },
     }
-
-
-def until(true: Any) -> None:
-    """Wait for the controllers."""
-    for _ in range(2400):
-        if true():
-            return
-        time.sleep(0.1)
-    raise AssertionError("the cluster did not get there")
 
 
 def test_the_command_names_what_is_missing_and_starts_once_it_is_there(

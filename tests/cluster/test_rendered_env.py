@@ -34,7 +34,7 @@ def rendered(api: Any, namespace: str, nodes: int, per_node: int) -> list[dict[s
     client.CustomObjectsApi(api).create_namespaced_custom_object(
         JOBS["group"], JOBS["version"], namespace, JOBS["plural"], job(name, nodes, per_node)
     )
-    core, until = client.CoreV1Api(api), time.monotonic() + 60
+    core, until = client.CoreV1Api(api), time.monotonic() + 240
     while (
         len(
             pods := core.list_namespaced_pod(namespace, label_selector=f"training.kubeflow.org/job-name={name}").items

@@ -56,7 +56,7 @@ class Person(NamedTuple):
                           "--type=merge", f"-p={json.dumps(status)}")  # fmt: skip
 
     def spec(self, name: str) -> Any:
-        return self.kubectl.one("modelrollout", name, "-n", self.namespace)["spec"]
+        return self.kubectl.one("modelrollout", name, self.namespace)["spec"]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -16,9 +15,19 @@ from qinglan.store import open_store
 from serving.rollout.cluster.ledger import entry_of
 from serving.rollout.state import Phase
 from serving.rollout.weighing import lacking
-from tests.cluster.kubectl import until
-from tests.cluster.rollout_world import NS, PER_SECOND, SERVICE, House, Model, World, kill, start_controller
+from tests.cluster.rollout_world import (
+    NS,
+    PER_SECOND,
+    SERVICE,
+    House,
+    Model,
+    World,
+    kill,
+    some_looks,
+    start_controller,
+)
 from tests.cluster.servers import stop
+from tests.cluster.waiting import until
 
 TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
 
@@ -58,7 +67,7 @@ class TestOneController:
         world.say(name, paused=True)
         world.players.per_second = PER_SECOND
         until(lambda: earned(world, name), "its next share is earned")
-        time.sleep(3)  # it is looked at every second
+        some_looks()
 
         assert world.status(name)["phase"] == "Analyse" and world.asked() == (world.canary.uri, 20)
         world.say(name, paused=False, abort=True)
@@ -66,23 +75,28 @@ class TestOneController:
         assert done["outcome"] == "Aborted" and world.traffic() == {world.stable.uri: 100}
 
     def test_a_canary_whose_pods_never_come_gets_no_user_and_is_taken_back(self, world: World) -> None:
-        """Nor do the restored pods, at first: until they come the share stays 0, and only then is it cleared."""
+        """Nor do the restored pods: it ends without them, for the pods of before serve everybody."""
         world.serve(world.stable)
-        nodes = world.kubectl.must("get", "nodes", "-o", "name").split()
-        world.kubectl.must("cordon", *nodes)
-        try:
-            name = world.start(world.canary, 2, deadlineSeconds=8)
-            status = world.reached(name, "Rollback")
+        with cordoned(world):
+            done = world.ended(world.start(world.canary, 2, deadlineSeconds=3))
 
-            assert status["reasons"][0].startswith("undecided after"), status["reasons"]
+            assert done["outcome"] == "RolledBack", done
+            assert done["reasons"][0].startswith("undecided after"), done["reasons"]
+            assert "its new pods are not ready after" in done["reasons"][-1], done["reasons"]
             assert world.traffic() == {world.stable.uri: 100}
+
+    def test_on_the_way_back_the_share_stays_0_until_the_restored_pods_come(self, world: World) -> None:
+        world.serve(world.stable)
+        with cordoned(world):
+            name = world.start(world.canary, 2)
+            until(lambda: world.asked() == (world.canary.uri, 0), "the canary is asked for")
+            world.say(name, abort=True)
             until(lambda: world.asked() == (world.stable.uri, 0), "the stable model is asked for at 0 %")
-            time.sleep(3)
+            some_looks()
             assert world.asked() == (world.stable.uri, 0) and world.traffic().get(world.canary.uri, 0) == 0
-        finally:
-            world.kubectl.must("uncordon", *nodes)
+
         done = world.ended(name)
-        assert done["outcome"] == "RolledBack" and world.asked() == (world.stable.uri, None)
+        assert done["outcome"] == "Aborted" and world.asked() == (world.stable.uri, None)
 
     def test_in_standard_mode_a_canary_is_refused_and_nothing_is_changed(self, world: World) -> None:
         first = world.ended(world.start(world.stable, mode="Standard"))
@@ -139,10 +153,21 @@ class TestOneController:
         assert world.ended(world.start(world.stable, 2))["outcome"] == "Promoted"
 
         until(lambda: [one for one in world.events(broken) if one["reason"] == "Failed"], "the failure is told")
-        time.sleep(3)
+        some_looks()
         [told] = [one for one in world.events(broken) if one["reason"] == "Failed"]
         assert "nonsense" in told["message"] and told["type"] == "Warning"
         assert leader.poll() is None
+
+
+@contextmanager
+def cordoned(world: World) -> Iterator[None]:
+    """No new pod finds a node."""
+    nodes = world.kubectl.must("get", "nodes", "-o", "name").split()
+    world.kubectl.must("cordon", *nodes)
+    try:
+        yield
+    finally:
+        world.kubectl.must("uncordon", *nodes)
 
 
 def earned(world: World, name: str) -> bool:

@@ -16,8 +16,9 @@ from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import CHECKS
-from tests.cluster.prometheus import Pod, Server, prometheus, until
+from tests.cluster.prometheus import Pod, Server, prometheus
 from tests.cluster.servers import stop
+from tests.cluster.waiting import until
 
 OLD, NEW = "a" * 12, "b" * 12
 NS, OTHER = "tenant-a", "tenant-b"
@@ -210,7 +211,7 @@ class Garbage(BaseHTTPRequestHandler):
 )  # fmt: skip
 def test_what_is_no_whole_answer_is_an_outage(answer: tuple[int, bytes]) -> None:
     door = HTTPServer(("127.0.0.1", 0), type("One", (Garbage,), {"answer": answer}))
-    threading.Thread(target=door.serve_forever, daemon=True).start()
+    threading.Thread(target=door.serve_forever, args=(0.01,), daemon=True).start()
     asked = Prometheus(f"http://127.0.0.1:{door.server_address[1]}")
     try:
         with pytest.raises(OutageError):

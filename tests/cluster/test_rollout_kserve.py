@@ -5,17 +5,19 @@ import re
 import time
 from pathlib import Path
 
-from tests.cluster.kubectl import until
 from tests.cluster.rollout_world import NS, SERVICE, World
+from tests.cluster.waiting import until
 
 ROLLOUT = f"{NS}/qinglan-rollout"
 README = Path(__file__).parents[2] / "serving/rollout/README.md"
 
 
-def stays(world: World, traffic: dict[str, int], seconds: float = 3.0) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def stays(world: World, traffic: dict[str, int]) -> None:
+    """Until KServe and Knative have done what they do, and a moment longer."""
+    settled_for = 0
+    while settled_for < 10:
         assert world.traffic() == traffic
+        settled_for = settled_for + 1 if world.read().settled else 0
         time.sleep(0.1)
 
 
@@ -25,19 +27,18 @@ def steered(world: World, uri: str, percent: int | None, state: str | None) -> N
         "metadata": {"annotations": {"sim/state": state}},
         "spec": {"predictor": {"canaryTrafficPercent": percent, "model": {"storageUri": uri}}},
     }
-    world.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type=merge", f"-p={json.dumps(patch)}", account=ROLLOUT)
+    world.patch(patch)
 
 
 def test_a_new_model_at_0_percent_comes_up_beside_the_old_one_which_keeps_everybody(world: World) -> None:
     world.serve(world.stable)
     world.ask(world.canary.uri, 0)
     until(lambda: (one := world.read().newest) and one.uri == world.canary.uri and one.ready, "the canary is ready")
-    until(lambda: world.read().settled, "and settled")
+    stays(world, {world.stable.uri: 100})
     seen = world.read()
 
     assert seen.traffic == {world.stable.uri: 100} and seen.asked.percent == 0
     assert seen.rolled_out and seen.rolled_out.uri == world.stable.uri
-    stays(world, {world.stable.uri: 100})
 
 
 def test_a_new_model_at_0_percent_does_not_bring_back_the_one_before_the_old_one(world: World) -> None:
@@ -46,8 +47,7 @@ def test_a_new_model_at_0_percent_does_not_bring_back_the_one_before_the_old_one
     until(lambda: world.rolled(world.stable), "the second model serves")
     world.ask(world.canary.uri, 0)
 
-    stays(world, {world.stable.uri: 100}, 5.0)
-    until(lambda: world.read().settled, "it is settled")
+    stays(world, {world.stable.uri: 100})
     assert world.read().traffic == {world.stable.uri: 100}
 
 

@@ -21,12 +21,14 @@ from qinglan.files import dump_line
 from qinglan.lineage.digests import digest
 from qinglan.services import service
 from qinglan.store import open_store
-from tests.cluster.kubectl import Kubectl, filled_in, installed, rendered, until
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.overlays import Overlays
 from tests.cluster.rollout_world import login
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, served, shares, state
 from tests.cluster.test_manifests_tenants import FORBIDDEN, FOUND, status
 from tests.cluster.test_modelrollout import rollout as modelrollout
+from tests.cluster.waiting import until
 from tests.manifests.reading import Object, pods
 from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1
@@ -65,14 +67,9 @@ class House(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def house(cluster: Any, s3: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    if not cluster.simulated:
-        pytest.skip("makes cluster-wide policies: on a cluster of our own only")
-    folder, kubectl = tmp_path_factory.mktemp("shadow"), Kubectl(cluster.kubeconfig)
-    given = rendered(filled_in(folder) / "overlays/single-tenant")
-    with installed(kubectl, given):
-        until(lambda: kubectl("get", "modelrollouts", "-n", NS).code == 0, "rollouts are known")
-        yield House(kubectl, cluster, given, folder, key_of_the_bucket(s3))
+def house(cluster: Any, overlays: Overlays, s3: Minio, tmp_path_factory: pytest.TempPathFactory) -> House:
+    kubectl = overlays.use("single-tenant")
+    return House(kubectl, cluster, overlays.objects, tmp_path_factory.mktemp("shadow"), key_of_the_bucket(s3))
 
 
 def key_of_the_bucket(s3: Minio) -> dict[str, str]:
@@ -99,11 +96,11 @@ def canary(house: House) -> Iterator[str]:
     until(lambda: shares(house.kubectl) == {OLD: 100}, "the stable model has all of the traffic")
     one = state("knative/canary")
     one["spec"]["predictor"]["canaryTrafficPercent"] = 0
-    assert replaced(house.kubectl, one).code == 0
+    assert replaced(house.kubectl, one) == ""
     until(lambda: shares(house.kubectl) == {NEW: 0, OLD: 100}, "a canary without users")
     yield one["metadata"]["name"]
     house.kubectl("delete", "modelrollout", "--all", "-n", NS)
-    house.kubectl.must("delete", "isvc", "--all", "-n", NS, "--wait")
+    house.kubectl.delete_all("isvc", NS)
 
 
 def judged(house: House, canary: str, stable: str) -> None:
@@ -118,7 +115,7 @@ def judged(house: House, canary: str, stable: str) -> None:
 
 def hosts(house: House) -> tuple[str, str]:
     """Of the service itself, and of its newest revision alone."""
-    found = house.kubectl.one("isvc", "rewriter", "-n", NS)["status"]["components"]["predictor"]
+    found = house.kubectl.one("isvc", "rewriter", NS)["status"]["components"]["predictor"]
     (tagged,) = [one["url"] for one in found["traffic"] if one.get("latestRevision")]
     return found["url"].removeprefix("http://"), tagged.removeprefix("http://")
 
@@ -149,7 +146,7 @@ def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone
                 users_ask(door, service_host, query)
             return counted(url, "qinglan_shadow_pairs_total", 'outcome="lost"') >= 2
 
-        until(lost, f"pairs that the spoiled canary has lost; see {house.folder}/shadow.log", 400)
+        until(lost, f"pairs that the spoiled canary has lost; see {house.folder}/shadow.log")
         pair = f'canary="{digest(bad)[:12]}",outcome="lost",stable="{digest(good)[:12]}"'
         assert counted(url, "qinglan_shadow_pairs_total", pair) >= 2
         assert counted(url, "qinglan_shadow_pairs_total", 'outcome="won"') == 0

@@ -21,10 +21,9 @@ from qinglan.errors import DataError, OutageError
 from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
 from qinglan.store.connection import Connection, Settings
-from qinglan.store.pulling import PIECE
-from qinglan.store.shelf import PART
 from tests.cluster.proxy import Proxy, Request, proxy
 from tests.cluster.servers import Minio, minio
+from tests.cluster.small_parts import PART, PIECE
 
 PARTS = 10
 AT = 8
@@ -37,7 +36,9 @@ CLIENT = """
 import sys
 from pathlib import Path
 from qinglan.store import open_store
+from tests.cluster.small_parts import use_small_parts
 
+use_small_parts()
 store, (word, folder, digest) = open_store(sys.argv[1]), sys.argv[2:]
 store.push(Path(folder), digest) if word == "push" else store.pull(digest, Path(folder))
 """
@@ -145,6 +146,13 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def own(artifact: Artifact, tmp_path: Path) -> Artifact:
     """To be altered."""
     return artifact._replace(folder=shutil.copytree(artifact.folder, tmp_path / "artifact"))
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("pulling", "shelf", "sources"):
+        monkeypatch.setattr(f"qinglan.store.{module}.PART", PART)
+    monkeypatch.setattr("qinglan.store.pulling.PIECE", PIECE)
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from minio import Minio as Client
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.lineage.digests import digest
-from qinglan.services import free_port
 from qinglan.store import open_store
 from qinglan.store.shelf import PART
+from tests.cluster import small_parts
+from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import Minio, minio
 from tests.store_table import *  # noqa: F403
 from tests.store_table import MISSING, Kept, release
@@ -69,7 +70,9 @@ import sys
 from pathlib import Path
 from benchmarks.memory import largest_memory
 from qinglan.store import open_store
+from tests.cluster.small_parts import use_small_parts
 
+use_small_parts()
 address, folder, digest, back = sys.argv[1:]
 store = open_store(address)
 store.has(digest)
@@ -83,7 +86,7 @@ print("MB:", largest_memory() - before)
 def test_a_file_of_any_size_takes_the_memory_of_a_few_parts(kept: Kept, tmp_path: Path) -> None:
     (tmp_path / "release").mkdir()
     with (tmp_path / "release" / "large").open("wb") as file:
-        file.truncate(24 * PART + 1)
+        file.truncate(24 * small_parts.PART + 1)
     own = digest(tmp_path / "release")
     command = [sys.executable, "-c", MEASURED, kept.store.address, str(tmp_path / "release"), own]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -91,7 +94,7 @@ def test_a_file_of_any_size_takes_the_memory_of_a_few_parts(kept: Kept, tmp_path
     said = subprocess.check_output([*command, str(tmp_path / "back")], env=environment, text=True)
 
     assert digest(tmp_path / "back") == own
-    assert int(said.split("MB:")[1]) < (10 * PART) >> 20
+    assert int(said.split("MB:")[1]) < (10 * small_parts.PART) >> 20
 
 
 def test_an_entry_is_created_once_whoever_asks(kept: Kept) -> None:

@@ -1,6 +1,7 @@
 """A cluster comes up whole or not at all, and what ends is what was started."""
 
 import fcntl
+import json
 import os
 import re
 import shlex
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +23,10 @@ from tests.cluster.plane.cluster import Cluster, foreign
 from tests.cluster.plane.plane import down, running, up
 from tests.cluster.plane.ports import free_ports
 from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
-from tests.ctrl_c import hears_ctrl_c
+from tests.cluster.waiting import until
+from tests.ctrl_c import goes_on, hears_ctrl_c
 
+REPOSITORY = Path(__file__).parents[2]
 PARTS = {
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kserve", "knative",
     "training-operator", "minio",
@@ -90,7 +94,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
 def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, sent: int, code: int) -> None:
     command = [sys.executable, "-m", "tests.cluster.plane", "up", str(tmp_path / "it")]
     with subprocess.Popen(
-        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     ) as process:
         assert process.stdout is not None
         while "etcd is ready" not in process.stdout.readline():
@@ -103,6 +107,49 @@ def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, 
         assert process.wait(240) == code
     assert "etcd" in running_then
     assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
+
+
+STARTS = """
+import json, time
+from pathlib import Path
+from tests.cluster.servers import minio
+from tests.cluster.test_up_down import sleeping
+
+def test_it():
+    folder = Path({folder!r})
+    with minio(folder) as store, sleeping(folder) as etcd:
+        (folder / "partial").write_text(json.dumps([store.process.pid, etcd.pid]))
+        (folder / "partial").rename(folder / "pids")
+        time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("whom", ["everybody, as a terminal does", "the first process alone"])
+def test_ctrl_c_in_the_middle_of_these_tests_leaves_no_server(whom: str, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(STARTS.format(folder=str(tmp_path)))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--numprocesses=1",
+        str(tmp_path / "test_it.py"),
+    ]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=hears_ctrl_c
+    ) as process:
+        while not (tmp_path / "pids").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        servers = json.loads((tmp_path / "pids").read_text())
+        assert all(map(goes_on, servers))
+
+        (os.killpg if "everybody" in whom else os.kill)(process.pid, signal.SIGINT)
+        process.communicate(timeout=240)
+
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    until(lambda: not any(map(goes_on, servers)), "the servers are gone")
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
@@ -194,7 +241,7 @@ def namespaces(cluster: Cluster) -> set[str]:
 def command(what: str, folder: Path, code: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "tests.cluster.plane", what, str(folder)],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, env={**os.environ},
+        cwd=REPOSITORY, capture_output=True, text=True, env={**os.environ},
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

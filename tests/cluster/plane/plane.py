@@ -135,15 +135,15 @@ class Rise:
         self.leave()
 
     def control_plane(self, api: httpx.Client) -> None:
-        """With every kind served: the controllers and KWOK look for theirs once, when they start."""
+        """Every kind is served before the controllers start: some look for kinds then, and again only 30 s later."""
         self.start("etcd", "minio", "kube-apiserver")
         kinds = objects.unexplained(objects.load(file for module in KINDS for file in manifests(module, "crds")))
         self.await_ready(api, "etcd", "kube-apiserver")
-        self.start("kube-controller-manager", "kube-scheduler")
         objects.apply(self.folder, [*objects.own("cluster"), *kinds])
         wanted = objects.served(kinds)
         until("every kind is served", lambda: objects.all_served(api, server(self.ports), wanted), self.folder)
         self.say(f"{len(kinds)} kinds are served")
+        self.start("kube-controller-manager", "kube-scheduler")
 
     def controllers(self, api: httpx.Client) -> None:
         self.find_when_they_start()

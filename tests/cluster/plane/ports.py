@@ -1,4 +1,4 @@
-"""Free ports, asked for together so that no two are the same."""
+"""Free ports; those that are found together are different."""
 
 import random
 import socket
@@ -30,17 +30,24 @@ class Ports(NamedTuple):
 
 
 def free_ports() -> Ports:
+    return Ports(*found(len(Ports._fields)))
+
+
+def free_port() -> int:
+    (port,) = found(1)
+    return port
+
+
+def found(count: int) -> list[int]:
     with ExitStack() as held:
-        found: list[int] = []
+        ports: list[int] = []
         for port in random.sample(RANGE, TRIES):
-            asked = held.enter_context(socket.socket())
+            probe = held.enter_context(socket.socket())
             try:
-                asked.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found.append(port)
-            if len(found) == len(Ports._fields):
-                return Ports(*found)
-    raise OutageError(
-        f"Of {TRIES} ports between {RANGE.start} and {RANGE.stop}, fewer than {len(found) + 1} are free."
-    )
+            ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise OutageError(f"Of {TRIES} ports between {RANGE.start} and {RANGE.stop}, only {len(ports)} are free.")
