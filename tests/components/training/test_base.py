@@ -132,7 +132,7 @@ def test_the_same_texts_make_the_same_bytes_with_any_number_of_threads(
 def test_a_step_costs_as_much_as_its_tokens_however_long_a_passage_is() -> None:
     page, line = Text((), "每日服用频次" * 400), Text((), "虾青素软胶囊 每日服用频次")
 
-    cut = examples(TOKENIZER, [page, line, line, line] * 64, seed=0)
+    cut = examples(tiny_tokenizer(), [page, line, line, line] * 64, seed=0)
     lengths = [len(example.ids) for example in cut]
     steps = [group for _, step in zip(range(40), batches(lengths, 64, seed=0), strict=False) for group in step]
     padded = sum(len(group) * max(lengths[number] for number in group) for group in steps)
@@ -145,11 +145,11 @@ def test_of_a_long_text_the_seed_draws_a_piece_and_of_a_long_prompt_the_end_stay
     message: Message = {"role": "user", "content": "用户正在了解虾青素" * 100}
     texts = [Text((), "".join(map(chr, range(0x4E00, 0x4F00)))), Text((message,), "虾青素")]
 
-    [passage, asked], [other, _], [again, _] = (examples(TOKENIZER, texts, seed) for seed in (1, 2, 1))
+    [passage, asked], [other, _], [again, _] = (examples(tiny_tokenizer(), texts, seed) for seed in (1, 2, 1))
 
     assert passage == again != other
     assert passage.labels == passage.ids
-    assert TOKENIZER.decode([label for label in asked.labels if label != IGNORED]) == "虾青素<|im_end|>"
+    assert tiny_tokenizer().decode([label for label in asked.labels if label != IGNORED]) == "虾青素<|im_end|>"
     assert len(asked.ids) == LONGEST
 
 
