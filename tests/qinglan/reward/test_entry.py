@@ -10,7 +10,7 @@ import pytest
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError
 from qinglan.reward.config import RewardConfig, Style
 from qinglan.reward.entry import close, compute_score, compute_scores
-from qinglan.reward.impute import UNKNOWN
+from qinglan.reward.impute import UNKNOWN, sampled
 from qinglan.reward.outage import clear_outage, read_outage
 from qinglan.reward.summary import read_rollouts, summary
 from qinglan.style.labels import training_form
@@ -91,6 +91,28 @@ def test_rewards_of_a_step_do_not_hang_on_whose_answer_came_first(house: House, 
     (house.folder / "retrievals.sqlite").unlink()
     assert house.run(half, step) == first
     assert 0 < sum(terms["judged"] for terms in first) < len(texts)
+
+
+def test_what_is_imputed_has_learned_from_the_whole_step(house: House) -> None:
+    """The first row is not judged, the others are: its score is theirs, and not the guess before the first answer."""
+    half = RewardConfig(judge_share=0.5, canary_share=0.0)
+    ids = [f"r{at}" for at in range(40)]
+    judged = [id for id in ids if sampled(id, 0.5, half.seed, "judge")]
+    [first, *_] = (id for id in ids if id not in judged)
+
+    def step(settings: str) -> Any:
+        return compute_scores(
+            [
+                {"data_source": "qinglan/fivedoctors", "solution_str": GOOD, "ground_truth": NEED,
+                 "extra_info": extra_info(id=id, conversation_id=id)}
+                for id in (first, *judged)
+            ],
+            settings,
+        )  # fmt: skip
+
+    imputed, *_ = house.run(half, step)
+    assert imputed["judged"] == 0.0
+    assert imputed["judge"] != UNKNOWN
 
 
 def test_the_mark_that_ends_a_turn_is_no_part_of_the_rewrite(house: House) -> None:
