@@ -27,7 +27,7 @@ GROUPS = 2
 LONGEST = 128
 """Tokens of a text that are learned from: a step costs as much as its tokens, and one passage can be a whole page."""
 
-JITTER = 3
+JITTER = 12
 """Tokens by which two texts of one group may differ, so that groups are not the same ones each time around."""
 
 
