@@ -46,7 +46,8 @@ class Overlays:
 
     def _end_pods(self, namespace: str) -> None:
         """Before the namespace: one that has pods is looked at again only after half of their grace period."""
-        self.kubectl("delete", "deployments", "--all", "-n", namespace, "--cascade=foreground")
+        # The janitor's CronJob starts one every quarter of an hour.
+        self.kubectl.must("delete", "cronjobs,jobs,deployments", "--all", "-n", namespace, "--cascade=foreground")
         until(lambda: not self.kubectl.all("pods", namespace), f"the pods of {namespace} are gone")
 
 
