@@ -36,7 +36,7 @@ class Hardware(Config):
     """Share of a GPU's memory that the rollout may fill."""
 
     reward_workers: Positive = 4
-    """Processes that ask for rewards. The gateway's limits hold over all of them."""
+    """Processes that ask for rewards; on a CPU the driver asks. The gateway's limits hold over all of them."""
 
 
 class Lora(Config):
