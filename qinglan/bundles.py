@@ -52,7 +52,8 @@ class _Request(NamedTuple):
 
 
 class Bundles:
-    """Posts to one gateway. What a message could not deliver is raised by each of its requests."""
+    """Posts to one gateway. A message that it refuses is refused to each of its requests; what could not be delivered
+    is raised by each."""
 
     def __init__(self, base_url: str) -> None:
         self._url = f"{base_url.rstrip('/')}{PATH}"
@@ -90,7 +91,10 @@ class Bundles:
         try:
             async with self._http.stream("POST", self._url, content=content) as response:
                 if response.status_code != 200:
-                    raise httpx2.RemoteProtocolError(f"status {response.status_code} for a bundle")
+                    refused = Reply(response.status_code, response.headers, await response.aread())
+                    for request in requests:
+                        _settle(request, refused)
+                    return
                 frames = Frames()
                 async for chunk in response.aiter_raw():
                     for head, body in frames.feed(chunk):

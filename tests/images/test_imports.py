@@ -38,6 +38,9 @@ NOT_CALLED = {
 }
 """Imports inside functions that a step never calls: a gate shares its module with the evaluation before it."""
 
+STARTERS = ("service", "started")
+"""Functions of qinglan.services: a server's name is their first argument."""
+
 JOINED_BY_RAY = "ppo"
 """A job's pods start Ray in this image alone; in the others they are joined by torchrun."""
 
@@ -65,14 +68,15 @@ def imports(module: str, text: ast.AST) -> Iterator[str]:
 
 
 def processes(text: ast.AST) -> Iterator[str]:
-    """All modules that it starts: `-m NAME` in a command, `service(NAME, ...)`, or a name of ours handed on."""
+    """All modules that it starts: `-m NAME` in a command, NAME in a call of STARTERS, or a name of ours handed on."""
     for node in ast.walk(text):
         if isinstance(node, ast.List | ast.Tuple):
             for flag, name in pairwise(node.elts):
                 if _word(flag) == "-m" and _word(name):
                     yield _word(name)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "service":
-            yield f"serving.{_word(node.args[0])}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in STARTERS:
+            if _word(node.args[0]):  # else it hands on the name that it was given
+                yield f"serving.{_word(node.args[0])}"
         elif re.fullmatch(rf"({'|'.join(OURS)})(\.\w+)+", _word(node)) and location(_word(node)).is_file():
             yield _word(node)
 

@@ -113,6 +113,18 @@ def test_what_no_server_answered_is_raised_by_each() -> None:
     assert isinstance(lost, httpx2.TransportError) and isinstance(nobody, httpx2.ConnectError)
 
 
+def test_a_message_that_is_refused_is_an_answer_for_each_of_its_requests() -> None:
+    async def refused(_: Request) -> Response:
+        return Response(b"too large", 413)
+
+    app = FastAPI()
+    app.add_route(PATH, refused, ["POST"])
+    with running(app) as url:
+        replies = post_all(url, b"a", b"b")
+
+    assert [(reply.status, reply.content) for reply in replies] == [(413, b"too large")] * 2
+
+
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_frames_may_be_cut_anywhere(size: int) -> None:
     sent = [
