@@ -39,7 +39,7 @@ from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
 from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
-from qinglan.services import service
+from qinglan.services import service, started
 from qinglan.terminal import say
 
 ROLES = ("teacher", "judge", "examiner")
@@ -70,8 +70,8 @@ def run_pipeline(
 def _run(
     config: RunConfig, run: RunDir, stages: tuple[str, ...], only: str, sheet: Sheet, quiet: bool
 ) -> dict[str, Any]:
-    started, clock = datetime.now(UTC), time.monotonic()
-    record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
+    begun, clock = datetime.now(UTC), time.monotonic()
+    record: dict[str, Any] = {"status": "failed", "started": begun.isoformat(), "code": code_version()}
     given = {"questions": config.questions, "knowledge_base": config.knowledge_base}
     try:
         with ExitStack() as services:
@@ -114,15 +114,13 @@ def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stac
 
 
 def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayConfig:
-    """Start the stand-ins that the profile asks for; the answer is the gateway's settings, with their addresses."""
-    gateway = config.gateway
+    """Start the stand-ins that the profile asks for, side by side; the answer is the gateway's settings, with their
+    addresses."""
+    gateway, teacher = config.gateway, None
     bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
     if config.stand_ins.teacher:
         arguments = [*bases, "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
-        here = {"base_url": stack.enter_context(service("teacher", arguments, run.logs / "teacher.log"))}
-        gateway = gateway.model_copy(
-            update={role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
-        )
+        teacher = stack.enter_context(started("teacher", arguments, run.logs / "teacher.log"))
     if config.stand_ins.rag:
         arguments = [*bases, "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
@@ -130,6 +128,11 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
                 arguments += ["--reranker", f"{tenant}={reranker}"]
         here = {"base_url": stack.enter_context(service("rag", arguments, run.logs / "rag.log"))}
         gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
+    if teacher:
+        here = {"base_url": teacher()}
+        gateway = gateway.model_copy(
+            update={role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
+        )
     return gateway
 
 

@@ -1,4 +1,4 @@
-"""Continue many prompts at once: one pass over all prompts, and a row that has ended leaves the batch.
+"""Continue many prompts at once: one pass over all prompts, each once, and a row that has ended leaves the batch.
 
 Greedy, or sampled by draws that each row brings along, so that what a row becomes does not hang on who else is in
 the batch. transformers' generate() computes rows that have ended to the end, and has one generator for all of them.
@@ -41,9 +41,10 @@ def decode(
     """Up to `most` new tokens for each prompt; `draws`, numbers in [0, 1), has a row of `most` for each prompt."""
     import torch
 
-    longest = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=model.device)
-    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
+    different = list(dict.fromkeys(map(tuple, prompts)))
+    longest = max(map(len, different))
+    ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in different], device=model.device)
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in different], device=model.device)
     uniform = None if draws is None else torch.as_tensor(draws, dtype=torch.float64, device=model.device)
     out = [Continuation([], []) for _ in prompts]
     rows = list(range(len(prompts)))  # the prompts that the batch's rows belong to
@@ -57,6 +58,11 @@ def decode(
             )  # fmt: skip
             cache = step.past_key_values
             logits = step.logits[:, -1].float() / (sampling.temperature or 1.0)
+            if len(logits) < len(rows):  # each prompt was read once; from here on each row goes its own way
+                index = {prompt: at for at, prompt in enumerate(different)}
+                read = torch.tensor([index[tuple(prompt)] for prompt in prompts], device=model.device)
+                cache.batch_select_indices(read)
+                logits, mask, positions = (tensor[read] for tensor in (logits, mask, positions))
             tokens = choose(logits, sampling, None if uniform is None else uniform[rows, at])
             likely = logits.log_softmax(-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
             for row, alive, token, log_prob in zip(

@@ -4,10 +4,9 @@ async with Scorer("http://127.0.0.1:8200", RewardConfig()) as scorer:
     terms = await scorer.score(prompt, "虾青素软胶囊 每日服用频次")
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from qinglan.errors import DataError, RowError
 from qinglan.llm.client import LONGEST_LINE, Gateway
@@ -23,6 +22,19 @@ from qinglan.reward.score import quality, score
 from qinglan.reward.style import StyleClient
 
 STEP = "reward"
+KNOWN = 10_000
+"""Answers that are remembered; of ten passages each, some 80 MB."""
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
+
+
+class Written(NamedTuple):
+    """One rollout: its rewrite, and what of it can be searched and judged."""
+
+    prompt: Prompt
+    rewrite: str
+    query: str | None
 
 
 class Opinion(NamedTuple):
@@ -55,6 +67,7 @@ class Scorer:
         self._rag = RagClient.of_gateway(gateway_url)
         self._style = StyleClient(config.style) if config.style else None
         self._imputer = Imputer(FEATURES)
+        self._known: dict[tuple[str, str], Found] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,38 +91,64 @@ class Scorer:
     async def score_all(self, rollouts: Sequence[tuple[Prompt, str]]) -> list[dict[str, float]]:
         """The same for many rewrites: all are asked about together, and the judge's answers are learned from first.
 
-        So a reward follows from what stands in the batch, and not from whose answer came first.
+        So a reward follows from what stands in the batch, and not from whose answer came first. What several rollouts
+        of a prompt have in common is asked once.
         """
-        evidence = await together(*(self._evidence(prompt, text) for prompt, text in rollouts))
+        written = [Written(prompt, rewrite := floors.answer(text), self._query(rewrite)) for prompt, text in rollouts]
+        evidence = await self._evidence(written)
         for one in evidence:
             self._learn(one)
         return [self._scored(one) for one in evidence]
 
-    async def _evidence(self, prompt: Prompt, text: str) -> Evidence:
-        rewrite = floors.answer(text)
-        query = rewrite if self._searchable(rewrite) else None
-        opinion, style, (student, teacher, plain) = await asyncio.gather(
-            self._opinion(prompt, query),  # first, as it takes longest
-            self._styled(prompt, query),
-            together(*(self._find(prompt, text) for text in (query, prompt.teacher_rewrite, prompt.question))),
-        )
-        return Evidence(prompt, rewrite, student, teacher, plain, opinion, style)
+    async def _evidence(self, written: Sequence[Written]) -> list[Evidence]:
+        rewrites = {(one.prompt.id, one.query): (one.prompt, one.query) for one in written}
+        searches = {
+            (one.prompt.id, query): (one.prompt, query)
+            for one in written
+            for query in (one.query, one.prompt.teacher_rewrite, one.prompt.question)
+        }
+        work: list[Coroutine[Any, Any, Any]] = [
+            _each(rewrites, self._opinion),  # first, as it takes longest
+            _each(rewrites, self._styled),
+            _each(searches, self._find),
+        ]
+        opinions, styles, found = await together(*work)
+        return [
+            Evidence(
+                prompt, rewrite, found[prompt.id, query], found[prompt.id, prompt.teacher_rewrite],
+                found[prompt.id, prompt.question], opinions[prompt.id, query], styles[prompt.id, query],
+            )
+            for prompt, rewrite, query in written
+        ]  # fmt: skip
 
     def _scored(self, one: Evidence) -> dict[str, float]:
         episode = Episode(one.prompt, one.rewrite, one.student, one.teacher, one.plain, self._judged(one), one.style)
         canary = {"canary": float(one.opinion.canary), "canary_failed": float(one.opinion.canary_failed)}
         return score(episode, self._config) | canary
 
-    def _searchable(self, rewrite: str) -> bool:
-        """Whether there is a query to search and judge; the plan's mode takes markup for one."""
+    def _query(self, rewrite: str) -> str | None:
+        """What is searched and judged, if anything is; the plan's mode takes markup for a query."""
         if floors.empty(rewrite) or len(rewrite) > LONGEST_LINE:
-            return False
-        return self._config.mode == "seed_v1" or not floors.malformed(rewrite)
+            return None
+        return rewrite if self._config.mode == "seed_v1" or not floors.malformed(rewrite) else None
 
     async def _find(self, prompt: Prompt, query: str | None) -> Found:
-        """The same request for student, teacher and question: what the row brings was asked with other settings."""
+        """The same request for student, teacher and question: what the row brings was asked with other settings.
+
+        What teacher and question find is remembered: the same prompts come again with every pass and every test.
+        """
         if query is None:
             return NOTHING
+        if (known := self._known.get((prompt.id, query))) is not None:
+            return known
+        answer = await self._ask(prompt, query)
+        if query in (prompt.teacher_rewrite, prompt.question):
+            self._known[prompt.id, query] = answer
+            if len(self._known) > KNOWN:
+                del self._known[next(iter(self._known))]
+        return answer
+
+    async def _ask(self, prompt: Prompt, query: str) -> Found:
         config = self._config
         request = RagRequest(
             query=prompt.question, rewritten_query=query, tenant_id=prompt.tenant_id, kb_name=config.kb_name,
@@ -172,3 +211,10 @@ class Scorer:
 
     def _features(self, prompt: Prompt, text: str, side: Found) -> list[float]:
         return features(prompt, text, quality(side, prompt.gold, self._config), side.top1)
+
+
+async def _each(
+    given: Mapping[Key, tuple[Prompt, str | None]], ask: Callable[[Prompt, str | None], Coroutine[Any, Any, Answer]]
+) -> dict[Key, Answer]:
+    """The answer for each key, asked together."""
+    return dict(zip(given, await together(*(ask(*one) for one in given.values())), strict=True))

@@ -1,4 +1,4 @@
-"""A batch of rows as one line of tokens: no padding, and what all prompts begin with stands once.
+"""A batch of rows as one line of tokens: no padding; a prompt, and what all prompts begin with, stands once.
 
 Linear layers then compute each token once; attention alone looks at rows.
 """
@@ -38,15 +38,19 @@ def as_line(ids: Any, prompts: Any, answers: Any) -> tuple[Line, Answers]:
     flat, offsets, lengths = ids.values(), ids.offsets(), prompts + answers
     row = torch.arange(len(lengths)).repeat_interleave(lengths)
     position = torch.arange(len(flat)) - offsets[:-1].repeat_interleave(lengths)
+    written = position >= prompts[row]
     matrix = torch.full((len(lengths), int(lengths.max())), -1)
     matrix[row, position] = flat
     shared = _shared(matrix, int(prompts.min()) - 1)
-    kept = (position >= shared) | (row == 0)  # the shared beginning stands in the first row alone
+    of_prompts = torch.arange(matrix.shape[1]) < prompts.unsqueeze(1)
+    alike = _first_alike(matrix.where(of_prompts, -1))
+    # The row in which a token stands: the first for the shared beginning, the first of its prompt for the rest of it.
+    owner = torch.where(position < shared, 0, torch.where(written, row, alike[row]))
+    kept = owner == row
     rows = torch.zeros_like(matrix)
     rows[row[kept], position[kept]] = torch.arange(int(kept.sum()))
-    rows[:, :shared] = rows[0, :shared]
+    rows[row, position] = rows[owner, position]
     line = Line(flat[kept], position[kept], rows, row[kept] * matrix.shape[1] + position[kept])
-    written = position >= prompts.repeat_interleave(lengths)
     before = rows[row[written], position[written] - 1]
     return line, Answers(flat[written], before, written.nonzero().squeeze(1) - 1)
 
@@ -54,6 +58,13 @@ def as_line(ids: Any, prompts: Any, answers: Any) -> tuple[Line, Answers]:
 def _shared(matrix: Any, most: int) -> int:
     """How many tokens all rows begin with."""
     return int((matrix[:, :most] == matrix[0, :most]).all(0).long().cumprod(0).sum())
+
+
+def _first_alike(matrix: Any) -> Any:
+    """For each row the first that equals it."""
+    _, group = matrix.unique(dim=0, return_inverse=True)
+    first = torch.full((len(matrix),), len(matrix)).scatter_reduce(0, group, torch.arange(len(matrix)), "amin")
+    return first[group]
 
 
 def line_attention(
