@@ -52,6 +52,21 @@ def test_a_row_is_written_alike_alone_and_among_others(model: Any) -> None:
     assert len({len(row.ids) for row in together}) > 1, "some rows end, and leave, before others"
 
 
+def test_a_prompt_that_stands_several_times_is_read_once_and_each_row_goes_its_own_way(model: Any) -> None:
+    prompts, numbers, read = [PROMPTS[at] for at in (0, 1, 0, 2, 0)], draws(5), []
+
+    with model.register_forward_pre_hook(
+        lambda module, args, named: read.append(named["input_ids"].shape[0]), with_kwargs=True
+    ):
+        written = decode(model, prompts, MOST, END, PAD, Sampling(1.3), numbers)
+
+    assert read[0] == 3
+    for at, prompt in enumerate(prompts):
+        [alone] = decode(model, [prompt], MOST, END, PAD, Sampling(1.3), numbers[at : at + 1])
+        assert alone.ids == written[at].ids
+    assert len({tuple(written[at].ids) for at in (0, 2, 4)}) > 1
+
+
 def test_another_draw_writes_something_else(model: Any) -> None:
     first, second = (decode(model, PROMPTS, MOST, END, PAD, Sampling(1.0), draws(6, seed)) for seed in (1, 2))
 

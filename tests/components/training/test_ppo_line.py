@@ -56,14 +56,20 @@ def row_log_probs(model: Any, prompt: list[int], answer: list[int]) -> Any:
     return likely[len(prompt) - 1 : -1].gather(1, torch.tensor(answer).unsqueeze(1)).squeeze(1)
 
 
-def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("samples", [1, 3])
+def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tuple[Any, Any], samples: int) -> None:
+    """Also where samples of one prompt stand side by side, and where they do not."""
     import torch
 
     plain, line = models
-    wanted = torch.cat([row_log_probs(plain, *pair) for pair in zip(PROMPTS, ANSWERS, strict=True)])
-    found = line_log_probs(line, PROMPTS, ANSWERS)
+    prompts = [*sorted(PROMPTS * samples), *PROMPTS]
+    answers = [*ANSWERS * samples, *ANSWERS[::-1]]
+    wanted = torch.cat([row_log_probs(plain, *pair) for pair in zip(prompts, answers, strict=True)])
+    found = line_log_probs(line, prompts, answers)
     assert torch.allclose(found, wanted, atol=1e-5)
 
+    plain.zero_grad()
+    line.zero_grad()
     torch.autograd.backward(wanted.sum())
     torch.autograd.backward(found.sum())
     for one, other in zip(plain.parameters(), line.parameters(), strict=True):
@@ -87,6 +93,19 @@ def test_what_all_prompts_begin_with_stands_once() -> None:
         for at in range(len(answer))
     ]
     assert said.places.tolist() == places, "one token before each token of an answer, where verl looks"
+
+
+def test_samples_of_a_prompt_share_its_tokens() -> None:
+    import torch
+
+    from components.training.ppo.plugin.line import as_line
+
+    prompts, answers = [PROMPTS[0], PROMPTS[1], PROMPTS[0]], ANSWERS[:3]
+    rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
+    line, _ = as_line(nested(rows), torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
+
+    own = sum(map(len, answers)) + sum(len(prompt) - len(SHARED) for prompt in PROMPTS[:2])
+    assert len(line.tokens) == len(SHARED) + own
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """verl's FSDP engines without needless tokens: registered for the device "cpu".
 
 verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token in it, though only
-those of the answers are read. Here a batch is one line of tokens without padding, in which the beginning that all
-prompts share, the system prompt, stands once. Attention alone looks at rows. Logits are computed for answers only.
+those of the answers are read. Here a batch is one line of tokens without padding, in which a prompt stands once for
+all its samples, and the beginning that all prompts share, the system prompt, once. Attention alone looks at rows.
+Logits are computed for answers only.
 """
 
 from typing import Any
