@@ -26,6 +26,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="Keep a release signed by this version.")
 
 
+LONG = (
+    "tests/pipelines/test_thread.py",
+    "tests/components/training/test_sft_runs.py",
+    "tests/components/training/test_ppo_stage.py",
+    "tests/serving/rollout/test_loopback.py",
+    "tests/components/training/test_ppo_nodes.py",
+    "tests/pipelines/test_style.py",
+)
+"""Files of a minute and more: they begin first, so that at the end no worker is left alone with one."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    places = {config.rootpath / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(AtOnce(config))
 
