@@ -2,6 +2,8 @@
 
 import re
 import unicodedata
+from collections.abc import Set
+from functools import lru_cache
 
 from qinglan.numerals import DIGITS, NUMBER, numbers
 from qinglan.reward.episode import Found, Prompt
@@ -44,7 +46,7 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: Found) -> float:
     two in a row are a word of the rewrite's own. A house term that the knowledge base knows is thus not invented.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
-    known = _pairs(prompt.context, PLAIN_WORDS, *passages)
+    known = frozenset().union(*map(_pairs, (prompt.context, PLAIN_WORDS, *passages)))
     runs = RUN.findall(_folded(NUMBER.sub(" ", unicodedata.normalize("NFKC", rewrite))))
     total = sum(map(len, runs))
     return sum(_groundless(run, known) for run in runs) / total if total else 0.0
@@ -69,11 +71,13 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).lower()
 
 
-def _pairs(*texts: str) -> set[str]:
-    return {pair for text in texts for pair in bigrams(_folded(text))}
+@lru_cache(maxsize=512)
+def _pairs(text: str) -> frozenset[str]:
+    """A text's character pairs, remembered: a prompt's samples share its conversation and most of their passages."""
+    return frozenset(bigrams(_folded(text)))
 
 
-def _groundless(run: str, known: set[str]) -> int:
+def _groundless(run: str, known: Set[str]) -> int:
     """Characters of the run without ground, those alone left out."""
     ground = [False] * len(run)
     for at in range(len(run) - 1):

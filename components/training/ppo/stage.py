@@ -16,6 +16,7 @@ import qinglan.reward
 from components.training.ppo import checkpoints, watch
 from components.training.ppo.calls import Calls
 from components.training.ppo.config import PpoConfig
+from components.training.ppo.finish import finish
 from components.training.ppo.launch import command, kept_token, on_this_machine
 from components.training.ppo.metrics import Step, note, standing
 from components.training.ppo.overrides import Places
@@ -221,8 +222,14 @@ def _card(card: RewriterCard, parents: dict[str, str], prompts: Prompts, config:
 
 
 def _finish(sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, runner: Runner) -> None:
-    """Best checkpoint to model folder, then asked with the serving prompt."""
+    """Best checkpoint to model folder, then asked with the serving prompt.
+
+    A model that was trained on this machine's CPU is small: a process of its own would take longer than the work.
+    """
     settings = {"sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json")}
+    if config.hardware.device == "cpu" and not runner.remote:
+        finish(settings)
+        return
     module, log = "components.training.ppo.finish", work / "log" / "finish.log"
     follow_up(runner, "ppo-finish", module, settings, work / "finish.json", log, config.hardware.per_node)
 

@@ -24,7 +24,7 @@ from tests.training_rows import chat, chats
 
 PROFILES = Path(__file__).parents[3] / "pipelines" / "configs" / "training"
 
-READ_COMMAND = """
+READ_COMMANDS = """
 import json, sys
 
 import torch
@@ -32,23 +32,27 @@ from swift.arguments import SftArguments
 from swift.pipelines.train.sft import SwiftSft
 from swift.utils import parse_args
 
-words, row = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-args, rest = parse_args(SftArguments, words)
-assert not rest, rest
-with torch.device("meta"):  # shapes without memory
-    model, processor = args.get_model_processor(return_dummy_model=True)
-template = args.get_template(processor)
-template.set_mode("train")
-encoded = template.encode(row)
-parameters = sum(weight.numel() for weight in model.parameters())
-trained = SwiftSft.prepare_model(args, model, template=template)
-print(json.dumps({
-    "attention": model.config._attn_implementation,
-    "parameters": parameters,
-    "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
-    "packing": args.packing or args.padding_free,
-    "ids": encoded["input_ids"], "labels": encoded["labels"],
-}))
+def read(words, row):
+    args, rest = parse_args(SftArguments, words)
+    assert not rest, rest
+    with torch.device("meta"):  # shapes without memory
+        model, processor = args.get_model_processor(return_dummy_model=True)
+    template = args.get_template(processor)
+    template.set_mode("train")
+    encoded = template.encode(row)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    trained = SwiftSft.prepare_model(args, model, template=template)
+    return {
+        "attention": model.config._attn_implementation,
+        "parameters": parameters,
+        "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
+        "packing": args.packing or args.padding_free,
+        "ids": encoded["input_ids"], "labels": encoded["labels"],
+    }
+
+
+commands, row = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+print(json.dumps({name: read(words, row) for name, words in commands.items()}))
 """
 
 
@@ -88,36 +92,50 @@ def on_this_machine(words: list[str]) -> list[str]:
     return [*words, "--use_cpu", "true"]
 
 
-def read_by_swift(words: list[str], row: dict[str, Any], folder: Path) -> dict[str, Any]:
+Read = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return qwen3_32b(tmp_path_factory.mktemp("qwen3") / "base_model")
+
+
+@pytest.fixture(scope="module")
+def read_by_swift(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    """By profile: what ms-swift makes of its command, all in one process, which imports it once."""
+    folder, commands = tmp_path_factory.mktemp("read"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(folder / "scratch"))
+        for profile in TRAINED:
+            settings = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text(encoding="utf-8")).get("sft", {})
+            words = stage_command(base, folder, SftConfig.parse(settings, "sft"))
+            commands[profile] = on_this_machine(words)
+    row = {"messages": chat(1)["messages"]}
     done = subprocess.run(
-        [sys.executable, "-c", READ_COMMAND, json.dumps(on_this_machine(words)), json.dumps(row)],
+        [sys.executable, "-c", READ_COMMANDS, json.dumps(commands), json.dumps(row)],
         capture_output=True, text=True, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    found: Read = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+TRAINED = {"a100x4": 134_217_728, "a100-multinode": 134_217_728, "a100x8-full": PARAMETERS}
+"""By profile: how many weights it trains."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("profile", "trained"),
-    [("a100x4", 134_217_728), ("a100-multinode", 134_217_728), ("a100x8-full", PARAMETERS)],
-)
+@pytest.mark.parametrize("profile", TRAINED)
 def test_ms_swift_takes_each_a100_profiles_command_for_qwen3_32b(
-    profile: str, trained: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str, base: Path, read_by_swift: Read
 ) -> None:
     """Arguments, model type, chat template, attention, and the weights that would be trained."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
-    settings = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text(encoding="utf-8")).get("sft", {})
-    base = qwen3_32b(tmp_path / "base_model")
-    messages = chat(1)["messages"]
-
-    words = stage_command(base, tmp_path, SftConfig.parse(settings, "sft"))
-    found = read_by_swift(words, {"messages": messages}, tmp_path)
+    found, messages = read_by_swift[profile], chat(1)["messages"]
 
     tokenizer = load_tokenizer(base)
     served = tokenizer(render(tokenizer, messages[:2]), add_special_tokens=False).input_ids
     assert (found["attention"], found["packing"]) == ("sdpa", False)
-    assert (found["parameters"], found["trained"]) == (PARAMETERS, trained)
+    assert (found["parameters"], found["trained"]) == (PARAMETERS, TRAINED[profile])
     assert found["ids"][: len(served)] == served, "training sees the prompt that serving shows"
     learned = [label for label in found["labels"] if label != -100]
     assert messages[2]["content"] in tokenizer.decode(learned)

@@ -98,14 +98,6 @@ def test_it_learns_is_tried_and_is_not_done_twice(
     assert Student.load(tmp_path / "model").write_messages([chat(1)["messages"][:2]])[0].text
 
 
-def test_the_same_rows_give_the_same_bytes(inputs: Inputs, whole: Whole, tmp_path: Path) -> None:
-    again = train(inputs, tmp_path, SMALL)
-
-    assert again == whole.counts
-    for name in ("model", "log/metrics.jsonl"):
-        assert digest(tmp_path / name) == digest(whole.out / name)
-
-
 TRAIN = """
 import sys
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Style control as it really runs: TRL's GRPO, a reward that learned, one that learned a shortcut, and a judge."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +10,11 @@ import pytest
 
 from benchmarks.style_world import SHORTCUT, learned_style_model, planted, tiny_base, write_style_rows
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.style_policy import looks
+from components.training.style_policy import looks, stage
 from components.training.style_policy.config import LimitsConfig, StartConfig, StylePolicyConfig
 from components.training.style_policy.looks import Watch
 from components.training.style_policy.stage import StylePolicyCounts, style_policy
+from components.training.style_policy.train import learn_to_answer
 from qinglan.errors import TrainingError
 from qinglan.lineage.digests import digest
 from qinglan.style.rows import StyleRow, read_split
@@ -36,10 +38,27 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("style")
     rows = write_style_rows(folder / "rows", 1500)
-    return World(rows, tiny_base(folder / "base", 2000, TINY), read_split(rows, "train")[0])
+    made = World(rows, tiny_base(folder / "base", 2000, TINY), read_split(rows, "train")[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "learn_to_answer", learned_once(made.base, folder / "start"))
+        yield made
+
+
+def learned_once(base: Path, start: Path) -> Callable[..., None]:
+    """Trainings in this world begin with the same model, whatever their reward: the first trains it."""
+
+    def learn(trained: Path, out: Path, *given: Any) -> None:
+        if trained != base:
+            return learn_to_answer(trained, out, *given)
+        if not start.is_dir():
+            learn_to_answer(trained, start, *given)
+        shutil.copytree(start, out, dirs_exist_ok=True)
+        return None
+
+    return learn
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,124 @@
+"""What verl itself makes of ours: the plan's numbers in its configuration, its engines' parts, its losses."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.launch import variables
+from components.training.ppo.overrides import Places, overrides
+from tests.components.training import verl_questions
+from tests.components.training.verl_questions import ask
+from tests.ppo_world import laptop
+from tests.tiny import tiny_model
+
+pytestmark = pytest.mark.slow
+
+
+def asked(question: Callable[[list[str]], Any], config: PpoConfig, model: Path) -> Any:
+    """A question about what verl would run with."""
+    places = Places(tiny_model(model), *(Path(f"/w/{name}") for name in Places._fields[1:]))
+    words = [word for word in overrides(config, places) if not word.startswith("hydra.")]
+    return ask(question, words, environment={**variables(config), "PATH": "", "HOME": "/nonexistent"})
+
+
+def at(config: Any, path: str) -> Any:
+    for name in path.split("."):
+        config = config[name]
+    return config
+
+
+PLAN = {
+    "algorithm.adv_estimator": "gae",
+    "algorithm.gamma": 0.99,
+    "algorithm.lam": 0.95,
+    "algorithm.use_kl_in_reward": True,
+    "actor_rollout_ref.actor.optim.lr": 1e-5,
+    "critic.optim.lr": 1e-4,
+    "actor_rollout_ref.actor.ppo_epochs": 4,
+    "critic.ppo_epochs": 4,
+    "actor_rollout_ref.actor.clip_ratio": 0.2,
+    "actor_rollout_ref.actor.clip_ratio_low": 0.2,
+    "actor_rollout_ref.actor.clip_ratio_high": 0.2,
+    "actor_rollout_ref.actor.entropy_coeff": 0.01,
+    "actor_rollout_ref.actor.optim.clip_grad": 0.5,
+    "critic.optim.clip_grad": 0.5,
+    "data.train_batch_size": 256,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": 64,
+    "critic.ppo_mini_batch_size": 64,
+    "trainer.total_epochs": 10,
+    "trainer.total_training_steps": None,
+    "actor_rollout_ref.rollout.temperature": 0.7,
+    "actor_rollout_ref.rollout.top_p": 0.9,
+    "actor_rollout_ref.rollout.response_length": 150,
+    "actor_rollout_ref.rollout.n": 1,
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": 4,
+    "actor_rollout_ref.rollout.name": "vllm",
+    "actor_rollout_ref.rollout.val_kwargs.do_sample": False,
+    "trainer.n_gpus_per_node": 4,
+    "actor_rollout_ref.actor.strategy": "fsdp2",
+    "actor_rollout_ref.model.lora_rank": 64,
+    "actor_rollout_ref.model.lora.merge": True,
+    "trainer.resume_mode": "auto",
+    "reward.custom_reward_function.path": "/w/reward_function",
+    "reward.custom_reward_function.reward_kwargs.settings": "/w/reward_settings",
+}
+
+
+def test_each_number_of_the_plan_arrives_in_verls_own_configuration(tmp_path: Path) -> None:
+    config = asked(verl_questions.validated, PpoConfig(), tmp_path)
+
+    assert {path: at(config, path) for path in PLAN} == PLAN
+    micro = at(config, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu")
+    assert 64 / (micro * 4) == 4, "gradient accumulation"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PpoConfig(),
+        PpoConfig.parse({"lora": {"rank": 0}, "hardware": {"per_node": 8, "offload": True}}, "ppo"),
+        PpoConfig.parse({"accumulation": 2, "hardware": {"nodes": 2}}, "ppo"),
+        laptop(accumulation=2),
+    ],
+    ids=["a100x4", "a100x8-full", "a100-multinode", "laptop"],
+)
+def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: PpoConfig, tmp_path: Path) -> None:
+    """Parts of an update, and of a whole collection's values and probabilities, on each device."""
+    found = asked(verl_questions.micro_batches, config, tmp_path)
+
+    assert found["update"] == dict.fromkeys(("actor", "critic"), config.accumulation)
+    collected = config.collection // config.batch * config.accumulation
+    assert found["collection"] == dict.fromkeys(("actor", "critic", "ref"), collected)
+
+
+def test_a_laptops_settings_pass_verls_validation(tmp_path: Path) -> None:
+    config = asked(verl_questions.validated, laptop(batch=8, rollouts=2, advantage="grpo"), tmp_path)
+
+    assert at(config, "algorithm.adv_estimator") == "grpo"
+    assert at(config, "data.train_batch_size") == 8, "prompts: two rollouts of each make the collection"
+    assert at(config, "actor_rollout_ref.actor.ppo_mini_batch_size") == 4
+    assert at(config, "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype") == "fp32"
+
+
+def test_the_critic_is_not_told_to_turn_an_adapter_off() -> None:
+    """The first pair is stock verl's: when it becomes (True, False), verl has mended it and the guard can go."""
+    assert ask(verl_questions.adapter_off, environment=os.environ) == ((True, True), (True, False))
+
+
+def test_verls_loss_gives_the_plans_worked_example() -> None:
+    """Part 3.6.4: reward .65, value .5, log probability -2.3 and then -2.1, clipped at 1.2."""
+    found = ask(verl_questions.losses, environment=os.environ)
+
+    loss, clipped = found["win"]
+    assert loss == pytest.approx(-1.2 * 0.15, abs=1e-6)
+    assert clipped == 1.0
+    assert found["lose"][0] == pytest.approx(2.718281828**0.2 * 0.8, abs=1e-5), "a loss is not clipped upwards"
+    assert found["same"] == (pytest.approx(-0.15, abs=1e-6), 0.0)
+    assert found["value"] == pytest.approx(0.5 * (0.65 - 0.5) ** 2, abs=1e-6), "the plan's half of the square"
+    assert found["returns"] == pytest.approx([0.65, -0.3], abs=1e-6)
+    assert sum(found["advantages"]) == pytest.approx(0, abs=1e-5), "normalised over the batch"
+    assert found["advantages"][0] > 0 > found["advantages"][1]

@@ -1,0 +1,221 @@
+"""Questions to verl itself, each answered in a fresh process: verl and Ray read the environment as they are imported.
+
+The processes are forked from one that has imported torch and the rest, which takes seven CPU seconds; verl's own
+modules and Ray take one more.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from components.training.ppo.plugin.forking import IMPORTED
+
+Answer = TypeVar("Answer")
+Environment = Mapping[str, str]
+
+
+def ask(question: Callable[..., Answer], *given: Any, environment: Environment) -> Answer:
+    """Call the function in a process that has this environment and nothing of verl."""
+    forks = get_context("forkserver")
+    forks.set_forkserver_preload(list(IMPORTED))
+    with ProcessPoolExecutor(1, forks, _begin, (dict(environment),)) as process:
+        return process.submit(question, *given).result()
+
+
+def _begin(environment: Environment) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def composed(words: list[str]) -> Any:
+    """What verl's command would make of these overrides."""
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", words)
+
+
+def validated(words: list[str]) -> Any:
+    """The whole configuration as plain data; an error where verl refuses it."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    config = composed(words)
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    return OmegaConf.to_container(config, resolve=True)
+
+
+class Colocated(Exception):
+    """verl has put its workers' settings together; the next step is Ray's."""
+
+
+def micro_batches(words: list[str]) -> dict[str, dict[str, int]]:
+    """In how many parts each engine computes an update, and a whole collection, on each device."""
+    config = composed(words)
+    engines = {"critic": critic_engine(config), **actor_engines(config)}
+    devices = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    update = config.actor_rollout_ref.actor.ppo_mini_batch_size // devices
+    collection = config.data.train_batch_size // devices
+    return {
+        "update": {
+            name: parts(engines[name], update, engines[name].micro_batch_size_per_gpu) for name in ("actor", "critic")
+        },
+        "collection": {
+            name: parts(engine, collection, engine.infer_micro_batch_size_per_gpu) for name, engine in engines.items()
+        },
+    }
+
+
+def nothing(*args: Any, **named: Any) -> dict[str, Any]:
+    return {}
+
+
+def critic_engine(config: Any) -> Any:
+    """The critic's settings, as verl's trainer hands them to its workers."""
+    from verl.trainer.ppo.ray_trainer import Role
+    from verl.trainer.ppo.v1 import trainer_base
+    from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+    def colocate(class_dict: Any) -> None:
+        raise Colocated(class_dict)
+
+    trainer_base.create_colocated_worker_cls = colocate
+    pools = SimpleNamespace(
+        create_resource_pool=nothing, resource_pool_dict={"global": "pool"}, get_resource_pool=lambda role: "pool"
+    )
+    trainer = SimpleNamespace(
+        config=config, use_critic=True, use_reference_policy=True, resource_pool_manager=pools,
+        role_worker_mapping={Role.ActorRolloutRef: ActorRolloutRefWorker, Role.Critic: TrainingWorker},
+        _init_tokenizer=nothing, _init_dataloader=nothing, _init_dump_executor=nothing,
+        _init_resource_pool_mgr=nothing,
+    )  # fmt: skip
+    try:
+        trainer_base.PPOTrainer._setup(trainer)
+    except Colocated as reached:
+        return reached.args[0]["critic"].kwargs["config"].engine_config
+    raise AssertionError("verl's trainer did not come to its workers")
+
+
+def actor_engines(config: Any) -> dict[str, Any]:
+    """The actor's and the reference's settings, as verl's worker hands them to its engines."""
+    import torch
+    from torch.distributed import HashStore  # type: ignore[attr-defined]
+    from verl.workers.engine_workers import ActorRolloutRefWorker
+
+    engines = {}
+
+    def recorded(role: str) -> type:
+        class Recorder(SimpleNamespace):
+            reset = set_loss_fn = get_dispatch_collect = nothing
+
+            def __init__(self, config: Any) -> None:
+                engines[role] = config.engine_config
+
+        return Recorder
+
+    torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    for role in ("actor", "ref"):
+        worker = object.__new__(ActorRolloutRefWorker)
+        worker.config, worker.role, worker.distillation_enabled = config.actor_rollout_ref, role, False
+        worker._omega_profiler_config = {}
+        worker.actor_worker_cls = worker.ref_worker_cls = recorded(role)
+        worker.set_dispatch_collect = nothing
+        worker.init_model()
+    return engines
+
+
+def parts(engine: Any, rows: int, size: int) -> int:
+    """Micro-batches of so many rows, as TrainingWorker asks verl for them."""
+    import torch
+    from tensordict import TensorDict
+    from verl.utils import tensordict_utils
+    from verl.workers.engine.utils import prepare_micro_batches
+
+    ids = torch.nested.as_nested_tensor([torch.ones(20, dtype=torch.long)] * rows, layout=torch.jagged)
+    data = TensorDict({"input_ids": ids}, batch_size=rows)
+    tensordict_utils.assign_non_tensor(
+        data, use_dynamic_bsz=engine.use_dynamic_bsz, micro_batch_size_per_gpu=size, max_token_len_per_gpu=32768
+    )
+    return len(prepare_micro_batches(data)[0])
+
+
+class Fields(dict[str, Any]):
+    def select(self, *names: str) -> "Fields":
+        return self
+
+
+class Batch:
+    keys: tuple[str, ...] = ()
+    partition_id = ""
+
+    def __init__(self) -> None:
+        self.extra_info: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return 0
+
+
+def adapter_off() -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+    """For stock verl and for ours: whether the reference's pass is told so, and whether the critic's would be."""
+    from verl.trainer.ppo.v1 import trainer_base
+
+    fields = Fields(log_probs=None, response_mask=None)
+    trainer_base.tq = SimpleNamespace(kv_batch_get=lambda **asked: Fields(fields), kv_batch_put=lambda **put: None)
+    trainer_base.response_from_nested = lambda *given: None
+
+    def passes() -> tuple[bool, bool]:
+        asked: list[bool] = []
+
+        def compute(batch: Batch) -> list[Any]:
+            asked.append("no_lora_adapter" in batch.extra_info)
+            return []
+
+        rollout = SimpleNamespace(temperature=1.0)
+        config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
+        actor = SimpleNamespace(compute_log_prob=compute)
+        trainer = SimpleNamespace(config=config, ref_in_actor=True, actor_rollout_wg=actor)
+        batch = Batch()
+        trainer_base.PPOTrainer._compute_ref_log_prob(trainer, batch, {})
+        return asked[0], "no_lora_adapter" in batch.extra_info
+
+    stock = passes()
+    import components.training.ppo.plugin.lora_guard  # noqa: F401 (patches what was imported above)
+
+    return stock, passes()
+
+
+def losses() -> dict[str, Any]:
+    """verl's own losses and advantages of the plan's worked example."""
+    import torch
+    from verl.trainer.ppo.core_algos import compute_gae_advantage_return as compute_advantage
+    from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, compute_value_loss
+    from verl.workers.config import FSDPActorConfig
+
+    mask = torch.ones(1, 1)
+    config = FSDPActorConfig(
+        strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1,
+        clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.2,
+    )  # fmt: skip
+
+    def policy(reward: float, new: float, old: float = -2.3, value: float = 0.5) -> tuple[float, float]:
+        loss, metrics = compute_policy_loss_vanilla(
+            torch.tensor([[old]]), torch.tensor([[new]]), torch.tensor([[reward - value]]), mask, "token-mean", config
+        )
+        return float(loss), metrics["actor/pg_clipfrac"]
+
+    def value_loss(value: float, reward: float) -> float:
+        values, returns = torch.tensor([[value]]), torch.tensor([[reward]])
+        return float(compute_value_loss(values, returns, values, mask, 10.0, "token-mean")[0])
+
+    advantages, returns = compute_advantage(
+        torch.tensor([[0.65], [-0.3]]), torch.tensor([[0.5], [0.5]]), torch.ones(2, 1), 0.99, 0.95
+    )
+    return {
+        "win": policy(0.65, -2.1), "lose": policy(-0.3, -2.1), "same": policy(0.65, -2.3),
+        "value": value_loss(0.5, 0.65),
+        "advantages": advantages.flatten().tolist(), "returns": returns.flatten().tolist(),
+    }  # fmt: skip
