@@ -6,8 +6,8 @@ instead of [sys.executable, "-m", "serving.rewriter", ...]. What is started is a
 for a fork that runs the module with the client's arguments, environment, folder and streams; hands on SIGTERM and
 SIGINT; and ends as the fork ends. When the client is killed, the fork server kills the fork.
 
-That a program starts without any of this, as an operator starts it, is tested in serving/rewriter/test_with_rag.py, and by
-the demos of tests/pipelines.
+That a program starts without any of this, as an operator starts it, is tested in
+serving/rewriter/test_with_rag.py, and by the demos of tests/pipelines.
 """
 
 import array
