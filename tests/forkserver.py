@@ -3,8 +3,8 @@
     process = subprocess.Popen(forked("serving.rewriter", "--model", "..."))
 
 instead of [sys.executable, "-m", "serving.rewriter", ...]. What is started is a small client: it asks the fork server
-for a fork that runs the module with the client's arguments, environment, folder and streams; hands on SIGTERM and
-SIGINT; and ends as the fork ends. When the client is killed, the fork server kills the fork.
+for a fork that runs the module with the client's arguments, environment, folder and streams; passes SIGTERM and
+SIGINT on; and ends as the fork ends. When the client is killed, the fork server kills the fork.
 
 That a program starts without any of this, as an operator starts it, is tested in
 serving/rewriter/test_with_rag.py, and by the demos of tests/pipelines.
@@ -28,33 +28,33 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-LIBRARIES = (
+MODELS = (
     "torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "transformers.generation.utils",
-    "transformers.models.auto.tokenization_auto", "transformers.models.qwen3.modeling_qwen3",
-    "transformers.models.bert.modeling_bert", "kserve", "fastapi", "uvicorn", "pandas", "sklearn.metrics", "httpx",
-    "prometheus_client", "pydantic", "orjson",
+    "transformers.models.auto.tokenization_auto", "transformers.models.qwen3.modeling_qwen3", "kserve", "fastapi",
+    "uvicorn", "pandas", "sklearn.metrics", "httpx", "prometheus_client", "pydantic", "orjson",
 )  # fmt: skip
-HANDED_ON = (signal.SIGTERM, signal.SIGINT)
+"""What the servers of models import."""
+
+GATEWAY = ("openai", "fastapi", "uvicorn", "httpx", "prometheus_client", "pydantic", "orjson", "yaml", "rich.console")
+"""What the gateway imports: its forks copy less memory."""
+
+KILL = signal.SIGUSR1
+"""Send this in place of SIGKILL where nothing of the fork may be left when its client has ended."""
+PASSED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, KILL: signal.SIGKILL}
 
 
-def forked(module: str, *arguments: str) -> list[str]:
+def forked(module: str, *arguments: str, libraries: tuple[str, ...] = MODELS) -> list[str]:
     """Command that runs a module in a fork; the first call starts the fork server, which ends with this process."""
-    return [sys.executable, "-ES", __file__, _started(), module, *arguments]
+    return [sys.executable, "-ES", __file__, _started(libraries), module, *arguments]
 
 
 @functools.cache
-def _started() -> str:
+def _started(libraries: tuple[str, ...]) -> str:
     path = str(Path(tempfile.mkdtemp(prefix="forks-")) / "socket")
-    process = subprocess.Popen([sys.executable, "-m", "tests.forkserver", path], stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    atexit.register(_stop, process, path)
+    command = [sys.executable, "-m", "tests.forkserver", path, *libraries]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parent.parent)
+    atexit.register(process.communicate)
     return path
-
-
-def _stop(process: "subprocess.Popen[bytes]", path: str) -> None:
-    process.communicate()
-    Path(path).unlink(missing_ok=True)
-    Path(path).parent.rmdir()
 
 
 def _connect(path: str) -> socket.socket:
@@ -76,7 +76,7 @@ def _connect(path: str) -> socket.socket:
 
 def client(path: str, argv: list[str]) -> NoReturn:
     """Ask for a fork, and end as it ends."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     connection = _connect(path)
     streams = array.array("i", [0, 1, 2])
     request = {"argv": argv, "environment": dict(os.environ), "folder": str(Path.cwd())}
@@ -86,12 +86,18 @@ def client(path: str, argv: list[str]) -> NoReturn:
     fork = int.from_bytes(_read(connection, 8) or _forkserver_gone())
     for number in range(3):
         os.close(number)  # whoever reads them must see the fork's end, not ours
-    for number in HANDED_ON:
-        signal.signal(number, lambda received, _: os.kill(fork, received))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(fork, PASSED_ON[signal.Signals(number)])
+
+    for received in PASSED_ON:
+        signal.signal(received, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     code = os.waitstatus_to_exitcode(int.from_bytes(_read(connection, 8) or _forkserver_gone()))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 
@@ -115,9 +121,9 @@ def _read(connection: socket.socket, size: int) -> bytes:
 class ForkServer:
     """Forks on request until its standard input ends."""
 
-    def __init__(self, path: str) -> None:
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(path)
+    def __init__(self, path: Path) -> None:
+        self._path, self._listening = path, socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
         self._listening.listen(64)
         self._forks: dict[int, socket.socket] = {}
         self._events = selectors.DefaultSelector()
@@ -146,6 +152,8 @@ class ForkServer:
                     self._client_gone(source)
         for fork in self._forks:
             os.kill(fork, signal.SIGKILL)
+        self._path.unlink()
+        self._path.parent.rmdir()
 
     def _fork(self, connection: socket.socket) -> None:
         size, streams, _, _ = socket.recv_fds(connection, 8, 3)
@@ -211,11 +219,12 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
 
 
 def main() -> None:
-    for name in LIBRARIES:
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # the collector would write to every page, and none would stay shared
-    ForkServer(sys.argv[1]).serve()
+    ForkServer(Path(sys.argv[1])).serve()
+    os._exit(0)
 
 
 if __name__ == "__main__":
