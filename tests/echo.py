@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,6 +19,7 @@ from qinglan.bundles import Frames, Head, frame
 from qinglan.llm.config import GatewayConfig
 from serving.gateway.server import opened
 from serving.teacher.brain import Refusal
+from tests.forkserver import GATEWAY, KILL, forked
 
 PRICE = {"input": 1.0, "cached_input": 0.1, "output": 10.0, "as_of": "2026-11-01"}
 
@@ -144,7 +144,7 @@ async def gateway(config: GatewayConfig, folder: Path) -> AsyncIterator[str]:
 
 
 class GatewayProcess:
-    """A gateway as an operator starts it: a process that can be stopped, or killed."""
+    """A gateway in a process of its own that can be stopped, or killed."""
 
     module = "serving.gateway"
 
@@ -158,7 +158,7 @@ class GatewayProcess:
         arguments += ["--retrieval-cache", str(folder / "retrievals.sqlite"), "--port", str(port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module, *arguments],
+                forked(self.module, *arguments, libraries=GATEWAY),
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **(environment or {})},
@@ -173,7 +173,7 @@ class GatewayProcess:
         return str(orjson.loads(line)["gateway"])
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        self._end(KILL)
 
     def stop(self) -> int:
         return self._end(signal.SIGTERM)

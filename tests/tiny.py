@@ -1,7 +1,9 @@
 """A rewriter small enough to make in a test: untrained weights, a real tokenizer, the folder that stages write."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.training.base.config import TinyConfig
@@ -49,7 +51,22 @@ TAUGHT = {
 
 
 def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT) -> Path:
-    """A tiny model that has learned a few rewrites by heart: it answers, and comes to an end. Three seconds."""
+    """A tiny model that has learned a few rewrites by heart: it answers, and comes to an end."""
+    folder.mkdir(parents=True)
+    for name, content in _taught_files(seed, tuple(taught.items())).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@cache
+def _taught_files(seed: int, taught: tuple[tuple[str, str], ...]) -> Mapping[str, bytes]:
+    """Each model is taught once in a process: three seconds."""
+    with TemporaryDirectory() as folder:
+        _teach(Path(folder), seed, taught)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...]) -> None:
     import torch
 
     from qinglan.prompts import Question
@@ -58,7 +75,7 @@ def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT
 
     student = Student.load(tiny_model(folder, seed=seed))
     end = student.tokenizer.eos_token
-    rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in taught.items()]
+    rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in taught]
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
     for _ in range(100):
         loss = sum(_loss(student, *row) for row in rows)
@@ -67,7 +84,6 @@ def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT
         optimizer.step()
     student.model.save_pretrained(folder)
     write_card(folder, read_card(folder).model_copy(update={"max_new_tokens": 32}))
-    return folder
 
 
 def _loss(student: Any, prompt: str, written: str) -> Any:

@@ -5,7 +5,6 @@ The releaser was deceived here: what register refuses is signed all the same, as
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from qinglan.model_files import refuse_unfit
 from qinglan.rewriter import Student
 from qinglan.store import open_store
 from serving.initialiser.fetching import fetch
+from tests.forkserver import forked
 from tests.release_world import NAME, make_inputs, use_keys
 from tests.tiny import tiny_model
 
@@ -109,7 +109,7 @@ def test_weights_from_elsewhere_pass_no_door(world: World, tmp_path: Path) -> No
 
     for named in (["--trust", str(trust)], []):
         ended = subprocess.run(
-            [sys.executable, "-m", "serving.rewriter", "--model", str(model), "--port", "0", *named],
+            forked("serving.rewriter", "--model", str(model), "--port", "0", *named),
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert (ended.returncode, ended.stdout) == (8, ""), ended.stderr

@@ -20,6 +20,8 @@ from serving.rag.content import CONTENT_PATH, Checker, flag
 from serving.rag.engine import TantivyEngine
 from tests.echo import Reply, Scripted
 from tests.echo import running as answering
+from tests.forkserver import forked
+from tests.serving.rewriter.conftest import announced
 from tests.tiny_style import tiny_style_model
 from tests.training_rows import knowledge_base
 
@@ -197,7 +199,8 @@ def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
     model = tiny_style_model(tmp_path / "model")
     texts = [training_form(ASKED["query"], ASKED["answer"]), training_form(ASKED["query"], "")]
     answered, alone = StyleModel.load(model).predict(texts)
-    with service("style", ["--model", str(model), "--port", "0"], tmp_path / "style.log") as style:
+    command = forked("serving.style", "--model", str(model), "--port", "0")
+    with announced(tmp_path / "style.log", command) as (_, style):
         arguments = ["--kb", f"fivedoctors={knowledge_base(tmp_path / 'kb.jsonl', 8)}", "--port", "0"]
         arguments += ["--index-root", str(tmp_path / "index"), "--style", style, "--style-deadline", "10"]
         arguments += ["--called-for-threshold", "0", "--harmless-threshold", "1"]

@@ -1,4 +1,4 @@
-"""The rewriter's server as an operator starts it, and a stand-in for the vLLM beside it: processes on loopback."""
+"""The rewriter's server in a process of its own, and a stand-in for the vLLM beside it: processes on loopback."""
 
 import subprocess
 import sys
@@ -12,6 +12,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.forkserver import forked
 from tests.tiny import taught_model
 
 V1, V2, CHAT = "/v1/models/rewriter:predict", "/v2/models/rewriter/infer", "/openai/v1/chat/completions"
@@ -62,11 +63,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return taught_model(tmp_path_factory.mktemp("taught") / "model")
 
 
+def running(log: Path, *module: str) -> AbstractContextManager[tuple["subprocess.Popen[bytes]", str]]:
+    """A module with its arguments, run as a program of its own."""
+    return announced(log, [sys.executable, "-m", *module])
+
+
 @contextmanager
-def running(log: Path, *command: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+def announced(log: Path, command: list[str]) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """A program that says its address on its first line."""
     with log.open("wb") as errors:
-        process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=errors)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
@@ -85,8 +91,9 @@ def serve(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
     @contextmanager
     def started(*options: str, model: Path = folder) -> Iterator[Served]:
         log = tmp_path_factory.mktemp("log") / "rewriter.log"
+        command = forked("serving.rewriter", "--model", str(model), "--port", "0", *options)
         with (
-            running(log, "serving.rewriter", "--model", str(model), "--port", "0", *options) as (process, url),
+            announced(log, command) as (process, url),
             httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
         ):
             yield Served(http, model, process, log)

@@ -12,8 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
+from qinglan.errors import OutageError
 from qinglan.rewriter import Student
 from qinglan.services import free_port
+from serving.rewriter.backends import read_completion
 from serving.rewriter.reading import Instance
 from tests.serving.rewriter.conftest import ASKED, V1, Serve, Served, Vllm, running, until
 
@@ -107,6 +109,12 @@ def test_an_outage_is_an_error_and_never_a_rewrite(
     assert before.counted("qinglan_rewriter_requests_total", outcome=outcome) == counted + 1
     until(lambda: said in before.lines()[-1].get("why", ""))
     assert before.counted("qinglan_rewriter_under_way") == 0
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"7", b"{}", b'{"choices": []}', b'{"choices": [{"text": "x"}]}'])
+def test_what_is_no_completion_at_all_is_an_outage_too(content: bytes) -> None:
+    with pytest.raises(OutageError, match="http://vllm answered with no completion"):
+        read_completion(content, "http://vllm")
 
 
 def test_a_connection_that_broke_once_costs_nobody_an_answer(before: Served, vllm: Vllm) -> None:

@@ -1,7 +1,6 @@
 """A model is asked as it was trained. (That its bytes are its release's: tests/qinglan/lineage/test_loading.py.)"""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import orjson
@@ -13,6 +12,7 @@ from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.trust import TRUST
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts, write_card
+from tests.forkserver import forked
 from tests.tiny import tiny_model
 
 
@@ -58,7 +58,7 @@ def test_without_its_model_it_ends_with_what_to_do(tmp_path: Path, spoil: str, c
             (folder / spoil).write_bytes((folder / spoil).read_bytes()[:100])
 
     ended = subprocess.run(
-        [sys.executable, "-m", "serving.rewriter", "--model", str(folder), "--port", "0"],
+        forked("serving.rewriter", "--model", str(folder), "--port", "0"),
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
 
@@ -74,8 +74,7 @@ def test_where_a_signature_is_asked_for_a_bare_folder_ends_it(tmp_path: Path) ->
     ensure_keys(tmp_path / "keys")
 
     ended = subprocess.run(
-        [sys.executable, "-m", "serving.rewriter", "--model", str(folder), "--port", "0",
-         "--trust", str(tmp_path / "keys" / TRUST)],
+        forked("serving.rewriter", "--model", str(folder), "--port", "0", "--trust", str(tmp_path / "keys" / TRUST)),
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
 

@@ -11,7 +11,8 @@ from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter import Student
 from qinglan.services import service
 from serving.rewriter.reading import Instance
-from tests.tiny import taught_model, tiny_model
+from tests.serving.rewriter.conftest import Serve
+from tests.tiny import tiny_model
 from tests.training_rows import knowledge_base
 
 pytestmark = pytest.mark.slow
@@ -19,26 +20,27 @@ pytestmark = pytest.mark.slow
 ASKED = {"query": "那它一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}
 
 
-def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(tmp_path: Path) -> None:
-    model = taught_model(tmp_path / "model")
+def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(folder: Path, tmp_path: Path) -> None:
+    """Both are started as an operator starts them."""
     passages = knowledge_base(tmp_path / "kb.jsonl", 8)
-    [written] = Student.load(model).write([Instance.model_validate(ASKED)])
-    with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
+    [written] = Student.load(folder).write([Instance.model_validate(ASKED)])
+    with service("rewriter", ["--model", str(folder), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
         with service("rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
             answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
 
     data = json.loads(answer.content)["data"]
     assert (data["rewriter"], data["rewritten_query"]) == ("model", written.text)
-    assert digest(model).startswith(data["rewriter_version"]) and data["rewriter_version"]
+    assert digest(folder).startswith(data["rewriter_version"]) and data["rewriter_version"]
 
 
 def test_what_the_students_guard_took_back_is_searched_as_it_was_asked_and_told_with_its_version(
-    tmp_path: Path,
+    serve: Serve, tmp_path: Path
 ) -> None:
     model = tiny_model(tmp_path / "model")  # never comes to an end
     passages = knowledge_base(tmp_path / "kb.jsonl", 8)
-    with service("rewriter", ["--model", str(model), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
+    with serve(model=model) as served:
+        rewriter = str(served.http.base_url)
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
         with service("rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
             answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)

@@ -1,4 +1,7 @@
-"""The local InferenceService as it is shipped, but every release's server has the switch FOLDER/broken-DIGEST."""
+"""The local InferenceService as it is shipped, but every release's server has the switch FOLDER/broken-DIGEST.
+
+python -m tests.serving.rollout.faulty_service FOLDER COMMAND OF THE FAULTY SERVER
+"""
 
 import asyncio
 import sys
@@ -9,12 +12,12 @@ from serving.rollout.local.servers import rewriter
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder, faulty_server = Path(sys.argv[1]), sys.argv[2:]
 
     def command(release: Path) -> list[str]:
         words = rewriter(release)
-        words[words.index("serving.rewriter")] = "tests.serving.rollout.faulty_server"
-        return [*words, "--broken", str(folder / f"broken-{release.name}")]
+        arguments = words[words.index("serving.rewriter") + 1 :]
+        return [*faulty_server, *arguments, "--broken", str(folder / f"broken-{release.name}")]
 
     asyncio.run(serve(folder, 0, command, deadline_seconds=20.0))
 

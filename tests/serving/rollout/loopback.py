@@ -21,10 +21,11 @@ from serving.rollout.local.objects import Objects
 from serving.rollout.local.service import NAME, begin, served
 from serving.rollout.ports import Served
 from serving.rollout.state import State
+from tests.forkserver import forked
 from tests.release_world import Made
 from tests.serving.rewriter.conftest import ASKED, V1, running
 
-USERS = 50
+USERS = 20
 POLICY: dict[str, Any] = {
     "steps": [20, 50, 100], "stepSeconds": 2, "minimumSample": 20, "deadlineSeconds": 300,
     "checks": [
@@ -76,7 +77,10 @@ class Place(NamedTuple):
     @contextmanager
     def serving(self) -> Iterator[str]:
         """The router's URL, once the stable model is ready."""
-        with running(self.folder / "serve.log", "tests.serving.rollout.faulty_service", str(self.folder)) as (_, url):
+        with running(
+            self.folder / "serve.log", "tests.serving.rollout.faulty_service", str(self.folder),
+            *forked("tests.serving.rollout.faulty_server"),
+        ) as (_, url):  # fmt: skip
             wait(lambda: self.served.traffic == {self.address(self.stable): 100})
             yield url
 
@@ -101,7 +105,7 @@ def wait(holds: Callable[[], bool], seconds: float = 120.0) -> None:
 
 
 async def asking(url: str, until: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> list[Answer]:
-    """Fifty users, each with one question after another on a connection of its own, until `until`."""
+    """Twenty users, each with one question after another on a connection of its own, until `until`."""
     answers: list[Answer] = []
     over = asyncio.Event()
 

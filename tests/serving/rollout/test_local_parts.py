@@ -23,6 +23,7 @@ from serving.rollout.local.service import NAME, FileTarget, Seen, Status, begin
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check
 from serving.rollout.state import Asked
+from tests.forkserver import GATEWAY, forked
 
 pytestmark = pytest.mark.slow
 
@@ -84,9 +85,8 @@ def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
 
 
 def run(program: str, *given: object) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", program, *map(str, given)], capture_output=True, text=True, timeout=300
-    )
+    command = forked(program, *map(str, given), libraries=GATEWAY)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
 

@@ -1,17 +1,17 @@
-"""The style service as an operator starts it: a process over a tiny model, and what it says on stderr."""
+"""The style service in a process of its own, over a tiny model, and what it says on stderr."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-import orjson
 import pytest
 
 from qinglan.lineage.digests import digest
+from tests.forkserver import forked
+from tests.serving.rewriter.conftest import announced
 from tests.tiny_style import tiny_style_model
 
 
@@ -47,19 +47,12 @@ def serve(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
     @contextmanager
     def started(*options: str) -> Iterator[Served]:
         log = tmp_path_factory.mktemp("log") / "style.log"
-        command = [sys.executable, "-m", "serving.style", "--model", str(folder), "--port", "0", *options]
-        with log.open("wb") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            assert line, log.read_text()
-            with httpx.Client(base_url=orjson.loads(line)["style"], trust_env=False, timeout=60) as http:
-                yield Served(http, folder, process, log)
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+        command = forked("serving.style", "--model", str(folder), "--port", "0", *options)
+        with (
+            announced(log, command) as (process, url),
+            httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
+        ):
+            yield Served(http, folder, process, log)
 
     return started
 

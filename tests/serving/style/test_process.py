@@ -3,7 +3,6 @@
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import orjson
 import pytest
 
 from qinglan.style.model import StyleModel
+from tests.forkserver import forked
 from tests.release_world import make_release, use_keys
 from tests.serving.style.conftest import Serve
 
@@ -89,7 +89,7 @@ def test_without_its_model_it_ends_with_what_to_do(
     model = {"missing": tmp_path / "nothing", "empty": tmp_path, "whole": folder}[folder_is]
 
     ended = subprocess.run(
-        [sys.executable, "-m", "serving.style", "--model", str(model), "--port", "0", *options],
+        forked("serving.style", "--model", str(model), "--port", "0", *options),
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def test_a_model_that_is_not_what_the_release_around_it_says_is_not_loaded(
     shutil.copytree(folder, release / "model")
 
     ended = subprocess.run(
-        [sys.executable, "-m", "serving.style", "--model", str(release / "model"), "--port", "0"],
+        forked("serving.style", "--model", str(release / "model"), "--port", "0"),
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 

@@ -12,8 +12,10 @@ from qinglan.files import dump_line
 from qinglan.lineage.digests import digest
 from qinglan.services import service
 from serving.rollout.shadow.config import Pair
+from tests.constants import with_constants
+from tests.forkserver import forked
 from tests.serving.rag.conftest import passages
-from tests.serving.rewriter.conftest import V1, until
+from tests.serving.rewriter.conftest import V1, announced, until
 from tests.tiny import TAUGHT, taught_model
 
 SPOILED = dict.fromkeys(TAUGHT, "用户画像")
@@ -64,7 +66,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             model = taught_model(folder / name, taught=taught)
             log = folder / f"{name}-log"
             options = ["--model", str(model), "--port", "0", "--payload-log", str(log), "--payload-text"]
-            url = stack.enter_context(service("rewriter", options, folder / f"{name}.log"))
+            command = forked(*with_constants("serving.rewriter.payloads.EVERY_SECONDS=0.05"), "serving.rewriter")
+            _, url = stack.enter_context(announced(folder / f"{name}.log", [*command, *options]))
             return Server(url, digest(model)[:12], log)
 
         arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(folder / "index"), "--port", "0"]

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from qinglan.services import free_port, service
+from qinglan.services import free_port
 from qinglan.store import open_store
 from serving.rollout.counting import Counters, counted, series
 from serving.rollout.sequential import Count
@@ -21,8 +21,10 @@ from serving.rollout.shadow.pairing import Given, Pairing
 from serving.rollout.shadow.questions import PayloadReader
 from serving.rollout.shadow.work import Shadow
 from serving.rollout.spec import Check
+from tests.constants import with_constants
 from tests.echo import completion, gateway, gateway_config, running
 from tests.serving.rewriter.conftest import V1, until
+from tests.serving.rewriter.conftest import running as program
 from tests.serving.rollout.shadow.conftest import Server, World
 from tests.serving.rollout.shadow.ingress import ingress
 from tests.tiny import TAUGHT
@@ -220,7 +222,8 @@ def test_the_program_counts_on_its_metrics(world: World, tmp_path: Path) -> None
     pair = world.pair(world.good, world.bad)
     options = ["--payloads", str(world.good.log), "--rag", world.rag, "--share", "1", "--score-threshold", "0"]
     options += ["--canary", pair.url, "--canary-version", pair.canary, "--stable-version", pair.stable, "--port", "0"]
-    with service("rollout.shadow", options, tmp_path / "shadow.log") as url:
+    often = with_constants("serving.rollout.shadow.work.LOOK_SECONDS=0.2")
+    with program(tmp_path / "shadow.log", *often, "serving.rollout.shadow", *options) as (_, url):
 
         def lost() -> bool:
             world.good.ask(QUERIES[0])

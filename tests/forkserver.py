@@ -1,0 +1,233 @@
+"""Servers of tests, forked from one process that has imported torch, transformers and kserve: in 0.5 s, not 6.
+
+    process = subprocess.Popen(forked("serving.rewriter", "--model", "..."))
+
+instead of [sys.executable, "-m", "serving.rewriter", ...]. What is started is a small client: it asks the fork server
+for a fork that runs the module with the client's arguments, environment, folder and streams; passes SIGTERM and
+SIGINT on; and ends as the fork ends. When the client is killed, the fork server kills the fork.
+
+That a program starts without any of this, as an operator starts it, is tested in
+serving/rewriter/test_with_rag.py, and by the demos of tests/pipelines.
+"""
+
+import array
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+MODELS = (
+    "torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "transformers.generation.utils",
+    "transformers.models.auto.tokenization_auto", "transformers.models.qwen3.modeling_qwen3", "kserve", "fastapi",
+    "uvicorn", "pandas", "sklearn.metrics", "httpx", "prometheus_client", "pydantic", "orjson",
+)  # fmt: skip
+"""What the servers of models import."""
+
+GATEWAY = ("openai", "fastapi", "uvicorn", "httpx", "prometheus_client", "pydantic", "orjson", "yaml", "rich.console")
+"""What the gateway imports: its forks copy less memory."""
+
+KILL = signal.SIGUSR1
+"""Send this in place of SIGKILL where nothing of the fork may be left when its client has ended."""
+PASSED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, KILL: signal.SIGKILL}
+
+
+def forked(module: str, *arguments: str, libraries: tuple[str, ...] = MODELS) -> list[str]:
+    """Command that runs a module in a fork; the first call starts the fork server, which ends with this process."""
+    return [sys.executable, "-ES", __file__, _started(libraries), module, *arguments]
+
+
+@functools.cache
+def _started(libraries: tuple[str, ...]) -> str:
+    path = str(Path(tempfile.mkdtemp(prefix="forks-")) / "socket")
+    command = [sys.executable, "-m", "tests.forkserver", path, *libraries]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parent.parent)
+    atexit.register(process.communicate)
+    return path
+
+
+def _connect(path: str) -> socket.socket:
+    """The socket is there once the libraries are imported."""
+    import time
+
+    deadline = time.monotonic() + 300
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(path)
+            return connection
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def client(path: str, argv: list[str]) -> NoReturn:
+    """Ask for a fork, and end as it ends."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    connection = _connect(path)
+    streams = array.array("i", [0, 1, 2])
+    request = {"argv": argv, "environment": dict(os.environ), "folder": str(Path.cwd())}
+    content = json.dumps(request).encode()
+    connection.sendmsg([len(content).to_bytes(8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+    connection.sendall(content)
+    fork = int.from_bytes(_read(connection, 8) or _forkserver_gone())
+    for number in range(3):
+        os.close(number)  # whoever reads them must see the fork's end, not ours
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(fork, PASSED_ON[signal.Signals(number)])
+
+    for received in PASSED_ON:
+        signal.signal(received, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    code = os.waitstatus_to_exitcode(int.from_bytes(_read(connection, 8) or _forkserver_gone()))
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _forkserver_gone() -> NoReturn:
+    """It takes its forks along."""
+    os._exit(70)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    """So many bytes; none where the other end is gone."""
+    content = b""
+    while len(content) < size:
+        read = connection.recv(size - len(content))
+        if not read:
+            return b""
+        content += read
+    return content
+
+
+class ForkServer:
+    """Forks on request until its standard input ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._listening = path, socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen(64)
+        self._forks: dict[int, socket.socket] = {}
+        self._events = selectors.DefaultSelector()
+        # A child's end interrupts select by writing to this pipe.
+        self._ended, ended = os.pipe()
+        os.set_blocking(ended, False)
+        os.set_blocking(self._ended, False)
+        signal.set_wakeup_fd(ended)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for source in (self._listening, self._ended, 0):
+            self._events.register(source, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Until the process that started this one is gone; no fork outlives it."""
+        while True:
+            sources = [key.fileobj for key, _ in self._events.select()]
+            if 0 in sources:
+                break
+            for source in sources:
+                if source is self._listening:
+                    self._fork(self._listening.accept()[0])
+                elif source == self._ended:
+                    os.read(self._ended, 4096)
+                    self._report_ends()
+                else:
+                    self._client_gone(source)
+        for fork in self._forks:
+            os.kill(fork, signal.SIGKILL)
+        self._path.unlink()
+        self._path.parent.rmdir()
+
+    def _fork(self, connection: socket.socket) -> None:
+        size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+        content = _read(connection, int.from_bytes(size))
+        if not content:  # a client that was killed before it could ask
+            connection.close()
+        elif fork := os.fork():
+            self._forks[fork] = connection
+            self._events.register(connection, selectors.EVENT_READ)
+            with contextlib.suppress(OSError):
+                connection.sendall(fork.to_bytes(8))
+        else:
+            _become(json.loads(content), streams)
+        for stream in streams:
+            os.close(stream)
+
+    def _report_ends(self) -> None:
+        while self._forks:
+            fork, status = os.waitpid(-1, os.WNOHANG)
+            if not fork:
+                return
+            connection = self._forks.pop(fork)
+            with contextlib.suppress(OSError):  # its client was killed
+                connection.sendall(status.to_bytes(8))
+            with contextlib.suppress(KeyError):
+                self._events.unregister(connection)
+            connection.close()
+
+    def _client_gone(self, source: Any) -> None:
+        """A client that says nothing more was killed: so is its fork."""
+        fork = next((fork for fork, connection in self._forks.items() if connection is source), None)
+        if fork is not None:
+            self._events.unregister(source)
+            os.kill(fork, signal.SIGKILL)
+
+
+def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
+    """The rest of this process's life: the program that was asked for."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(3, 256)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        sys.argv = ["-m", *request["argv"][1:]]
+        runpy.run_module(request["argv"][0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # the collector would write to every page, and none would stay shared
+    ForkServer(Path(sys.argv[1])).serve()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    if __spec__ is None:  # started by its path: a client
+        client(sys.argv[1], sys.argv[2:])
+    main()
