@@ -64,14 +64,14 @@ def test_what_a_live_call_waits_to_send_is_not_queued_for_a_batch(tmp_path: Path
     assert (first.text, second.cached) == (second.text, True)
 
 
-@pytest.mark.parametrize(("takes", "waits", "brought"), [(0.0, 4.0, True), (5.0, 3.5, False)])
+@pytest.mark.parametrize(("takes", "waits", "brought"), [(0.0, 8.0, True), (8.0, 4.0, False)])
 def test_a_live_call_that_had_to_wait_is_not_sent_when_a_batch_has_it(
     tmp_path: Path, takes: float, waits: float, brought: bool
 ) -> None:
-    """Told to wait before the batch leaves, after 1.5 seconds; it wakes long after or long before the batch's end."""
+    """Told to wait before the batch leaves, after two seconds; it wakes long after or long before the batch's end."""
 
     async def run(teacher: str) -> tuple[Asked, list[Asked]]:
-        batch = {"steps": ["validate"], "gather_seconds": 1.5}
+        batch = {"steps": ["validate"], "gather_seconds": 2.0}
         config = batched(teacher, batch, limits={"longest_wait_seconds": 10.0})
         async with gateway(config, tmp_path) as url:
             announced = asyncio.create_task(ask_rows(url, [ROW], "validate"))
