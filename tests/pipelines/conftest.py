@@ -1,8 +1,12 @@
 """A stand-in of KFP, and a small graph to send there."""
 
+import inspect
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
+from kfp.dsl import pipeline_task
 
 from pipelines.submit.graph import Graph, read_graph
 from tests.kfp.graphs import compile_graph
@@ -18,3 +22,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 def server() -> Iterator[StandIn]:
     with serving(StandIn()) as one:
         yield one
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stack_without_source_lines() -> Iterator[None]:
+    """Give KFP the names of its callers alone.
+
+    At each setting of a task it asks for the stack with all source lines: where a worker has imported torch, looking
+    those up among thousands of modules takes most of a compilation's time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline_task, "inspect", SimpleNamespace(stack=partial(inspect.stack, 0)))
+        yield

@@ -75,7 +75,7 @@ def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, qinglan: An
 
 @pytest.mark.slow
 def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, qinglan: Any) -> None:
-    server.scenes = (Scene("RUNNING"), Scene("SUCCEEDED", {"train": "SUCCEEDED"}))
+    server.scenes = (Scene("RUNNING"), SUCCEEDS[-1])
     words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks")
     code, out, _ = qinglan("submit", *words, "--no-follow")
     [run_id] = server.runs
