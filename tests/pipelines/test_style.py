@@ -1,10 +1,8 @@
 """The style line as a user runs it: the same graph as on the cluster, in real processes, with a tiny model."""
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +11,6 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 
-from pipelines.cli import main
 from pipelines.compiling import compile_targets, style_target
 from pipelines.config import STYLES, merged
 from pipelines.lines import STYLE
@@ -25,6 +22,7 @@ from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.style.model import read_card
 from tests.browser import open_page
+from tests.pipelines.conftest import Here
 
 SHORT = {
     "base": {"tiny": {"vocabulary": 1200, "hidden": 32, "layers": 2, "heads": 2, "steps": 60, "batch": 16}},
@@ -59,21 +57,6 @@ def qinglan(*words: str | Path) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *map(str, words)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     return Ran(run.returncode, run.stdout, run.stderr)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Ran]]:
-    """The command in this process, which has imported torch anyway."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*words: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["qinglan", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return Ran(int(end.value.code or 0), *capsys.readouterr())
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("path", sorted(STYLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -147,7 +130,7 @@ def test_what_is_held_teaches_nobody(folder: Path, held: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Callable[..., Ran]) -> None:
+def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -> None:
     assert promoted.code == 0, promoted.errors
     steps, files = promoted.record["steps"], folder / "run" / "files"
     assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 7
@@ -223,9 +206,7 @@ def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(
-    here: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(here: Here, tmp_path: Path) -> None:
     from tests.tiny_style import tiny_style_model
 
     (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{}\n')
