@@ -1,9 +1,17 @@
-"""A stand-in of KFP, and a small graph to send there."""
+"""The command in this process; a stand-in of KFP, and a small graph to send there."""
 
-from collections.abc import Iterator
+import inspect
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
+from kfp.dsl import pipeline_task
 
+from pipelines.cli import main
 from pipelines.submit.graph import Graph, read_graph
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import StandIn, serving
@@ -18,3 +26,41 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 def server() -> Iterator[StandIn]:
     with serving(StandIn()) as one:
         yield one
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stack_without_source_lines() -> Iterator[None]:
+    """Give KFP the names of its callers alone.
+
+    At each setting of a task it asks for the stack with all source lines: where a worker has imported torch, looking
+    those up among thousands of modules takes most of a compilation's time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline_task, "inspect", SimpleNamespace(stack=partial(inspect.stack, 0)))
+        yield
+
+
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    errors: str
+
+
+Here = Callable[..., Ended]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+    """Run `qinglan` with these words in this process, which has imported what it needs."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*words: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["qinglan", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Ended(int(end.value.code or 0), *capsys.readouterr())
+
+    yield run
+    signal.signal(signal.SIGTERM, before)

@@ -30,6 +30,7 @@ from qinglan.samples import write_sample
 from qinglan.tables import read_table, write_table
 from serving.gateway.paid import STOPPED
 from tests.ctrl_c import hears_ctrl_c
+from tests.pipelines.conftest import Here
 
 pytestmark = pytest.mark.slow
 
@@ -194,8 +195,8 @@ def test_one_stage_runs_alone_on_the_runs_files_even_where_they_are_named(first:
     assert digest(sheet.resolve()) == bytes_before
 
 
-def test_a_stage_without_its_input_says_which_to_run_first(data: Path, tmp_path: Path) -> None:
-    ran = qinglan(*words(data, tmp_path / "none", "--only", "validate"))
+def test_a_stage_without_its_input_says_which_to_run_first(here: Here, data: Path, tmp_path: Path) -> None:
+    ran = here(*words(data, tmp_path / "none", "--only", "validate"))
 
     assert ran.code == 2
     assert "no rewrites.jsonl there. Run the stage before 'validate' first." in ran.errors
@@ -255,24 +256,26 @@ def test_a_step_that_fails_is_explained_with_the_way_on(data: Path, tmp_path: Pa
     assert "Traceback" not in ran.errors
 
 
-def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(data: Path, tmp_path: Path) -> None:
+def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(
+    here: Here, data: Path, tmp_path: Path
+) -> None:
     rows = [
         {"编号": f"a{n}", "对话编号": "c1", "问题": "怎么吃", "划分": split}
         for n, split in enumerate(("train", "test"))
     ]
 
-    ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
+    ran = here(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
 
     assert ran.code == 3
     assert "conversation 'c1' is in 'train' (row 'a0') and in 'test' (row 'a1')" in ran.errors
     assert not (tmp_path / "run/journal.sqlite").exists()
 
 
-def test_what_is_no_knowledge_base_is_refused_and_leaves_no_folder(data: Path, tmp_path: Path) -> None:
+def test_what_is_no_knowledge_base_is_refused_and_leaves_no_folder(here: Here, data: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "questions.jsonl"
     wrong.write_text('{"问题": "一天吃几次"}\n', encoding="utf-8")
 
-    ran = qinglan(*words(data, tmp_path / "out", "--knowledge-base", str(wrong)))
+    ran = here(*words(data, tmp_path / "out", "--knowledge-base", str(wrong)))
 
     assert ran.code == 3
     assert "--knowledge-base" in ran.errors and "A line is one passage: id, title, content" in ran.errors
@@ -313,20 +316,22 @@ def test_real_files_in_a_runs_folder_are_never_replaced(tmp_path: Path) -> None:
     assert mine.read_text() == "my only copy"
 
 
-def test_a_stage_alone_refuses_another_sheet_than_the_runs(first: Ran, data: Path, out: Path, tmp_path: Path) -> None:
+def test_a_stage_alone_refuses_another_sheet_than_the_runs(
+    here: Here, first: Ran, data: Path, out: Path, tmp_path: Path
+) -> None:
     sheet = sheet_of(tmp_path / "q.xlsx", [{"编号": "a", "问题": "怎么吃"}])
 
-    ran = qinglan(*with_questions(words(data, out, "--only", "convert"), sheet))
+    ran = here(*with_questions(words(data, out, "--only", "convert"), sheet))
 
     assert ran.code == 2
     assert "was made from other bytes" in ran.errors
 
 
-def test_a_second_run_in_a_folder_is_refused_and_harms_nothing(first: Ran, data: Path, out: Path) -> None:
+def test_a_second_run_in_a_folder_is_refused_and_harms_nothing(here: Here, first: Ran, data: Path, out: Path) -> None:
     before = digest(out / "records")
     with (out / "lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ran = qinglan(*words(data, out))
+        ran = here(*words(data, out))
 
     assert ran.code == 2
     assert "a run is under way there" in ran.errors
@@ -335,22 +340,22 @@ def test_a_second_run_in_a_folder_is_refused_and_harms_nothing(first: Ran, data:
 
 @pytest.mark.parametrize(("command", "run"), [(["demo"], "fivedoctors"), (["style", "demo"], "run")])
 def test_a_second_demo_beside_one_that_runs_leaves_its_sample_alone(
-    command: list[str], run: str, tmp_path: Path
+    here: Here, command: list[str], run: str, tmp_path: Path
 ) -> None:
     (tmp_path / run).mkdir()
     with (tmp_path / run / "lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ran = qinglan(*command, "--out", str(tmp_path))
+        ran = here(*command, "--out", str(tmp_path))
 
     assert (ran.code, (tmp_path / "data").exists()) == (2, False)
     assert "a run is under way there" in ran.errors
 
 
-def test_another_tenant_gets_a_folder_of_its_own(first: Ran, data: Path, out: Path) -> None:
+def test_another_tenant_gets_a_folder_of_its_own(here: Here, first: Ran, data: Path, out: Path) -> None:
     run_words = words(data, out)
     run_words[1] = "chengla"
 
-    ran = qinglan(*run_words)
+    ran = here(*run_words)
 
     assert (ran.code, "holds a run of tenant 'fivedoctors'" in ran.errors) == (2, True)
 

@@ -1,9 +1,8 @@
 """The style line as a user runs it: the same graph as on the cluster, in real processes, with a tiny model."""
 
-import signal
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 
-from pipelines.cli import main
+from pipelines.compiling import compile_targets, style_target
 from pipelines.config import STYLES, merged
 from pipelines.lines import STYLE
 from pipelines.style_config import load_style_config
@@ -23,6 +22,7 @@ from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.style.model import read_card
 from tests.browser import open_page
+from tests.pipelines.conftest import Here
 
 SHORT = {
     "base": {"tiny": {"vocabulary": 1200, "hidden": 32, "layers": 2, "heads": 2, "steps": 60, "batch": 16}},
@@ -32,6 +32,15 @@ SHORT = {
 GATE = {"rows": 50, "class_rows": 1, "class_margin": 1.0, "ece": 1.0, "ece_worse": 1.0}
 BEATEN = {"evaluate": {"baseline_c": [1e-9], "gate": GATE}}
 """A baseline so regularised that it says the same of everything."""
+
+PROGRAM = """
+import sys
+from kfp import components, local
+
+graph, labelled, root = sys.argv[1:]
+local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=root)
+components.load_component_from_file(graph)(labelled=labelled, release_name="house/tried")
+"""
 
 
 class Ran(NamedTuple):
@@ -48,21 +57,6 @@ def qinglan(*words: str | Path) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *map(str, words)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     return Ran(run.returncode, run.stdout, run.stderr)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Ran]]:
-    """The command in this process, which has imported torch anyway."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*words: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["qinglan", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return Ran(int(end.value.code or 0), *capsys.readouterr())
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("path", sorted(STYLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -103,26 +97,40 @@ def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("style")
-    write_style_sample(folder / "data", 600, seed=9)
+    write_style_sample(folder / "data", 400, seed=3)
     profile = merged(load_yaml(STYLES / "laptop.yaml"), SHORT)
     (folder / "short.yaml").write_text(yaml.safe_dump(profile))
     (folder / "beaten.yaml").write_text(yaml.safe_dump(merged(profile, BEATEN)))
     return folder
 
 
-@pytest.mark.slow
-def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Path, here: Callable[..., Ran]) -> None:
-    words = ("--out", folder / "run", "--json")
-    held = qinglan("style", "run", folder / "data", "--profile", folder / "short.yaml", *words)
+@pytest.fixture(scope="module")
+def held(folder: Path) -> Ran:
+    """A run whose gate holds."""
+    return run_style(folder, "short.yaml")
 
+
+@pytest.fixture(scope="module")
+def promoted(held: Ran, folder: Path) -> Ran:
+    """In the same folder, behind a gate that promotes."""
+    return run_style(folder, "beaten.yaml")
+
+
+def run_style(folder: Path, profile: str) -> Ran:
+    return qinglan("style", "run", folder / "data", "--profile", folder / profile, "--out", folder / "run", "--json")
+
+
+@pytest.mark.slow
+def test_what_is_held_teaches_nobody(folder: Path, held: Ran) -> None:
     assert held.code == 7, held.errors
     assert "The gate says hold: " in held.errors
     assert held.record["steps"]["distil"] is None
     [decision] = (folder / "run" / "artifacts").glob("*/gate-style/decision*")
     assert decision.read_text(encoding="utf-8").startswith("**Hold**\n\n- ")
 
-    promoted = qinglan("style", "run", folder / "data", "--profile", folder / "beaten.yaml", *words)
 
+@pytest.mark.slow
+def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -> None:
     assert promoted.code == 0, promoted.errors
     steps, files = promoted.record["steps"], folder / "run" / "files"
     assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 7
@@ -138,10 +146,50 @@ def test_what_is_held_teaches_nobody_and_a_gate_that_promotes_goes_on(folder: Pa
         assert said.code == 0, said.errors
         [line] = (folder / "answers-style.jsonl").read_bytes().splitlines()
         assert sum(orjson.loads(line)["probabilities"].values()) == pytest.approx(1)
-    fresh = qinglan("style", "run", folder / "data" / "style.xlsx", "--until", "prepare", *words)
+
+
+@pytest.mark.slow
+def test_the_yaml_itself_loaded_as_kfp_loads_it_promotes_to_a_release(
+    folder: Path, promoted: Ran, tmp_path: Path
+) -> None:
+    """It finds the trainings of the run before it, as a cluster's run does on its volume."""
+    steps = run_compiled(folder, tmp_path)
+
+    assert tuple(steps) == STYLE.until("distil")
+    assert {record["status"] for record in steps.values()} == {"done"}
+    assert steps["style"]["facts"]["reused"] == 1
+    assert steps["register"]["facts"]["name"] == "house/tried"  # the run's own word for it
+    assert shown(tmp_path, "gate-style", "decision").startswith("**Promote**")
+    assert steps["register"]["facts"]["release"] in shown(tmp_path, "register-style", "summary")
+
+
+def run_compiled(folder: Path, out: Path) -> dict[str, Any]:
+    """Compile the profile whose gate promotes, and run the YAML; return each step's record."""
+    [graph] = compile_targets([style_target(str(folder / "beaten.yaml"))], out / "graphs", {})
+    records = out / "records"
+    records.mkdir()
+    env = {**os.environ, "QINGLAN_RECORDS": str(records), "QINGLAN_SCRATCH": str(folder / "run" / "scratch")}
+    words = [sys.executable, "-c", PROGRAM, str(graph), str(folder / "data"), str(out / "artifacts")]
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=1200, check=False)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]
+    paths = {stage: records / f"{stage}.json" for stage in STYLE.stages}
+    return {stage: orjson.loads(path.read_bytes()) for stage, path in paths.items() if path.exists()}
+
+
+def shown(out: Path, step: str, artifact: str) -> str:
+    """Text of an artifact for KFP's page."""
+    [written] = (out / "artifacts").glob(f"*/{step}/{artifact}*")
+    return written.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_run_of_other_data_leaves_no_file_of_the_one_before(folder: Path, promoted: Ran) -> None:
+    words = ("--until", "prepare", "--out", folder / "run", "--json")
+    fresh = qinglan("style", "run", folder / "data" / "style.xlsx", *words)
 
     assert (fresh.code, fresh.record["verdict"]) == (0, {}), fresh.errors
     assert [stage for stage, step in fresh.record["steps"].items() if step] == ["prepare"]
+    files = folder / "run" / "files"
     assert not (files / "style_model").exists() and (files / "style_rows").exists()
 
 
@@ -149,7 +197,7 @@ def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
     for name, title, words in (
         ("report.html", "Promote: the style model", "locked answers"),
         ("style_curve.html", "Training", "Style: loss and macro-F1 by step"),
-        ("distribution.html", "Labels", "600 labelled answers"),
+        ("distribution.html", "Labels", "400 labelled answers"),
     ):
         page = open_page(files / name, folder / "browser")
         assert page.title.startswith(title)
@@ -158,9 +206,7 @@ def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(
-    here: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(here: Here, tmp_path: Path) -> None:
     from tests.tiny_style import tiny_style_model
 
     (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{}\n')

@@ -1,5 +1,9 @@
-"""From the sheet to a verdict as a user runs it, with trainings too short to learn much: the gate has to hold."""
+"""From the sheet to a verdict as a user of a new tenant runs it, with the two settings that the README shows.
 
+The trainings are too short to learn much: the gate has to hold.
+"""
+
+import re
 import shutil
 import subprocess
 import sys
@@ -8,10 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-import yaml
 from openpyxl import load_workbook
 
-from pipelines.config import CONFIGS, TRAINING, merged
 from pipelines.held import GOES_ON, REASON
 from qinglan.config import load_yaml
 from qinglan.lineage.audit import audit
@@ -23,56 +25,31 @@ from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
-from qinglan.samples import write_sample
 from qinglan.store import open_store
 from tests.browser import open_page
+from tests.pipelines.short_thread import Ran, acme, qinglan, readme_settings
 
 pytestmark = pytest.mark.slow
 
-SHORT = {
-    "base": {"tiny": {"hidden": 32, "layers": 2, "heads": 2, "steps": 120, "learning_rate": 6e-3}},
-    "sft": {"epochs": 4.0, "evaluate_every": 5, "batch": 8},
-    "ppo": {"steps": 2, "every": 1, "collection": 16, "batch": 16, "dev_rows": 16},
-    "evaluate": {"examined_rows": 10, "agreement_rows": 5, "latency_rows": 3, "draws": 200, "blind_rows": 4},
-    # More requests than there will be: this canary is always taken back.
-    "loopback": {"rollout": {"steps": [50, 100], "stepSeconds": 2, "minimumSample": 1000000, "deadlineSeconds": 10}},
-}
 DEMO = """
 import sys
 from pathlib import Path
 import orjson
 from pipelines import cli, demo
+from qinglan.samples import fresh
 demo.run_pipeline = lambda config, root: orjson.loads((root / "run.json").read_bytes())
+sampled = fresh.fresh_turns
+fresh.fresh_turns = lambda tenant, *seeds: sampled("fivedoctors", *seeds)
 cli.main()
 """
-"""`qinglan`, whose demo finds its run done."""
-
-
-class Ran(NamedTuple):
-    code: int
-    record: Any
-    errors: str
-    words: list[str]
-    out: Path
-
-
-def qinglan(words: list[str], out: Path) -> Ran:
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
-    return Ran(run.returncode, orjson.loads(run.stdout or "null"), run.stderr, words, out)
+"""`qinglan`, whose demo finds its run done; acme's users ask what the users of its sample tenant ask."""
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The run's first half, up to its last training."""
     folder = tmp_path_factory.mktemp("thread")
-    write_sample("fivedoctors", folder, conversations=60, seed=5)
-    profile = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
-    laptop = load_yaml(TRAINING / "laptop.yaml")
-    (folder / "short.yaml").write_text(yaml.safe_dump(merged(merged(laptop, profile), SHORT)))
-    words = ["run", "fivedoctors", "--profile", str(folder / "short.yaml"), "--out", str(folder / "run"), "--json"]
-    words += ["--questions", str(folder / "questions.xlsx")]
-    words += ["--knowledge-base", str(folder / "knowledge_base.jsonl")]
+    words = ["run", *acme(folder, readme_settings("README.md")), "--out", str(folder / "run")]
     run = qinglan([*words, "--until", "ppo"], folder / "run")
     return run._replace(words=words)
 
@@ -89,6 +66,14 @@ def test_a_gate_that_holds_ends_the_run_with_its_reasons_and_its_own_exit_code(r
     assert "The gate says hold: " in ran.errors
     assert ran.record["verdict"]["word"] == "hold" and ran.record["verdict"]["reasons"]
     assert not (ran.out / "files" / "release").exists()
+
+
+def test_that_the_gate_could_only_hold_was_said_at_the_beginning_and_came_true(ran: Ran) -> None:
+    early, _, late = ran.errors.partition("The gate says hold: ")
+
+    assert "! Can this be promoted?" in early and "rows with gold passages; evaluate.gate.rows wants 200" in early
+    labelled = re.search(r"The locked test has (\d+) rows", early)
+    assert labelled and f"Too few: {labelled[1]} queries with gold passages were compared" in late
 
 
 def test_every_stage_before_the_gate_is_done_and_tied_to_the_one_before(ran: Ran) -> None:
@@ -110,6 +95,7 @@ def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -
     assert found["digests"]["test"] == digest(files / "locked_test.jsonl")
     assert {"plain", "history", "teacher", "sft", "rl"} == set(found["systems"])
     assert {"rl_vs_teacher", "rl_vs_sft"} <= set(found["paired"])
+    assert set(found["paired"]["rl_vs_teacher"]["tenants"]) == {"acme"}
     assert found["verdict"]["word"] == "hold"
 
 
@@ -167,7 +153,8 @@ def test_the_trained_models_are_whole_and_know_their_parents(ran: Ran) -> None:
 
     assert sft.parents["base_model"] == digest(files / "base_model")
     assert digest(files / "sft_model") in rl.parents.values()
-    assert sft.system_prompts == rl.system_prompts
+    prompt = readme_settings("README.md")["convert"]["system_prompt"]
+    assert sft.system_prompts == rl.system_prompts == {"acme": prompt}
     assert digest(files / "sft_model") != digest(files / "rl_model")
     assert Student.load(files / "rl_model").tokenizer("虾青素").input_ids
 
@@ -185,7 +172,7 @@ def test_what_was_trained_and_paid_is_neither_trained_nor_paid_again(trained: Ra
 @pytest.mark.parametrize(
     ("name", "title", "words"),
     [
-        ("report.html", "Hold: ", "46 locked questions"),
+        ("report.html", "Hold: ", "21 locked questions"),
         ("sft_curve.html", "Training", "SFT: loss by step"),
         ("ppo_curve.html", "Training", "PPO: by step"),
     ],
@@ -283,6 +270,6 @@ def test_after_such_a_demo_its_audit_refuses_a_changed_ancestor_and_its_rollout_
     again = demo("demo-rollout", shown.out)
 
     assert tampered.code == 0, tampered.errors
-    assert "altered validated" in tampered.text and "May fivedoctors/rewriter be deployed? No:" in tampered.text
+    assert "altered validated" in tampered.text and "May acme/rewriter be deployed? No:" in tampered.text
     assert again.code == 0, again.errors
     assert "The rollout ended RolledBack: " in again.text

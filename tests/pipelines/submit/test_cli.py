@@ -5,14 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from pipelines.cli import main
 from pipelines.config import CONFIGS
 from pipelines.submit.following import Follower
 from pipelines.submit.graph import Graph
@@ -20,24 +17,8 @@ from qinglan.config import load_yaml
 from tests.ctrl_c import hears_ctrl_c
 from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn
 from tests.kubeconfigs import BROKEN
+from tests.pipelines.conftest import Here
 from tests.pipelines.submit.conftest import GIVEN, started
-
-
-@pytest.fixture
-def qinglan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["qinglan", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return int(end.value.code or 0), out, err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +30,11 @@ def qinglan(
         (Scene("SUCCEEDED", {"condition-1": "SKIPPED"}), 7),
     ],
 )
-def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, qinglan: Any, scene: Scene, code: int) -> None:
+def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, here: Here, scene: Scene, code: int) -> None:
     server.scenes = (scene,)
     words = (str(small.path), "--questions", GIVEN["questions"], "--set", "rounds=3", "--endpoint", server.url)
 
-    ended, out, _ = qinglan("submit", *words, "--skip-checks")
+    ended, out, _ = here("submit", *words, "--skip-checks")
 
     [run_id] = server.runs
     assert ended == code
@@ -61,11 +42,11 @@ def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, qinglan: A
     assert server.runs[run_id]["runtime_config"]["parameters"] == {**GIVEN, "rounds": 3}
 
 
-def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, qinglan: Any) -> None:
+def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, here: Here) -> None:
     server.scenes = (Scene("FAILED", {"train": "FAILED"}),)
     words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
 
-    code, out, err = qinglan("submit", *words)
+    code, out, err = here("submit", *words)
 
     [run_id] = server.runs
     read = json.loads(out)
@@ -74,16 +55,16 @@ def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, qinglan: An
 
 
 @pytest.mark.slow
-def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, qinglan: Any) -> None:
-    server.scenes = (Scene("RUNNING"), Scene("SUCCEEDED", {"train": "SUCCEEDED"}))
+def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, here: Here) -> None:
+    server.scenes = (Scene("RUNNING"), SUCCEEDS[-1])
     words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks")
-    code, out, _ = qinglan("submit", *words, "--no-follow")
+    code, out, _ = here("submit", *words, "--no-follow")
     [run_id] = server.runs
 
     assert (code, f"qinglan follow {run_id}" in out, server.looks[run_id]) == (0, True, 0)
-    assert qinglan("follow", run_id, "--endpoint", server.url)[0] == 0
+    assert here("follow", run_id, "--endpoint", server.url)[0] == 0
     server.scenes = (Scene("CANCELED"),)
-    assert qinglan("cancel", run_id, "--endpoint", server.url)[:2] == (
+    assert here("cancel", run_id, "--endpoint", server.url)[:2] == (
         0,
         f"{server.runs[run_id]['display_name']}: canceled\n",
     )
@@ -115,9 +96,9 @@ def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: G
     ],
 )
 def test_a_profile_is_compiled_and_submitted(
-    server: StandIn, qinglan: Any, words: list[str], pipeline: str, told: dict[str, str]
+    server: StandIn, here: Here, words: list[str], pipeline: str, told: dict[str, str]
 ) -> None:
-    code, out, err = qinglan("submit", *words, "--endpoint", server.url, "--skip-checks", "--no-follow", "--json")
+    code, out, err = here("submit", *words, "--endpoint", server.url, "--skip-checks", "--no-follow", "--json")
 
     assert (code, json.loads(out)["pipeline"]) == (0, pipeline), err
     assert [one["name"] for one in server.pipelines.values()] == [pipeline]
@@ -126,14 +107,14 @@ def test_a_profile_is_compiled_and_submitted(
 
 
 def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
-    server: StandIn, qinglan: Any, tmp_path: Path
+    server: StandIn, here: Here, tmp_path: Path
 ) -> None:
     gateway = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")["gateway"]
     (tmp_path / "alone.yaml").write_text(yaml.safe_dump({"gateway": gateway | {"examiner": gateway["judge"]}}))
     words = ("rewriter", "fivedoctors", "--profile", str(tmp_path / "alone.yaml"), "--endpoint", server.url)
     given = ("--questions", "s3://b/q", "--knowledge-base", "s3://b/k")
 
-    code, out, err = qinglan("submit", *words, *given, "--skip-checks", "--no-follow")
+    code, out, err = here("submit", *words, *given, "--skip-checks", "--no-follow")
 
     assert code == 0, err
     noted, started = out.index("note: - The examiner is the judge, gpt-5.6-sol"), out.index("started in experiment")
@@ -141,18 +122,18 @@ def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
 
 
 def test_what_cannot_be_submitted_is_refused_before_kfp_hears_of_it(
-    server: StandIn, qinglan: Any, tmp_path: Path
+    server: StandIn, here: Here, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.yaml").write_text("foo: [")
 
-    code, _, err = qinglan("submit", str(tmp_path / "bad.yaml"), "--endpoint", server.url)
+    code, _, err = here("submit", str(tmp_path / "bad.yaml"), "--endpoint", server.url)
 
     assert (code, server.heard) == (2, [])
     assert "is no YAML" in err and "Nothing was sent" in err
 
 
-def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Graph, qinglan: Any) -> None:
-    code, _, err = qinglan("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
+def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Graph, here: Here) -> None:
+    code, _, err = here("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
 
     assert (code, server.uploaded) == (2, [])
     assert "KUBECONFIG" in err and "--skip-checks" in err
@@ -160,11 +141,11 @@ def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Gr
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_with_a_broken_kubeconfig_nothing_is_sent(
-    server: StandIn, small: Graph, qinglan: Any, tmp_path: Path, text: bytes
+    server: StandIn, small: Graph, here: Here, tmp_path: Path, text: bytes
 ) -> None:
     (tmp_path / "none").write_bytes(text)
 
-    code, _, err = qinglan("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
+    code, _, err = here("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
 
     assert (code, server.uploaded) == (2, [])
     assert f"KUBECONFIG {tmp_path}/none: " in err and ". What the run needs cannot be checked" in err
@@ -172,7 +153,7 @@ def test_with_a_broken_kubeconfig_nothing_is_sent(
 
 @pytest.mark.parametrize("command", ["submit", "follow"])
 def test_a_broken_kubeconfig_keeps_nobody_from_following(
-    server: StandIn, small: Graph, qinglan: Any, tmp_path: Path, command: str
+    server: StandIn, small: Graph, here: Here, tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "none").write_text("hello")
     server.scenes = (SUCCEEDS[-1],)
@@ -180,19 +161,19 @@ def test_a_broken_kubeconfig_keeps_nobody_from_following(
     if command == "follow":
         words = [started(server, small)[1]]
 
-    code, out, _ = qinglan(command, *words, "--endpoint", server.url, "--json")
+    code, out, _ = here(command, *words, "--endpoint", server.url, "--json")
 
     assert (code, json.loads(out)["run_id"], json.loads(out)["state"]) == (0, *server.runs, "SUCCEEDED")
 
 
 def test_a_run_that_is_started_is_named_whatever_follows(
-    server: StandIn, small: Graph, qinglan: Any, monkeypatch: pytest.MonkeyPatch
+    server: StandIn, small: Graph, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
     monkeypatch.setattr(Follower, "_tell_waiting", lambda self: server.faults.append(Fault("/runs/", 403)))
     words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
 
-    code, out, err = qinglan("submit", *words)
+    code, out, err = here("submit", *words)
 
     [run_id] = server.runs
     read = json.loads(out)
@@ -200,10 +181,10 @@ def test_a_run_that_is_started_is_named_whatever_follows(
     assert "said 403" in err
 
 
-def test_kfp_that_is_away_is_exit_code_4(small: Graph, qinglan: Any) -> None:
+def test_kfp_that_is_away_is_exit_code_4(small: Graph, here: Here) -> None:
     words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", "http://127.0.0.1:1")
 
-    assert qinglan("submit", *words)[0] == 4
+    assert here("submit", *words)[0] == 4
 
 
 @pytest.mark.slow

@@ -1,0 +1,59 @@
+"""Runs the whole line for a tenant that the project has never heard of, with the README's two settings."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import yaml
+
+from pipelines.config import CONFIGS, TRAINING, merged
+from qinglan.config import load_yaml
+from qinglan.samples import write_sample
+
+ROOT = Path(__file__).parents[2]
+SHORT = {
+    "base": {"tiny": {"hidden": 32, "layers": 2, "heads": 2, "steps": 40, "learning_rate": 6e-3}},
+    "sft": {"epochs": 2.0, "evaluate_every": 5, "batch": 8},
+    "ppo": {"steps": 2, "every": 1, "collection": 16, "batch": 16, "dev_rows": 16},
+    "evaluate": {"examined_rows": 10, "agreement_rows": 5, "latency_rows": 3, "draws": 200, "blind_rows": 4},
+    # More requests than there will be: this canary is always taken back.
+    "loopback": {"rollout": {"steps": [50, 100], "stepSeconds": 2, "minimumSample": 1000000, "deadlineSeconds": 10}},
+}
+"""Trainings too short to learn much."""
+
+
+class Ran(NamedTuple):
+    code: int
+    record: Any
+    errors: str
+    words: list[str]
+    out: Path
+
+
+def qinglan(words: list[str], out: Path) -> Ran:
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", *words]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    return Ran(run.returncode, orjson.loads(run.stdout or "null"), run.stderr, words, out)
+
+
+def readme_settings(readme: str) -> Any:
+    """The README's two settings, as a person would copy them."""
+    blocks = re.findall(r"   ```yaml\n(   generate:\n.*?)   ```\n", (ROOT / readme).read_text(encoding="utf-8"), re.S)
+    assert len(blocks) == 1
+    return yaml.safe_load(blocks[0])
+
+
+def acme(folder: Path, settings: Any) -> list[str]:
+    """Words of a command: tenant acme, its sheet, knowledge base and profile, with stand-ins for paid models."""
+    write_sample("fivedoctors", folder, conversations=30, seed=5)
+    demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
+    for role, model in (("teacher", "acme"), ("judge", "acme"), ("examiner", "acme-examiner")):
+        demo["gateway"][role] = demo["gateway"][role] | {"model": model}
+    laptop = load_yaml(TRAINING / "laptop.yaml")
+    profile = merged(merged(merged(laptop, demo), SHORT), settings)
+    (folder / "acme.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    words = ["acme", "--profile", str(folder / "acme.yaml"), "--questions", str(folder / "questions.xlsx")]
+    return [*words, "--knowledge-base", str(folder / "knowledge_base.jsonl"), "--json"]

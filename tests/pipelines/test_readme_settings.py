@@ -1,0 +1,27 @@
+"""A tenant that the project has never heard of: two settings, as the README shows them, are enough for a plan.
+
+test_thread.py runs the whole line with them.
+"""
+
+from pathlib import Path
+
+from tests.pipelines.short_thread import acme, qinglan, readme_settings
+
+
+def test_both_readmes_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:
+    settings = readme_settings("README.md")
+    plan = qinglan(["plan", *acme(tmp_path, settings)], tmp_path)
+
+    assert settings == readme_settings("README.zh.md")
+    assert set(settings) == {"generate", "convert"}
+    assert all(set(values) == {"system_prompt"} for values in settings.values())
+    assert plan.code == 0, plan.errors
+    assert plan.record["promotion"]["possible"] is False
+
+
+def test_a_plan_without_them_says_what_to_set(tmp_path: Path) -> None:
+    plan = qinglan(["plan", *acme(tmp_path, {})], tmp_path)
+
+    assert plan.code == 2
+    assert "Set generate.system_prompt in the profile" in plan.errors
+    assert "set convert.system_prompt in the profile" in plan.errors
