@@ -11,6 +11,7 @@ import pytest
 
 from qinglan.files import replaced
 from qinglan.reward.config import RewardConfig
+from qinglan.reward.entry import close
 from tests.echo import completion, gateway, gateway_config, running
 
 NEED, GOOD, TEACHER, QUESTION = (
@@ -95,7 +96,10 @@ class House:
                 settings = {"gateway_url": base, "config": config.model_dump(), "folder": str(self.folder)}
                 with replaced(self.folder / "reward.json") as partial:
                     partial.write_bytes(orjson.dumps(settings))
-                return await work(str(self.folder / "reward.json"))
+                try:
+                    return await work(str(self.folder / "reward.json"))
+                finally:  # a client that is left open is complained about in whatever test is under way then
+                    await close()
 
         return asyncio.run(inside())
 

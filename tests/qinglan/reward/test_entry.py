@@ -9,7 +9,7 @@ import pytest
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError
 from qinglan.reward.config import RewardConfig, Style
-from qinglan.reward.entry import close, compute_score, compute_scores
+from qinglan.reward.entry import compute_score, compute_scores
 from qinglan.reward.impute import UNKNOWN, sampled
 from qinglan.reward.outage import clear_outage, read_outage
 from qinglan.reward.summary import read_rollouts, summary
@@ -26,13 +26,10 @@ def rewarded(*texts: str, **changes: Any) -> Callable[[str], Any]:
     """The terms of each text in turn, on one row."""
 
     async def work(settings: str) -> list[dict[str, float]]:
-        try:
-            return [
-                await compute_score("qinglan/fivedoctors", text, NEED, extra_info(**changes), settings=settings)
-                for text in texts
-            ]
-        finally:
-            await close()
+        return [
+            await compute_score("qinglan/fivedoctors", text, NEED, extra_info(**changes), settings=settings)
+            for text in texts
+        ]
 
     return work
 
