@@ -46,7 +46,7 @@ WORKERS := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
   --durations 15 --durations-min 30
 
-demo-rollout: $(READY) ## the demo's model is rolled out once more, on loopback: two minutes
+demo-rollout: $(READY) ## the demo's model is rolled out once more, on loopback: a minute
 	@$(BIN)/qinglan demo-rollout
 
 test: $(READY) ## every test
