@@ -1,5 +1,6 @@
 """For a process that is to be interrupted: Popen(..., preexec_fn=hears_ctrl_c), and for what it has started."""
 
+import contextlib
 import signal
 from pathlib import Path
 
@@ -15,3 +16,13 @@ def goes_on(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def started_with(variable: str) -> list[str]:
+    """The commands of processes that had this in their environment when they began."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_text())
+    return found

@@ -1,6 +1,5 @@
 """Whole trainings on a CPU: verl itself, a tiny model, a reward that short answers earn."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from qinglan.errors import ConfigError, OutageError, TrainingError
 from qinglan.jobs.processes import left
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
+from tests.ctrl_c import started_with
 from tests.ppo_world import FAULT, laptop, validated, world
 
 ROOT = Path(__file__).parents[3]
@@ -59,16 +59,6 @@ def small(inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path / "scratch"))
     yield World(*inputs, tmp_path)
     assert started_with(f"QINGLAN_SCRATCH={tmp_path / 'scratch'}") == [], "processes were left"
-
-
-def started_with(variable: str) -> list[str]:
-    """The commands of processes that had this in their environment when they began."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append((folder / "cmdline").read_text())
-    return found
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(small: World) -> None:

@@ -63,9 +63,10 @@ def test_an_error_of_the_listener_ends_the_command(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_what_was_started_and_what_that_started(tmp_path: Path) -> None:
+    # One write a line: print would write the line's end by itself, and the other's number might come between.
     ours = (
         "import sys; from pathlib import Path; from qinglan.jobs import *\n"
-        "code = 'import os, time; child = os.fork(); print(os.getpid(), flush=True); time.sleep(600)'\n"
+        "code = 'import os, time; os.fork(); os.write(1, b\"%d\\\\n\" % os.getpid()); time.sleep(600)'\n"
         "LocalRunner().run(JobSpec('sft', Command([sys.executable, '-c', code])), Path(sys.argv[1]))"
     )
     log = tmp_path / "log"

@@ -1,0 +1,49 @@
+"""Whoever stops the tests in their middle finds no process of theirs, and so no port, afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.ctrl_c import hears_ctrl_c, started_with
+
+pytestmark = pytest.mark.slow
+
+REPOSITORY = Path(__file__).parents[1]
+SERVER = """
+import subprocess, time
+from tests.forkserver import forked
+
+def test_it():
+    with subprocess.Popen(forked("http.server", "--bind", "127.0.0.1", "0", libraries=("http.server",))):
+        time.sleep(3600)
+"""
+TRAINING = "tests/components/training/test_ppo_stage.py::test_lora_with_kl_and_a_critic_is_served_as_it_was_trained"
+
+
+def test_ctrl_c_in_the_middle_of_a_training_and_of_a_server_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "test_server.py").write_text(SERVER)
+    mark = f"QINGLAN_TESTED_BY={uuid4()}"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--numprocesses=2", TRAINING, str(tmp_path)]
+    environment = os.environ | dict([mark.split("=")])
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, start_new_session=True,
+        preexec_fn=hears_ctrl_c,
+    ) as process:  # fmt: skip
+        while not all(any(name in one for one in started_with(mark)) for name in ("ray::WorkerDict", "http.server")):
+            assert process.poll() is None
+            time.sleep(0.2)
+
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=240)
+
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    deadline = time.monotonic() + 60
+    while (left := started_with(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left == []
