@@ -115,7 +115,8 @@ def test_a_foreign_edit_is_told_from_what_kserve_writes_and_named(world: World) 
                        "--field-manager=a-person", account=ROLLOUT)  # fmt: skip
 
     assert before.rest == ours.rest, "model and share are not in it, and KServe changes nothing else"
-    assert world.read().rest != ours.rest and world.read().editor == "a-person"
+    assert world.read().rest != ours.rest
+    assert "a-person" in world.read().editor.split(" or "), "whoever made it did so perhaps in the same second"
 
 
 def test_a_standard_one_is_refused_with_the_reason(world: World) -> None:

@@ -79,14 +79,17 @@ def rest_of(service: Object) -> str:
 
 
 def editor_of(service: Object) -> str:
-    """Which program last changed the spec, by the API server's own book; "" where that was ours."""
+    """Which program last changed the spec, by the API server's own book; "" where that was ours. The book counts in
+    whole seconds: programs of one second are all named."""
     spec = [
         (str(one.get("time", "")), str(one.get("manager", "")))
         for one in service["metadata"].get("managedFields") or ()
         if "f:spec" in (one.get("fieldsV1") or {}) and not one.get("subresource")
     ]
     ours = max((at for at, who in spec if who == MANAGER), default="")
-    return max(((at, who) for at, who in spec if who != MANAGER and at >= ours), default=("", ""))[1]
+    others = [(at, who) for at, who in spec if who != MANAGER and at >= ours]
+    last = max((at for at, _ in others), default="")
+    return " or ".join(sorted({who for at, who in others if at == last}))
 
 
 def condition(thing: Object, name: str) -> Object:

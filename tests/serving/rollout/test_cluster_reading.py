@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from serving.rollout.cluster import standard
-from serving.rollout.cluster.reading import SOURCE, Objects
+from serving.rollout.cluster.reading import MANAGER, SOURCE, Objects
 from serving.rollout.cluster.serving import served
 from serving.rollout.state import Asked
 
@@ -95,6 +95,22 @@ def test_the_fingerprint_sees_everything_but_model_and_share() -> None:
         rest(annotations={"serving.kserve.io/s3-endpoint": "other"}),
         rest(annotations={"autoscaling.knative.dev/minScale": "0"}),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("book", "editor"),
+    [
+        ([("made-it", "08:00:00Z"), (MANAGER, "08:00:05Z")], ""),
+        ([("made-it", "08:00:00Z"), (MANAGER, "08:00:05Z"), ("a-person", "08:00:06Z")], "a-person"),
+        ([("made-it", "08:00:05Z"), (MANAGER, "08:00:05Z"), ("a-person", "08:00:05Z")], "a-person or made-it"),
+    ],
+)
+def test_who_edited_last_is_named_and_all_of_one_second(book: list[tuple[str, str]], editor: str) -> None:
+    objects = knative()
+    entries = [{"manager": who, "time": f"2026-11-24T{at}", "fieldsV1": {"f:spec": {}}} for who, at in book]
+    objects.service["metadata"]["managedFields"] = entries
+
+    assert served(objects).editor == editor
 
 
 def test_a_standard_canary_is_refused_unless_this_kserve_is_said_to_split() -> None:
