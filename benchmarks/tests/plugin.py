@@ -115,7 +115,8 @@ class Workers:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.get(VARIABLE):
+    inside_a_test = "PYTEST_CURRENT_TEST" in os.environ  # its time is that test's
+    if os.environ.get(VARIABLE) and not inside_a_test:
         times = Times(config)
         config.pluginmanager.register(times)
         config.pluginmanager.register(Workers(times))

@@ -269,8 +269,12 @@ def test_without_a100s_it_says_after_a_while_what_the_scheduler_says(world: Worl
     assert world.heard("Ask for A100 nodes, or change the profile's node selector; or cancel the run.")
 
 
-def test_what_takes_too_long_is_ended_here(world: World) -> None:
-    outcome = world.run(RUNS_ON, ONE._replace(hours=1 / 3600))
+def test_what_takes_too_long_is_ended_here(world: World, aside: ThreadPoolExecutor) -> None:
+    followed = aside.submit(world.run, RUNS_ON)
+    until(lambda: world.heard("1 of 1 pods run"))
+    [job] = world.jobs()
+    world.api.merge("pytorchjobs", job["metadata"]["name"], {"spec": {"runPolicy": {"activeDeadlineSeconds": 1}}})
+    outcome = followed.result(WAIT_SECONDS)
 
     assert outcome.code == LATE
     assert "longer than its" in outcome.reason
