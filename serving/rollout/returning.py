@@ -39,13 +39,25 @@ def _homeward(turn: Turn) -> Decision:
             return ask(turn, home, "clear", "the stable release is given all of the traffic")
         dark = served.asked.percent == 0
         return _unrestored(turn) if dark else ask(turn, _none_of(home), "cut", "no user gets the canary")
+    waiting, cut = turn.but(blind=state.blind + turn.elapsed), _none_of(served.asked)
+    if state.blind < CUT_SECONDS and (_unmade(turn) if not away else _has_all(turn)):
+        return Decision(waiting.state) if served.asked == cut else ask(waiting, cut, "cut", "no user gets the canary")
     if not away:
         return ask(turn, _none_of(home), "take back", "the stable release is asked for again")
-    newest_rolled = served.newest and served.rolled_out and served.newest.name == served.rolled_out.name
-    if not newest_rolled or state.blind >= CUT_SECONDS:
-        return ask(turn, home, "take back", "the stable release is asked for again: no share of 0 would help")
-    waiting, cut = turn.but(blind=state.blind + turn.elapsed), _none_of(served.asked)
-    return Decision(waiting.state) if served.asked == cut else ask(waiting, cut, "cut", "no user gets the canary")
+    return ask(turn, home, "take back", "the stable release is asked for again: no share of 0 would help")
+
+
+def _unmade(turn: Turn) -> bool:
+    """Whether KServe has still to make what is asked for. Until it has, the stable revision before the canary is the
+    newest one, and looks like the restored one."""
+    newest = turn.served.newest
+    return newest is None or newest.uri != turn.served.asked.uri
+
+
+def _has_all(turn: Turn) -> bool:
+    """Whether the newest revision is rolled out: a share of 0 makes KServe go back to the one before it."""
+    newest, rolled_out = turn.served.newest, turn.served.rolled_out
+    return newest is not None and rolled_out is not None and newest.name == rolled_out.name
 
 
 def _in_flight(turn: Turn) -> bool:

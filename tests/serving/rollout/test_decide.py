@@ -7,6 +7,7 @@ import pytest
 from qinglan.errors import ConfigError
 from serving.rollout.decide import BLIND_SECONDS, decide
 from serving.rollout.ports import Proof, Revision, Served, Window
+from serving.rollout.returning import CUT_SECONDS
 from serving.rollout.sequential import Count
 from serving.rollout.spec import RolloutSpec, default_checks
 from serving.rollout.state import Asked, Intent, Stable, State
@@ -226,6 +227,16 @@ def test_the_way_back_clears_the_share_only_when_the_restored_pods_are_ready() -
     assert last.asked == Asked(uri=OLD, percent=None)
     done = decided(last.state, served(OLD, None))
     assert done.state.outcome == "RolledBack" and done.state.reasons == ("bad",)
+
+
+def test_the_way_back_waits_until_kserve_has_made_the_canary_and_old_pods_are_not_the_restored_ones() -> None:
+    back = state("Rollback", ending="Aborted", asked=Asked(uri=NEW, percent=0))
+
+    waiting = decided(back, served(NEW, 0, newest=STABLE))
+    assert waiting.asked is None and waiting.state.blind == 30
+    assert decided(back, served(NEW, 0)).asked == Asked(uri=OLD, percent=0), "it was made"
+    late = back.model_copy(update={"blind": CUT_SECONDS})
+    assert decided(late, served(NEW, 0, newest=STABLE)).asked == Asked(uri=OLD, percent=0), "KServe makes nothing"
 
 
 def test_a_rolled_out_canary_loses_its_users_before_the_stable_model_is_asked_for() -> None:
