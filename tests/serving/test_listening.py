@@ -2,7 +2,9 @@
 
 import socket
 
-from serving.listening import listen
+import pytest
+
+from serving.listening import deafen, listen
 
 
 def test_an_answer_is_not_held_back_until_its_head_is_acknowledged() -> None:
@@ -11,3 +13,19 @@ def test_an_answer_is_not_held_back_until_its_head_is_acknowledged() -> None:
 
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_deaf_socket_has_the_connections_that_were_there_and_gets_no_other() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()) as early:
+        listening.setblocking(False)
+        deafen(listening)
+
+        with pytest.raises(TimeoutError):
+            socket.create_connection(listening.getsockname(), timeout=0.1)
+        taken, _ = listening.accept()
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        early.sendall(b"sent after it")
+        taken.settimeout(60)
+        with taken:
+            assert taken.recv(100) == b"sent after it"

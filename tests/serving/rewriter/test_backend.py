@@ -5,7 +5,6 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from qinglan.rewriter import Student
 from qinglan.services import free_port
 from serving.rewriter.backends import read_completion
 from serving.rewriter.reading import Instance
+from tests.serving.last_clients import ask_until_nobody_listens
 from tests.serving.rewriter.conftest import ASKED, V1, Serve, Served, Vllm, running, until
 
 pytestmark = pytest.mark.slow
-JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -213,28 +212,16 @@ def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_con
     with serve("--backend", vllm.url) as served, ThreadPoolExecutor(32) as pool:
         until(lambda: served.http.get("/v2/health/ready").status_code == 200)
         vllm.behave(seconds=0.05)
-        port = served.http.base_url.port
-
-        def ask_until_nobody_listens() -> list[int]:
-            connection, body = HTTPConnection("127.0.0.1", port, timeout=60), orjson.dumps({"instances": [ASKED]})
-            got = list[int]()
-            while True:
-                try:
-                    connection.request("POST", V1, body, JSON)
-                except ConnectionRefusedError:
-                    return got
-                answer = connection.getresponse()  # raises where the request was taken and then lost
-                answer.read()
-                got.append(answer.status)
-
-        clients = [pool.submit(ask_until_nobody_listens) for _ in range(32)]
+        port, body = served.http.base_url.port, orjson.dumps({"instances": [ASKED]})
+        clients = [pool.submit(ask_until_nobody_listens, port, V1, body) for _ in range(32)]
         until(lambda: served.counted("qinglan_rewriter_requests_total", outcome="answered") >= 64)
         served.process.send_signal(signal.SIGTERM)
         answers = [client.result() for client in clients]
 
         assert served.process.wait(120) == 0
         assert sum(map(len, answers)) >= 64
-        assert {status for own in answers for status in own} == {200}
+        assert {answer.status for own in answers for answer in own} == {200}
+        assert any(answer.last for own in answers for answer in own)
 
 
 def test_vllm_that_was_restarted_is_found_again(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> None:

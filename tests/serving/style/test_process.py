@@ -6,9 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from qinglan.style.model import StyleModel
 from tests.forkserver import forked
 from tests.release_world import make_release, use_keys
+from tests.serving.last_clients import ask_until_nobody_listens
 from tests.serving.style.conftest import Serve
 
 pytestmark = pytest.mark.slow
@@ -49,19 +48,8 @@ def test_beyond_its_queue_it_refuses_with_when_to_ask_again(serve: Serve) -> Non
 def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_connections(serve: Serve) -> None:
     with serve() as served, ThreadPoolExecutor(32) as pool:
         port = served.http.base_url.port
-
-        def ask_until_nobody_listens(text: dict[str, str]) -> list[tuple[int, Any]]:
-            connection, body = HTTPConnection("127.0.0.1", port, timeout=60), orjson.dumps({"instances": [text]})
-            got: list[tuple[int, Any]] = []
-            while True:
-                try:
-                    connection.request("POST", V1, body, {"content-type": "application/json"})
-                except ConnectionRefusedError:
-                    return got
-                answer = connection.getresponse()  # raises where the request was taken and then lost
-                got.append((answer.status, orjson.loads(answer.read())))
-
-        clients = [pool.submit(ask_until_nobody_listens, text) for text in LONG[:32]]
+        bodies = [orjson.dumps({"instances": [text]}) for text in LONG[:32]]
+        clients = [pool.submit(ask_until_nobody_listens, port, V1, body) for body in bodies]
         wait_for(lambda: served.requests("v1", "answered"), 64)
         served.process.send_signal(signal.SIGTERM)
         answers = [client.result() for client in clients]
@@ -69,10 +57,12 @@ def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_con
         assert served.process.wait(120) == 0
         expected = StyleModel.load(served.folder).predict([text["text"] for text in LONG[:32]])
         assert sum(map(len, answers)) >= 64
+        assert any(answer.last for own in answers for answer in own)
         for own, right in zip(answers, expected, strict=True):
-            for status, body in own:
-                assert status == 200
-                assert body["predictions"][0]["confidence"] == pytest.approx(right["confidence"], abs=1e-5)
+            for answer in own:
+                assert answer.status == 200
+                said = orjson.loads(answer.body)["predictions"][0]["confidence"]
+                assert said == pytest.approx(right["confidence"], abs=1e-5)
 
 
 @pytest.mark.parametrize(
