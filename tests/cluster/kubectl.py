@@ -74,6 +74,13 @@ class Kubectl(NamedTuple):
         found: list[Any] = answer.body["items"]
         return found
 
+    def a_pod(self, namespace: str, labels: str) -> str:
+        """Name of the first pod with these labels, awaited: a controller may be about to make it."""
+        pods: list[Any] = []
+        until(lambda: pods.extend(self.all("pods", namespace, labels)) or pods, f"a pod with {labels}")
+        name: str = pods[0]["metadata"]["name"]
+        return name
+
     def delete_all(self, kind: str, namespace: str) -> None:
         """And wait until they are gone."""
         refusal = self.server.request("DELETE", self.server.resource(kind).path(namespace)).refusal

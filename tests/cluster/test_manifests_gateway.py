@@ -98,12 +98,6 @@ def patched(kubectl: Kubectl, what: str, change: Object, subresource: str = "", 
     return kubectl.try_to_patch(kind, name, NS, change, account, subresource, how="strategic-merge")
 
 
-def first(kubectl: Kubectl, label: str) -> str:
-    """A pod that runs."""
-    until(lambda: kubectl.all("pods", NS, label), f"a pod with {label}")
-    return f"pod/{kubectl.all('pods', NS, label)[0]['metadata']['name']}"
-
-
 def slipped_in(**container: Any) -> Object:
     one = {"name": "thief", "image": DIGEST, "securityContext": HARDENED, **container}
     return {"spec": {"ephemeralContainers": [one]}}
@@ -115,7 +109,7 @@ BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
 @pytest.mark.parametrize("way", [{"envFrom": KEY["envFrom"]}, {"env": BY_ENV}], ids=["envFrom", "env"])
 def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, way: Object, account: str) -> None:
-    plain = first(house, "app.kubernetes.io/name=qinglan-rag")
+    plain = "pod/" + house.a_pod(NS, "app.kubernetes.io/name=qinglan-rag")
 
     refused = patched(house, plain, slipped_in(**way), "ephemeralcontainers", account=account)
     assert REFUSED in refused, refused
@@ -123,14 +117,14 @@ def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, w
 
 
 def test_no_container_at_all_is_slipped_into_the_gateways_pod(house: Kubectl) -> None:
-    assert REFUSED in patched(house, first(house, GATEWAY), slipped_in(), "ephemeralcontainers")
+    assert REFUSED in patched(house, house.a_pod(NS, GATEWAY), slipped_in(), "ephemeralcontainers")
 
 
 def test_the_gateways_pod_keeps_its_image(house: Kubectl) -> None:
     change = {"spec": {"containers": [{"name": "gateway", "image": DIGEST.replace("a" * 64, "b" * 64)}]}}
 
-    assert REFUSED in patched(house, first(house, GATEWAY), change)
-    assert patched(house, first(house, GATEWAY), {"metadata": {"labels": {"team": "search"}}}) == ""
+    assert REFUSED in patched(house, house.a_pod(NS, GATEWAY), change)
+    assert patched(house, house.a_pod(NS, GATEWAY), {"metadata": {"labels": {"team": "search"}}}) == ""
 
 
 def test_the_gateways_deployment_is_changed_by_who_may_change_the_policies(house: Kubectl) -> None:
@@ -150,10 +144,10 @@ def test_its_replica_set_keeps_its_template(house: Kubectl) -> None:
 
 def test_the_gateway_itself_is_rolled_out_anew(house: Kubectl) -> None:
     """The controllers find every link of its own chain open."""
-    before = first(house, GATEWAY)
+    before = house.a_pod(NS, GATEWAY)
     house.must("rollout", "restart", "deployment/qinglan-gateway", "-n", NS)
 
-    until(lambda: first(house, GATEWAY) != before, "another pod")
+    until(lambda: house.a_pod(NS, GATEWAY) != before, "another pod")
     until(
         lambda: house.one("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
         "the gateway is available",

@@ -318,7 +318,7 @@ def test_what_the_platform_injects_by_tag_is_listed_to_the_letter(house: Kubectl
 
 
 def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -> None:
-    name = house.all("pods", NS, "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    name = house.a_pod(NS, "app.kubernetes.io/name=qinglan-rag")
     said = house("debug", name, "-n", NS, "--image=busybox:latest", "--profile=restricted", "--attach=false")
 
     assert said.code != 0 and "named by digest" in said.text, said.text
@@ -362,7 +362,7 @@ def test_nobody_else_takes_the_gateways_place(house: Kubectl, way: str, account:
 
 
 def test_a_running_pod_does_not_become_the_gateway(house: Kubectl) -> None:
-    name = house.all("pods", NS, "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    name = house.a_pod(NS, "app.kubernetes.io/name=qinglan-rag")
     said = house("label", "pod", name, "-n", NS, "--overwrite", "app.kubernetes.io/name=qinglan-gateway")
 
     assert said.code != 0 and "does not become the gateway" in said.text, said.text

@@ -124,7 +124,7 @@ def test_it_is_not_scaled_away(guarded: Kubectl, account: str) -> None:
 
 @EVERYBODY
 def test_a_running_pod_is_not_put_behind_it(guarded: Kubectl, account: str) -> None:
-    name = guarded.all("pods", NS, "app.kubernetes.io/name=qinglan-rag")[0]["metadata"]["name"]
+    name = guarded.a_pod(NS, "app.kubernetes.io/name=qinglan-rag")
     change = {"metadata": {"labels": {"app": "isvc.rewriter-predictor"}}}
 
     assert "controllers from its InferenceService" in patched(guarded, "pod", name, change, account)
@@ -132,7 +132,7 @@ def test_a_running_pod_is_not_put_behind_it(guarded: Kubectl, account: str) -> N
 
 @EVERYBODY
 def test_no_container_is_slipped_into_its_pod(guarded: Kubectl, account: str) -> None:
-    name = guarded.all("pods", NS, f"{ISVC}=rewriter")[0]["metadata"]["name"]
+    name = guarded.a_pod(NS, f"{ISVC}=rewriter")
     said = guarded(
         "debug", name, "-n", NS, f"--image={DIGEST}", "--profile=restricted", "--attach=false", account=account
     )
