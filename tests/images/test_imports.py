@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import components.image
-from components.training.ppo.plugin import ON_CPU
+from components.training.ppo.plugin import ON_ONE_CPU
 from images import IMAGES
 from images.locking import pins, source
 
@@ -24,7 +24,7 @@ ROOT = IMAGES.parent
 
 BY_HAND = {
     "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3"),
-    "ppo": ON_CPU,
+    "ppo": ON_ONE_CPU,
     "style": ("components.training.style.distil",),
 }  # fmt: skip
 """What neither a step nor a manifest starts, but a person, or verl from a list of names."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.overrides import OBJECT_STORE, POOL, Places, overrides
-from components.training.ppo.plugin import EVERYWHERE, ON_CPU, forking
+from components.training.ppo.plugin import EVERYWHERE, ON_CPU, ON_ONE_CPU, forking
 from qinglan.jobs import Command
 from qinglan.jobs.processes import MARK
 
@@ -36,8 +36,9 @@ def forks(config: PpoConfig) -> bool:
 def variables(config: PpoConfig) -> dict[str, str]:
     """On several nodes, the raylet of each is started with these too: its workers have their environment from it."""
     cpu = config.hardware.device == "cpu"
+    on_cpu = ON_ONE_CPU if config.hardware.nodes == 1 else ON_CPU
     given = {
-        "VERL_USE_EXTERNAL_MODULES": ",".join(ON_CPU if cpu else EVERYWHERE),
+        "VERL_USE_EXTERNAL_MODULES": ",".join(on_cpu if cpu else EVERYWHERE),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",

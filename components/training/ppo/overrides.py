@@ -200,7 +200,8 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
     if config.hardware.nodes == 1:  # of several, each was told by its own `ray start`
         values |= {
             "ray_kwargs.ray_init.num_cpus": POOL,
-            "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node,
+            # The critic has processes of its own (plugin/critic_beside.py).
+            "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node * (2 if config.advantage == "gae" else 1),
             "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
         }
     engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}

@@ -12,7 +12,7 @@ import pytest
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import variables
-from components.training.ppo.plugin import EVERYWHERE, ON_CPU, forking
+from components.training.ppo.plugin import EVERYWHERE, ON_CPU, ON_ONE_CPU, forking
 from qinglan.jobs.processes import MARK, left, nothing_left
 from tests.ppo_world import laptop
 
@@ -96,7 +96,9 @@ except Exception as error:
 def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
     assert variables(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(EVERYWHERE)
     assert "VERL_PLATFORM" not in variables(PpoConfig())
-    assert variables(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_CPU)
+    assert variables(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_ONE_CPU)
+    several = laptop(hardware=laptop().hardware.model_dump() | {"nodes": 2})
+    assert variables(several)["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_CPU)
 
 
 def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewrite
     config = laptop(**WHOLE)
 
     mark, folder = kill_after_a_checkpoint(small)
+    assert left(mark, folder)
     reached = latest(small.work / "checkpoints")
     assert 2 <= reached < 6
 
@@ -117,13 +118,14 @@ def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewrite
     assert (counts.steps, counts.rows, counts.hard_rows, counts.reused) == (6, 32, 8, 0)
     said = (small.out / "log" / "train.log").read_text()
     assert "Resuming from" in said and f"setting global step to {reached}" in said
+    assert "create worker group dict_keys(['critic'])" in said, "the critic has a process of its own"
     trained_as_told(small, reached)
     assert weights(small.out / "model") != weights(small.sft_model)
     assert small.train(config).reused == 1, "the same training is not done again"
 
 
 def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
-    """The mark and the folder of the training that was killed."""
+    """The mark and the folder of the training that was killed; what it had started is stopped, and still there."""
     words = [
         str(path) for path in (small.sft_model, small.rows, small.out / "model", small.out / "log", small.reward)
     ]
@@ -133,6 +135,8 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
     while time.monotonic() < until and not list((small.out / "scratch").glob("ppo/*/checkpoints/latest*")):
         time.sleep(0.1)
     mark, folder = (small.work / "running").read_text().split("\n")
+    for process in left(mark, folder):  # else they could reach the next checkpoint before they see that it is gone
+        os.kill(process, signal.SIGSTOP)
     child.send_signal(signal.SIGKILL)
     child.wait()
     return mark, folder

@@ -11,6 +11,7 @@ cpu.py            a machine without a GPU: loads what is below
   rollout.py        a server that writes a step's answers, and rollout_adapter.py, verl's two ends of it
   step_rollouts.py  a step's rollouts, rewards and storing as one batch
   engine.py         verl's engines without padding, by line.py
+critic_beside.py  on one machine's CPUs, the critic computes while the actor does
 forking.py        all of verl's processes are forked from one that has imported torch
 importing.py      a patch waits for its module, so that no process imports what it does not use
 """
@@ -18,3 +19,4 @@ importing.py      a patch waits for its module, so that no process imports what 
 EACH = ("starting", "lora_guard", "critic_seed", "outage", "terms")
 EVERYWHERE = tuple(f"components.training.ppo.plugin.{name}" for name in EACH)
 ON_CPU = (*EVERYWHERE, "components.training.ppo.plugin.cpu")
+ON_ONE_CPU = (*ON_CPU, "components.training.ppo.plugin.critic_beside")

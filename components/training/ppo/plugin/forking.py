@@ -1,4 +1,4 @@
-"""verl with its nine processes forked from one: torch, transformers and the rest are imported once, not nine times.
+"""verl with its ten processes forked from one: torch, transformers and the rest are imported once, not ten times.
 
     python -m components.training.ppo.plugin.forking ARGUMENTS OF verl.trainer.main_ppo
 
