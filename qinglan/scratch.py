@@ -58,8 +58,9 @@ def _root() -> Path:
 
 
 def source_digest(folder: Path) -> str:
-    """Of the Python files in a folder: another digest, another result perhaps."""
-    return sha256_text(*(f"{path.name} {sha256_file(path)}" for path in sorted(folder.glob("*.py"))))
+    """Of the Python files in a folder and in those below it: another digest, another result perhaps."""
+    files = sorted(folder.rglob("*.py"))
+    return sha256_text(*(f"{path.relative_to(folder).as_posix()} {sha256_file(path)}" for path in files))
 
 
 def last_checkpoint(folder: Path) -> Path | None:

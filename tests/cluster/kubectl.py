@@ -77,7 +77,12 @@ class Kubectl(NamedTuple):
     def a_pod(self, namespace: str, labels: str) -> str:
         """Name of the first pod with these labels, awaited: a controller may be about to make it."""
         pods: list[Any] = []
-        until(lambda: pods.extend(self.all("pods", namespace, labels)) or pods, f"a pod with {labels}")
+
+        def exists() -> bool:
+            pods[:] = self.all("pods", namespace, labels)
+            return bool(pods)
+
+        until(exists, f"a pod with {labels}")
         name: str = pods[0]["metadata"]["name"]
         return name
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.scratch import VARIABLE, scratch, shared
+from qinglan.scratch import VARIABLE, scratch, shared, source_digest
 
 
 @pytest.fixture
@@ -71,3 +71,14 @@ def test_a_copy_that_fails_leaves_nothing_behind(volume: Path, tmp_path: Path) -
         shared(tmp_path / "none", "d5")
 
     assert list((volume / "inputs").iterdir()) == []
+
+
+def test_the_digest_of_a_folders_code_goes_with_the_code_below_it_too(tmp_path: Path) -> None:
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "plugin" / "line.py").write_text("a = 1")
+    before = source_digest(tmp_path)
+
+    (tmp_path / "plugin" / "line.py").write_text("a = 2")
+    assert source_digest(tmp_path) != before
+    (tmp_path / "plugin" / "line.py").write_text("a = 1")
+    assert source_digest(tmp_path) == before

@@ -11,6 +11,7 @@ cpu.py            a machine without a GPU: loads what is below
   rollout.py        a server that writes a step's answers, and rollout_adapter.py, verl's two ends of it
   step_rollouts.py  a step's rollouts, rewards and storing as one batch
   engine.py         verl's engines without padding, by line.py
+  jagged.py         rows of a nested batch taken at once
 critic_beside.py  on one machine's CPUs, the critic computes while the actor does
 forking.py        all of verl's processes are forked from one that has imported torch
 importing.py      a patch waits for its module, so that no process imports what it does not use
