@@ -1,5 +1,6 @@
 """Whole trainings on a CPU: verl itself, a tiny model, a reward that short answers earn."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -136,7 +137,8 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
         time.sleep(0.1)
     mark, folder = (small.work / "running").read_text().split("\n")
     for process in left(mark, folder):  # else they could reach the next checkpoint before they see that it is gone
-        os.kill(process, signal.SIGSTOP)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGSTOP)
     child.send_signal(signal.SIGKILL)
     child.wait()
     return mark, folder
