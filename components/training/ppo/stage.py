@@ -153,7 +153,7 @@ def _train(
     with steps("ppo") as show, nothing_left(work / "running") as (mark, temporary):
         job = _job(started if runner.remote else on_this_machine(started, mark, temporary), config)
         if not runner.attaches(job):
-            _forget_unfinished(work)
+            _forget_unfinished(work, prompts.dev_by_tenant)
         watched = watch.Watch(
             verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, Calls(gateway_url),
             tick=lambda step: show(int(step["step"]), total, note(step)),
@@ -174,13 +174,16 @@ def _job(started: Command, config: PpoConfig) -> JobSpec:
     return JobSpec("ppo", started, hardware.nodes, hardware.per_node, "ray" if hardware.nodes > 1 else None, HOURS)
 
 
-def _forget_unfinished(work: Path) -> None:
-    """What lies beyond the last checkpoint will be done again."""
-    resumed = checkpoints.latest(work / "checkpoints")
-    watch.forget_after(work / "log" / "metrics.jsonl", resumed)
-    if checkpoints.kept_step(work / "best") > resumed:
-        shutil.rmtree(work / "best")
-    (work / "verl.jsonl").unlink(missing_ok=True)
+def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
+    """What lies beyond the last checkpoint will be done again; the best of what lies before it is kept."""
+    saved, kept, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
+    steps = watch.settle(verl_log, work / "log" / "metrics.jsonl", dev, checkpoints.latest(saved))
+    best = watch.best_step(steps) or 0
+    if checkpoints.kept_step(kept) != best:
+        shutil.rmtree(kept, ignore_errors=True)
+        if checkpoints.actor(saved, best).is_dir():
+            checkpoints.keep(saved, best, kept)
+    verl_log.unlink(missing_ok=True)
     clear_outage(work / "reward")
 
 

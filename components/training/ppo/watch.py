@@ -60,14 +60,19 @@ class Watch:
             self.alarms[alarm.name] = alarm
 
     def _new_lines(self) -> list[bytes]:
-        try:
-            with self._verl_log.open("rb") as file:
-                file.seek(self._read)
-                lines = [line for line in file.readlines() if line.endswith(b"\n")]
-        except FileNotFoundError:
-            return []
+        lines = whole_lines(self._verl_log, self._read)
         self._read += sum(map(len, lines))
         return lines
+
+
+def whole_lines(path: Path, start: int = 0) -> list[bytes]:
+    """Those that have an end, from this byte on; none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return [line for line in file.readlines() if line.endswith(b"\n")]
+    except FileNotFoundError:
+        return []
 
 
 def best_step(steps: Mapping[int, Step]) -> int | None:
@@ -97,6 +102,16 @@ def write_steps(path: Path, steps: Mapping[int, Step]) -> None:
         partial.write_bytes(b"".join(orjson.dumps(steps[at]) + b"\n" for at in sorted(steps)))
 
 
-def forget_after(path: Path, step: int) -> None:
-    """Drop what will be trained again, since the training goes on from the checkpoint at `step`."""
-    write_steps(path, {at: values for at, values in read_steps(path).items() if at <= step})
+def settle(verl_log: Path, metrics: Path, dev: Mapping[str, int], resumed: int) -> dict[int, Step]:
+    """The steps as far as the checkpoint that training goes on from, before verl writes its log anew.
+
+    Later ones are trained again. Those that verl had logged and that nobody had read when training was killed stay.
+    """
+    steps = read_steps(metrics)
+    for line in whole_lines(verl_log):
+        step = step_of(orjson.loads(line), dev)
+        number = int(step["step"])
+        steps[number] = {**step, **steps.get(number, {})}
+    settled = {at: step for at, step in steps.items() if at <= resumed}
+    write_steps(metrics, settled)
+    return settled

@@ -133,9 +133,25 @@ def test_steps_after_the_checkpoint_are_forgotten_when_it_goes_on(tmp_path: Path
     steps: dict[int, Step] = {at: {"step": at, "avg_reward": 0.1 * at} for at in range(6)}
     watch.write_steps(path, steps)
 
-    watch.forget_after(path, 3)
+    watch.settle(tmp_path / "verl.jsonl", path, DEV, 3)
 
     assert sorted(watch.read_steps(path)) == [0, 1, 2, 3]
+
+
+def test_what_verl_had_logged_and_nobody_had_read_is_not_lost_when_it_goes_on(tmp_path: Path) -> None:
+    """A training that is killed may be some steps ahead of who reads its log."""
+    training = Trained(tmp_path)
+    training.say({"step": 0, "data": dev(0.7)})
+    unread = [line(1, 0.1, **dev(0.6)), line(2, 0.2, **dev(0.5)), line(3, 0.3)]
+    training.log.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in unread) + orjson.dumps(line(4))[:20])
+
+    settled = watch.settle(training.log, tmp_path / "metrics.jsonl", DEV, 2)
+
+    assert [(at, step.get("gold_dev"), step.get("avg_reward")) for at, step in settled.items()] == [
+        (0, 0.7, None), (1, 0.6, 0.1), (2, 0.5, 0.2),
+    ]  # fmt: skip
+    assert watch.read_steps(tmp_path / "metrics.jsonl") == settled
+    assert watch.best_step(settled) == 1
 
 
 def test_the_best_checkpoint_outlives_verls_deletion(tmp_path: Path) -> None:
