@@ -16,6 +16,7 @@ from tests.manifests.reading import Object
 __all__ = ["house"]
 REFUSED = "are for the pods of its own Deployment"
 GATEWAY = "app.kubernetes.io/name=qinglan-gateway"
+RAG = "app.kubernetes.io/name=qinglan-rag"
 LABELS = {"app.kubernetes.io/name": "qinglan-gateway"}
 KEY: Object = {"name": "one", "image": DIGEST, "securityContext": HARDENED,
                "envFrom": [{"secretRef": {"name": "qinglan-paid-api"}}]}  # fmt: skip
@@ -109,7 +110,7 @@ BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
 @pytest.mark.parametrize("way", [{"envFrom": KEY["envFrom"]}, {"env": BY_ENV}], ids=["envFrom", "env"])
 def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, way: Object, account: str) -> None:
-    plain = "pod/" + house.a_pod(NS, "app.kubernetes.io/name=qinglan-rag")
+    plain = f"pod/{house.a_pod(NS, RAG)}"
 
     refused = patched(house, plain, slipped_in(**way), "ephemeralcontainers", account=account)
     assert REFUSED in refused, refused
@@ -117,14 +118,14 @@ def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, w
 
 
 def test_no_container_at_all_is_slipped_into_the_gateways_pod(house: Kubectl) -> None:
-    assert REFUSED in patched(house, house.a_pod(NS, GATEWAY), slipped_in(), "ephemeralcontainers")
+    assert REFUSED in patched(house, f"pod/{house.a_pod(NS, GATEWAY)}", slipped_in(), "ephemeralcontainers")
 
 
 def test_the_gateways_pod_keeps_its_image(house: Kubectl) -> None:
     change = {"spec": {"containers": [{"name": "gateway", "image": DIGEST.replace("a" * 64, "b" * 64)}]}}
 
-    assert REFUSED in patched(house, house.a_pod(NS, GATEWAY), change)
-    assert patched(house, house.a_pod(NS, GATEWAY), {"metadata": {"labels": {"team": "search"}}}) == ""
+    assert REFUSED in patched(house, f"pod/{house.a_pod(NS, GATEWAY)}", change)
+    assert patched(house, f"pod/{house.a_pod(NS, GATEWAY)}", {"metadata": {"labels": {"team": "search"}}}) == ""
 
 
 def test_the_gateways_deployment_is_changed_by_who_may_change_the_policies(house: Kubectl) -> None:
