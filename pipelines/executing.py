@@ -17,6 +17,7 @@ from pipelines.lines import LINEAGE, Line
 from pipelines.live import Live
 from pipelines.rundir import RunDir, write_json
 from qinglan.errors import ConfigError, Held, QinglanError
+from qinglan.jobs.processes import await_group
 from qinglan.lineage.dsse import ENDING
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import keys_folder, load_signer
@@ -31,6 +32,7 @@ Config = TypeVar("Config", "RunConfig", "StyleRunConfig")
 STORE_VARIABLE = "QINGLAN_STORE"
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
+STEP_ENDS_SECONDS = 60.0
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
 KEPT = {
     "rewriter": "what was paid for is in the journal and costs nothing.",
@@ -153,9 +155,13 @@ def refuse_held(record: dict[str, Any]) -> None:
 
 
 def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:
-    """End the child; the step it was in could not say so itself. The answer is that step's name."""
+    """End the child and the step it was in, which could not say so itself. The answer is that step's name.
+
+    A step that trains ends its training first: the same command again must not find it still at work.
+    """
     os.killpg(child.pid, signal.SIGTERM)
     child.wait()
+    await_group(child.pid, STEP_ENDS_SECONDS)
     for stage in stages:
         if (record := run.step_record(stage)) and record["status"] == "running":
             ended = {"status": "failed", "ended": datetime.now(UTC).isoformat(timespec="milliseconds")}

@@ -9,7 +9,7 @@ CURVE = "curve.svg"
 """In the log's folder of a training."""
 
 WIDTH, HEIGHT = 640, 280
-LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 36
+LEFT, RIGHT, TOP, BOTTOM = 76, 16, 40, 36
 COLOURS = ("#1f5fa8", "#c2571a", "#2e7d4f", "#7a4fa3", "#8a6d1a")
 
 Points = Sequence[tuple[float, float]]

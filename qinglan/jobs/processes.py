@@ -71,6 +71,27 @@ def left(mark: str, folder: str) -> list[int]:
     return [int(one.name) for one in found if wanted in _environment(one) or _holds(one, folder)]
 
 
+def await_group(group: int, seconds: float) -> None:
+    """Wait until no process of this group runs any more; what still does after so long is killed."""
+    until = time.monotonic() + seconds
+    while _runs(group):
+        if time.monotonic() > until:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+            return
+        time.sleep(0.05)
+
+
+def _runs(group: int) -> bool:
+    """One that has ended and whose code nobody has asked for does not run."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            state, _, its_group = (process / "stat").read_text().rpartition(") ")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                return True
+    return False
+
+
 def _environment(process: Path) -> list[bytes]:
     try:
         if b") Z " in (process / "stat").read_bytes():

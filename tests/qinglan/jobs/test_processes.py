@@ -1,0 +1,53 @@
+"""What a step has started is awaited, and ended where it does not end by itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from qinglan.jobs.processes import await_group
+from tests.ctrl_c import goes_on
+
+STEP = """
+import os, signal, sys, time
+from pathlib import Path
+said = Path(sys.argv[1])
+
+def end(*_):
+    time.sleep(float(sys.argv[2]))
+    said.with_name("ended").touch()
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
+said.write_text(str(os.getpid()))
+time.sleep(600)
+"""
+RUNNER = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+
+
+@pytest.mark.parametrize(("takes", "limit", "by_itself"), [(0.5, 600.0, True), (600.0, 0.2, False)])
+def test_a_step_that_takes_its_time_to_end_is_awaited_for_as_long_as_it_may(
+    tmp_path: Path, takes: float, limit: float, by_itself: bool
+) -> None:
+    """Its runner, which hears the signal too, is gone at once."""
+    said = tmp_path / "pid"
+    command = [sys.executable, "-c", RUNNER, STEP, str(said), str(takes)]
+    with subprocess.Popen(command, start_new_session=True) as runner:
+        while not (said.is_file() and said.read_text()):
+            time.sleep(0.02)
+        step = int(said.read_text())
+        runner.send_signal(signal.SIGTERM)
+        os.kill(step, signal.SIGTERM)
+        runner.wait()
+
+        await_group(runner.pid, limit)
+
+    assert (tmp_path / "ended").exists() == by_itself
+    end = time.monotonic() + 60
+    while goes_on(step) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not goes_on(step)
