@@ -13,13 +13,17 @@ from tests import rows
 from tests.tiny import SHAPE, SYSTEM, TEXTS
 
 FAULT = "QUICK_REWARD_FAULT"
-"""An environment variable that the reward below reads: nothing, `constant`, or `outage` with a number of calls."""
+"""What the reward below reads in the environment: nothing, `constant`, `outage:N` or `pause:N`, after N calls.
+
+A training whose reward pauses gets no further, however long a busy test takes to kill it.
+"""
 
 REWARD = '''
 """Short answers pay: a model that babbles learns to stop."""
 
 import json
 import os
+import time
 from pathlib import Path
 
 from qinglan.errors import OutageError
@@ -44,6 +48,8 @@ def score(data_source, solution_str, ground_truth, extra_info, settings):
     if fault == "outage" and calls > int(after):
         write_outage(folder, OutageError("The RAG service gave no answer."), extra_info["id"])
         raise OutageError("The RAG service gave no answer.")
+    if fault == "pause" and calls > int(after):
+        time.sleep(3600)
     short = 1.0 - min(len(solution_str), 20) / 20
     score = 0.5 if fault == "constant" else short
     terms = {"score": score, "gold": float(short > 0.5), "gold_known": 1.0, "win": 1.0 if short > 0.5 else -1.0}

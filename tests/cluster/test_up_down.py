@@ -21,7 +21,7 @@ from qinglan.errors import ConfigError, OutageError
 from tests.cluster.binaries import binary
 from tests.cluster.plane.cluster import Cluster, foreign
 from tests.cluster.plane.plane import down, running, up
-from tests.cluster.plane.ports import free_ports
+from tests.cluster.plane.ports import free_port, free_ports
 from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
 from tests.cluster.waiting import until
 from tests.ctrl_c import goes_on, hears_ctrl_c
@@ -206,6 +206,15 @@ def test_two_commands_do_not_work_on_one_cluster(tmp_path: Path) -> None:
 
         with pytest.raises(ConfigError, match="another command is at work on this cluster"):
             down(tmp_path)
+
+
+def test_a_port_that_one_process_has_found_is_not_found_by_another() -> None:
+    """Though nobody listens on it yet."""
+    port = free_port()
+    code = f"from tests.cluster.plane import ports; print(ports._claim({port}), ports._claim({port} + 10_000))"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+
+    assert answer.stdout.split() == ["False", "True"]
 
 
 def test_ports_asked_for_together_are_different() -> None:

@@ -1,4 +1,4 @@
-"""Free ports; those that are found together are different."""
+"""Free ports, each found by one process alone: a cluster takes its ports one after the other, for seconds."""
 
 import random
 import socket
@@ -10,6 +10,9 @@ from qinglan.errors import OutageError
 RANGE = range(20000, 30000)
 """Below the ports that the kernel hands to outgoing connections, which could take one before its server does."""
 TRIES = 200
+
+_claims: list[socket.socket] = []
+"""Held until this process ends."""
 
 
 class Ports(NamedTuple):
@@ -47,7 +50,24 @@ def found(count: int) -> list[int]:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            if not _claim(port):
+                continue
             ports.append(port)
             if len(ports) == count:
                 return ports
     raise OutageError(f"Of {TRIES} ports between {RANGE.start} and {RANGE.stop}, only {len(ports)} are free.")
+
+
+def _claim(port: int) -> bool:
+    """Whether nobody on this machine has found it before: a name of the kernel's own, which goes with its process.
+
+    A port that is found is taken only when its server starts; until then another process would find it free, too.
+    """
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0qinglan-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
