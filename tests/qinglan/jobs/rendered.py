@@ -14,7 +14,7 @@ import orjson
 
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.jobs.local import end_group
-from qinglan.services import free_port
+from tests.cluster.plane.ports import free_port
 
 RENDERED = Path(__file__).parent / "rendered_env.json"
 SHAPES = ((1, 4), (2, 1), (2, 4), (3, 1))
