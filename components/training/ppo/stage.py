@@ -177,12 +177,13 @@ def _job(started: Command, config: PpoConfig) -> JobSpec:
 def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
     """What lies beyond the last checkpoint will be done again; the best of what lies before it is kept."""
     saved, kept, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
-    steps = watch.settle(verl_log, work / "log" / "metrics.jsonl", dev, checkpoints.latest(saved))
+    resumed = checkpoints.latest(saved)
+    steps = watch.settle(verl_log, work / "log" / "metrics.jsonl", dev, resumed)
+    if checkpoints.kept_step(kept) > resumed:
+        shutil.rmtree(kept)
     best = watch.best_step(steps) or 0
-    if checkpoints.kept_step(kept) != best:
-        shutil.rmtree(kept, ignore_errors=True)
-        if checkpoints.actor(saved, best).is_dir():
-            checkpoints.keep(saved, best, kept)
+    if checkpoints.kept_step(kept) != best and checkpoints.actor(saved, best).is_dir():
+        checkpoints.keep(saved, best, kept)
     verl_log.unlink(missing_ok=True)
     clear_outage(work / "reward")
 
