@@ -33,6 +33,8 @@ STORE_VARIABLE = "QINGLAN_STORE"
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
 STEP_ENDS_SECONDS = 60.0
+"""Time for a step that was stopped to end its training, before it is killed."""
+
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
 KEPT = {
     "rewriter": "what was paid for is in the journal and costs nothing.",

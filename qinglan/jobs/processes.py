@@ -83,7 +83,7 @@ def await_group(group: int, seconds: float) -> None:
 
 
 def _runs(group: int) -> bool:
-    """One that has ended and whose code nobody has asked for does not run."""
+    """Whether a process of this group still runs; a zombie does not."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
             state, _, its_group = (process / "stat").read_text().rpartition(") ")[2].split()[:3]

@@ -36,7 +36,7 @@ def forks(config: PpoConfig) -> bool:
 def variables(config: PpoConfig) -> dict[str, str]:
     """On several nodes, the raylet of each is started with these too: its workers have their environment from it."""
     cpu = config.hardware.device == "cpu"
-    on_cpu = ON_ONE_CPU if config.hardware.nodes == 1 else ON_CPU
+    on_cpu = ON_ONE_CPU if forks(config) else ON_CPU
     given = {
         "VERL_USE_EXTERNAL_MODULES": ",".join(on_cpu if cpu else EVERYWHERE),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),

@@ -66,7 +66,7 @@ class Watch:
 
 
 def whole_lines(path: Path, start: int = 0) -> list[bytes]:
-    """Those that have an end, from this byte on; none where there is no file."""
+    """Lines of a file that end with a newline, from this byte on; none if there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(start)

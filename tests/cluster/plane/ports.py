@@ -59,9 +59,10 @@ def found(count: int) -> list[int]:
 
 
 def _claim(port: int) -> bool:
-    """Whether nobody on this machine has found it before: a name of the kernel's own, which goes with its process.
+    """Reserve a port for this process; False if another process has reserved it.
 
-    A port that is found is taken only when its server starts; until then another process would find it free, too.
+    A server binds its port only when it starts; until then another process would find the port free, too. The
+    reservation is a socket name in the kernel (Linux), released when this process ends.
     """
     claim = socket.socket(socket.AF_UNIX)
     try:
