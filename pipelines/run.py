@@ -5,6 +5,7 @@ Asking again is free: the run's journal holds every paid answer, so a run that s
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,10 +62,18 @@ def run_pipeline(
     check_sheet(config, sheet, stages)
     with locked(run):
         make_room(run, REWRITER, stages, alone=bool(only))
-        run.unlink(["release"])  # of an earlier verdict; the new one may hold
+        hide_release(run, stages)
         config = with_store(config, run)
         dump_config(config, run.config)
         return _run(config, run, stages, only, sheet, quiet)
+
+
+def hide_release(run: RunDir, stages: Sequence[str]) -> None:
+    """Show the release of the verdict before no more: the new verdict may hold, or there may be none."""
+    if run.shown("release").is_symlink() and "register" not in stages:
+        said = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
+        say(said, to=sys.stderr)
+    run.unlink(["release"])
 
 
 def _run(

@@ -45,7 +45,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(_totals_table(config, record))
     run = RunDir(root)
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
-        console.print(_evaluation(run))
+        console.print(_evaluation(run, record["verdict"]))
     console.print("Files:")
     for name in NAMES.values():
         if (run.files / name).exists():
@@ -74,13 +74,25 @@ def print_blind(found: dict[str, Any]) -> None:
     )
 
 
-def _evaluation(run: RunDir) -> Any:
+def _evaluation(run: RunDir, verdict: dict[str, Any]) -> Any:
     import orjson
 
     from components.evaluation.rewriter.markdown import to_markdown
     from qinglan.console import markdown
 
-    return markdown(to_markdown(orjson.loads((run.files / NAMES["evaluation"]).read_bytes())))
+    evaluation = orjson.loads((run.files / NAMES["evaluation"]).read_bytes())
+    return markdown(to_markdown(with_verdict(evaluation, verdict)))
+
+
+def with_verdict(evaluation: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
+    """The evaluation with the verdict of this run's gate, if it was reached.
+
+    The file holds the verdict of the settings that it was evaluated with; a gate that is run alone may have others.
+    """
+    if not verdict:
+        return evaluation
+    promote = verdict["word"] == "promote"
+    return evaluation | {"verdict": {"promote": promote, "reasons": verdict["reasons"]}}
 
 
 def steps_table(steps: dict[str, Any]) -> Any:

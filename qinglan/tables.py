@@ -6,9 +6,11 @@
 pandas reads a whole sheet into memory before the first row; openpyxl streams, so 100,000 rows stay small.
 """
 
+import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,11 @@ UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CELL_LIMIT = 32_767
+
+WIDTH_ROWS = 100
+"""The first rows decide how wide the columns are shown."""
+
+WIDEST = 60
 
 
 class Formula(str):
@@ -121,18 +128,51 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
     The same rows give the same bytes on any day.
     """
     from openpyxl import Workbook
+    from openpyxl.utils import get_column_letter
 
     book = Workbook(write_only=True)
     sheet = book.create_sheet("数据")
     sheet.freeze_panes = "A2"
-    sheet.append(list(columns))
+    first: list[list[Cell]] = [list(columns)]
+
+    def add(row: Sequence[Cell]) -> None:
+        cells = [safe_cell(value) for value in row]
+        if first:
+            first.append(cells)
+            if len(first) > WIDTH_ROWS:
+                flush()
+        else:
+            sheet.append(cells)
+
+    def flush() -> None:
+        """Write the first rows: openpyxl writes the widths of columns ahead of them, and they decide those."""
+        for number, width in enumerate(column_widths(first), 1):
+            sheet.column_dimensions[get_column_letter(number)].width = width
+        for cells in first:
+            sheet.append(cells)
+        first.clear()
+
     try:
-        yield lambda row: sheet.append([safe_cell(value) for value in row])
+        yield add
+        if first:
+            flush()
     except BaseException:
         sheet.close()
         raise
     with timeless(path) as written:
         book.save(written)
+
+
+def column_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """Characters that each column takes to show its longest cell, within limits that keep a sheet on a screen."""
+    columns = zip_longest(*rows, fillvalue=None)
+    return [min(max(map(_width, column)) + 2, WIDEST) for column in columns]
+
+
+def _width(value: Cell) -> int:
+    """A Chinese character is as wide as two letters."""
+    text = "" if value is None else str(value)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def safe_cell(value: Cell) -> Cell:

@@ -257,7 +257,7 @@ def _judged(seen: Seen) -> Iterator[Finding]:
     verdict = next((part.digest for part in seen.claim.statement.used if part.name == VERDICT), "")
     gates = gates_about(seen.readable(), seen.said(EVALUATION), verdict)
     if not gates:
-        yield Finding(VERDICT, "missing", "no gate in the lineage has said of this evaluation what the release uses")
+        yield Finding(VERDICT, "missing", "the lineage holds no gate's verdict on this evaluation")
     for gate in gates:
         if gate.statement.at > seen.claim.statement.at:
             yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")

@@ -144,7 +144,7 @@ def test_a_release_that_nothing_judged_is_refused_without_its_override(ran: Ran,
 
     assert made.model == digest(ran.sft)
     assert not decision.allowed and not decision.grave
-    assert any("no gate in the lineage has said" in reason for reason in decision.reasons)
+    assert any("the lineage holds no gate's verdict" in reason for reason in decision.reasons)
 
 
 def test_a_baseline_of_other_bytes_than_were_measured_is_no_release(ran: Ran, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from components.evaluation.rewriter.wording import headline
 from pipelines.config import StandIns, load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import batches_in_words
 from pipelines.promotion import in_words
-from pipelines.summary import funnel
+from pipelines.summary import funnel, with_verdict
 from qinglan.errors import DataError
 from qinglan.llm.config import BatchConfig
 
@@ -107,6 +108,16 @@ def test_the_funnel_measures_shares_of_the_sheet() -> None:
         (500, 1.0), (490, 0.98), (490, 0.98), (300, 0.6), (240, 0.48)
     ]  # fmt: skip
     assert [row.measured for row in funnel({"generate": None})] == [None] * 5
+
+
+def test_the_verdict_that_is_shown_is_that_of_the_runs_gate_and_else_the_evaluations() -> None:
+    evaluation = {"candidate": "rl", "verdict": {"promote": True, "reasons": ["better"]}}
+    held = {"word": "hold", "reasons": ["Too few: 3 queries"]}
+
+    shown = with_verdict(evaluation, held)
+
+    assert headline(shown).startswith("Hold") and shown["verdict"]["reasons"] == held["reasons"]
+    assert headline(with_verdict(evaluation, {})).startswith("Promote")
 
 
 def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:

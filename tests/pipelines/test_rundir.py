@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.run import hide_release
 from pipelines.rundir import NAMES, RunDir
 from tests.browser import open_page
 
@@ -67,6 +68,20 @@ def test_a_new_artifact_is_shown_in_place_of_the_old_one_and_a_stale_name_goes(r
     run.unlink(["report"])
 
     assert list(run.files.iterdir()) == []
+
+
+def test_a_release_that_is_hidden_without_a_new_one_to_come_is_said(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[bool] = []
+    for stages in (("ppo",), ("gate", "register"), ("ppo",)):
+        if stages != ("ppo",) or not said:
+            run.link("release", make_artifact(run, "register", "release", "bytes"))
+        hide_release(run, stages)
+        said.append("files/release is gone" in capsys.readouterr().err)
+        assert not run.shown("release").is_symlink()
+
+    assert said == [True, False, False]
 
 
 def test_what_is_large_or_a_folder_is_not_copied(run: RunDir) -> None:

@@ -8,7 +8,7 @@ import pytest
 from openpyxl import Workbook, load_workbook
 
 from qinglan.errors import DataError
-from qinglan.tables import Formula, read_table, safe_cell, write_table
+from qinglan.tables import WIDEST, Formula, read_table, safe_cell, write_table
 
 
 def sheet(path: Path, rows: list[list[object]], merge: str = "") -> Path:
@@ -93,6 +93,26 @@ def test_text_that_a_spreadsheet_would_run_is_written_as_text(tmp_path: Path, te
 
     assert cell.data_type == "s"
     assert str(cell.value).startswith("'")
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+def test_columns_are_as_wide_as_what_stands_in_them(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "out.xlsx"
+    with write_table(path, ["编号", "改写", "说明"]) as add:
+        for number in range(rows):
+            add([number, "虾青素每天吃几次", "长" * 500])
+
+    sheet = load_workbook(path).active
+
+    assert sheet is not None and sheet.max_row == rows + 1
+    assert [sheet.column_dimensions[letter].width for letter in "ABC"] == [6, 18, WIDEST]
+
+
+def test_a_sheet_without_rows_keeps_its_header(tmp_path: Path) -> None:
+    with write_table(tmp_path / "out.xlsx", ["改写"]):
+        pass
+
+    assert [cell.value for cell in next(load_workbook(tmp_path / "out.xlsx").active.iter_rows())] == ["改写"]  # type: ignore[union-attr]
 
 
 def test_numbers_and_plain_text_are_written_as_they_are() -> None:
