@@ -11,7 +11,7 @@ from qinglan.errors import ConfigError, Held, OutageError, TrainingError
 from tests.kfp.stand_in import Fault, Scene, StandIn, serving
 from tests.pipelines.submit.conftest import started
 
-QUICK = Pace(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=0.1)
+QUICK = Pace(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=30.0)
 
 
 def follower(kfp: Kfp, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:
@@ -146,7 +146,7 @@ def test_canceling_ends_a_run(server: StandIn, small: Graph) -> None:
 
 def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandIn, small: Graph) -> None:
     server.scenes, server.ends_canceled = (Scene("RUNNING"),), False
-    one, _ = follower(*started(server, small))
+    one, _ = follower(*started(server, small), cancel=0.1)
 
     run = one.cancel()
 
