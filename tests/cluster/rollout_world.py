@@ -163,6 +163,16 @@ class World:
         until(lambda: self.status(name).get("phase") in phases, f"{name} in {phases}: {self.log()[-3000:]}", seconds)
         return self.status(name)
 
+    def has_share(self, name: str, percent: int, seconds: float = 300.0) -> None:
+        """Wait until the routes give the canary so much."""
+        end = time.monotonic() + seconds
+        while self.traffic().get(self.canary.uri) != percent:
+            assert time.monotonic() < end, (
+                f"the canary has no {percent} %: {self.traffic()}\n{json.dumps(self.service())[-3000:]}\n"
+                f"{json.dumps(self.status(name))[-3000:]}\n{self.log()[-3000:]}"
+            )
+            time.sleep(0.05)
+
     def ended(self, name: str, seconds: float = 300.0) -> Object:
         end = time.monotonic() + seconds
         while self.status(name).get("phase") != "Done":

@@ -54,7 +54,7 @@ class TestOneController:
         assert done["outcome"] == "Promoted", done
         assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
         assert [one["action"] for one in done["history"]] == TOLD
-        assert {one["reason"] for one in world.events(name)} == {one[0].upper() + one[1:] for one in TOLD}
+        until_told(world, name)
         told = until_kept(world, world.canary)
         assert (told.outcome, told.service) == ("Promoted", SERVICE) and told.stable["uri"] == world.stable.uri
         assert [one["action"] for one in told.history] == [one["action"] for one in done["history"]]
@@ -63,7 +63,7 @@ class TestOneController:
         world.players.per_second = 0.0  # so that it stays at its first share until it is paused
         world.serve(world.stable)
         name = world.start(world.canary, 2)
-        until(lambda: world.traffic().get(world.canary.uri) == 20, "the canary has its first share")
+        world.has_share(name, 20)
         world.say(name, paused=True)
         world.players.per_second = PER_SECOND
         until(lambda: earned(world, name), "its next share is earned")
@@ -118,7 +118,7 @@ class TestOneController:
         world.players.per_second = 0.0  # so that it stays at its first share
         world.serve(world.stable)
         name = world.start(world.canary, 2)
-        until(lambda: world.traffic().get(world.canary.uri) == 20, "the canary has its first share")
+        world.has_share(name, 20)
         patch = json.dumps({"spec": {"predictor": {"canaryTrafficPercent": 90}}})
         world.kubectl.must("patch", "isvc", "rewriter", "-n", NS, "--type=merge", f"-p={patch}",
                            "--field-manager=a-person", account=f"{NS}/qinglan-rollout")  # fmt: skip
@@ -174,6 +174,12 @@ def cordoned(world: World) -> Iterator[None]:
 def earned(world: World, name: str) -> bool:
     entry = entry_of(world.api.get("modelrollouts", name) or {})
     return not lacking(entry.state, entry.spec)
+
+
+def until_told(world: World, name: str) -> None:
+    """Wait until Kubernetes' events tell the whole history; they follow the status, which ends a rollout."""
+    expected = {action[0].upper() + action[1:] for action in TOLD}
+    until(lambda: {event["reason"] for event in world.events(name)} == expected, f"the events of {name} tell it all")
 
 
 def until_kept(world: World, model: Model) -> Told:
@@ -251,7 +257,7 @@ def test_whoever_waits_follows_one_that_gives_its_lease_back_and_one_that_is_kil
     world.led()
     second = world.controller("two")
     name = world.start(world.canary, 2)
-    until(lambda: world.traffic().get(world.canary.uri) == 20, "the canary has its first share")
+    world.has_share(name, 20)
     assert holder(world) == "one"
     first.terminate()
     assert first.wait(240) == 0

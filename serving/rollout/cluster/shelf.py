@@ -26,6 +26,9 @@ class Shelf:
     def __init__(self, api: Api, told: Told) -> None:
         self._lock = threading.Lock()
         self._things: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
+        self._deleted: dict[tuple[str, str], str] = {}
+        """By kind and name, the uid of the last object that was deleted."""
+
         self._told = told
         self._mirrors = {kind: Mirror(api, kind, {}, self._hearing(kind)) for kind in KINDS}
 
@@ -61,15 +64,24 @@ class Shelf:
             raise OutageError(f"{kind} are not heard of: {why}. Check the API server and this account's rights.")
 
     def put(self, kind: str, thing: Object) -> None:
-        """What the API server answered to a write of ours, known before the watch tells of it."""
+        """Take what the API server answered to a write of ours: the watch may report it later.
+
+        On a slow machine the watch may also be faster than the answer. Its newer copy then stays: this one would be
+        taken for the present until something changes again, and perhaps nothing ever does.
+        """
+        name, uid = thing["metadata"]["name"], thing["metadata"]["uid"]
         with self._lock:
-            self._things[kind][thing["metadata"]["name"]] = TRIMMED[kind](thing)
+            known = self._things[kind].get(name)
+            if self._deleted.get((kind, name)) == uid or (known is not None and _supersedes(known, thing)):
+                return
+            self._things[kind][name] = TRIMMED[kind](thing)
 
     def _hearing(self, kind: str) -> Callable[[str, Mapping[str, Any]], None]:
         def hear(what: str, thing: Object) -> None:
             name, gone = thing["metadata"]["name"], what == "DELETED"
             with self._lock:
                 if gone:  # a list that lacks it tells of its name alone
+                    self._deleted[kind, name] = thing["metadata"]["uid"]
                     thing = self._things[kind].pop(name, thing)
                 else:
                     thing = self._things[kind][name] = TRIMMED[kind](thing)
@@ -78,8 +90,13 @@ class Shelf:
         return hear
 
 
-def _whole(thing: Object) -> Object:
-    return thing
+def _supersedes(known: Object, answer: Object) -> bool:
+    """Whether a known object is another than the answer's, made since, or a later version of the same one."""
+    if known["metadata"]["uid"] != answer["metadata"]["uid"]:
+        return True
+    versions = [str(thing["metadata"]["resourceVersion"]) for thing in (known, answer)]
+    # Kubernetes promises since 1.35 that these compare as numbers; etcd's always did.
+    return all(version.isdecimal() for version in versions) and int(versions[0]) > int(versions[1])
 
 
 def _without_book(thing: Object) -> Object:
