@@ -8,6 +8,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import orjson
+
 from qinglan.files import cache_folder, sha256_file, sha256_text
 
 VARIABLE = "QINGLAN_SCRATCH"
@@ -64,6 +66,15 @@ def source_digest(folder: Path) -> str:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint: one that was being written when the training was killed has no trainer state."""
-    whole = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    """The newest whole checkpoint."""
+    whole = [path for path in folder.glob("checkpoint-*") if _is_whole(path)]
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """The trainer writes its state last: where a kill came before, it is missing; where it came then, it is cut."""
+    try:
+        orjson.loads((checkpoint / "trainer_state.json").read_bytes())
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
+        return False
+    return True

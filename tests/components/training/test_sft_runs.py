@@ -20,7 +20,7 @@ from qinglan.lineage.digests import digest
 from qinglan.prompts import Message
 from qinglan.rewriter import Student, load_tokenizer, render
 from qinglan.rewriter_card import read_card
-from qinglan.scratch import VARIABLE
+from qinglan.scratch import VARIABLE, last_checkpoint
 from tests.qinglan.jobs.rendered import LoopbackRunner
 from tests.qwen3 import CHAT_TEMPLATE
 from tests.tiny import tiny_model
@@ -114,7 +114,7 @@ def test_a_training_that_is_killed_goes_on_and_ends_at_the_same_loss(
 ) -> None:
     words = [*inputs, tmp_path, SMALL.model_dump_json()]
     child = psutil.Popen([sys.executable, "-c", TRAIN, *map(str, words)], stdout=subprocess.DEVNULL)
-    wait_for(lambda: list(tmp_path.glob("scratch/sft/*/checkpoints/checkpoint-12/trainer_state.json")))
+    wait_for(lambda: [one for one in tmp_path.glob("scratch/sft/*/checkpoints") if last_checkpoint(one)])
     orphans = child.children(recursive=True)
     child.kill()
     child.wait()
