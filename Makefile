@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
 .PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster mutants cluster cluster-binaries cluster-status cluster-down \
-  check bench lock image-locks images try-image golden protocol docs clean
+  check bench lock image-locks images try-image golden docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -93,9 +93,8 @@ SIZES ?= 10000 100000 1000000
 bench-rag-engines: $(READY) ## both search engines beside FTS5 and rank_bm25; SIZES="10000 100000" passages
 	@$(BIN)/python -m benchmarks.rag_engines $(SIZES)
 
-lock: $(READY) ## resolve requirements.in, and what the tests' ML Metadata server needs, again
+lock: $(READY) ## resolve requirements.in again
 	@$(UV) pip compile requirements.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements.lock
-	@$(UV) pip compile tests/mlmd.in --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o tests/mlmd.lock
 
 golden: $(READY) ## write the compiled pipelines again
 	@$(BIN)/qinglan compile
@@ -111,10 +110,6 @@ image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style
 
 try-image: $(READY) ## run a compiled step inside the built CPU image, as strictly as a cluster would
 	@$(BIN)/python -m images.trying
-
-PROTOCOL := qinglan/lineage/sources/protocol
-protocol: $(READY) ## compile ML Metadata's messages again
-	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. $(PROTOCOL)/mlmd.proto
 
 docs: $(READY) ## write the settings tables of the stages' READMEs again
 	@$(BIN)/python -m pipelines.docs

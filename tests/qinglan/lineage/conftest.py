@@ -1,4 +1,4 @@
-"""What tests of the lineage share: a server of ML Metadata, two releases to attack, keys that nobody trusts."""
+"""What tests of the lineage share: two releases to attack, keys that nobody trusts."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from qinglan.lineage.keychain import ensure_keys
-from tests.mlmd import mlmd_server
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
 from tests.release_world import Made, make_release, use_keys
-
-
-@pytest.fixture(scope="session")
-def mlmd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One for all: each test writes runs, URIs and digests of its own."""
-    with mlmd_server(tmp_path_factory.mktemp("mlmd")) as address:
-        yield address
 
 
 @pytest.fixture(scope="module")

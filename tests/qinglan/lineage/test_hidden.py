@@ -151,13 +151,3 @@ def test_a_key_is_not_trusted_for_longer_by_revoking_it_again(tmp_path: Path) ->
 
     revoked = load_trust(tmp_path / TRUST).keys[key].revoked
     assert revoked and f"{revoked.at:%F}" == "2026-11-01"
-
-
-def test_a_statement_beside_a_record_is_no_record(keys: Keys, tmp_path: Path) -> None:
-    from qinglan.lineage.sources.records import RunRecords
-
-    run = write_run(tmp_path / "run", keys)
-
-    stages = [step.stage for step in RunRecords(run).steps()]
-
-    assert sorted(stage for stage in stages if stage != "importer") == ["generate", "sft"]
