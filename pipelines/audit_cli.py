@@ -133,15 +133,14 @@ def _ask(target: str, other: str, store: str, files: list[Path], policy: Any, as
 
 
 def _which_models(target: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
+    from qinglan.lineage.descendants import which_models
     from qinglan.lineage.digests import digest
-    from qinglan.lineage.index import open_index, which_models
-    from qinglan.lineage.tree import print_hits
+    from qinglan.lineage.tree import print_descendants
 
     path = Path(target)
     wanted = digest(path) if path.exists() else target
-    with open_index([Path("runs"), *files], store) as index:
-        hits = which_models(wanted, index, policy)
-    say_json([one._asdict() for one in hits]) if as_json else print_hits(wanted, hits)
+    found = which_models(wanted, [Path("runs"), *files], policy, store)
+    say_json([descendant._asdict() for descendant in found]) if as_json else print_descendants(wanted, found)
 
 
 def _break_glass(target: str, store: str, files: list[Path], policy: Any, reason: str, by: str) -> None:

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lineage.world import World, write_world
+from qinglan.lineage.descendants import which_models
 from qinglan.lineage.dsse import open_envelope, verifies
 from qinglan.lineage.graph import findings_of
-from qinglan.lineage.index import open_index, which_models
 from qinglan.lineage.looking import Nothing, read_statements
 from qinglan.lineage.trust import load_trust, save_trust
 from qinglan.lineage.walk import walk
 
-KINDS = ("bare", "walk", "walk_unsigned", "index")
+KINDS = ("bare", "walk", "descendants")
 
 
 class Folder(Nothing):
@@ -50,7 +50,7 @@ def run(kind: str, folder: Path) -> None:
     last, root, statements = json.loads((folder / "world.json").read_text())
     world = World(folder / "lineage", load_trust(folder / "trust.yaml"), last, root, statements)
     work: dict[str, Callable[[World], dict[str, Any]]] = {
-        "bare": bare, "walk": walked, "walk_unsigned": unsigned, "index": indexed,
+        "bare": bare, "walk": walked, "descendants": descendants,
     }  # fmt: skip
     started, cpu = time.perf_counter(), time.process_time()
     found = work[kind](world)
@@ -67,28 +67,15 @@ def bare(world: World) -> dict[str, Any]:
     return {}
 
 
-def walked(world: World, signatures: bool = True) -> dict[str, Any]:
-    graph = walk([world.last], Folder(world.folder), world.policy, "", now=datetime.now(UTC), signatures=signatures)
+def walked(world: World) -> dict[str, Any]:
+    graph = walk([world.last], Folder(world.folder), world.policy, "", now=datetime.now(UTC))
     assert len(graph.things) == world.statements + 1
     assert not list(findings_of(graph))
     return {}
 
 
-def unsigned(world: World) -> dict[str, Any]:
-    return walked(world, signatures=False)
-
-
-def indexed(world: World) -> dict[str, Any]:
-    """Made, then opened again and asked for everything that descends from the root."""
-    cache = world.folder.parent / "cache"
-    started = time.perf_counter()
-    with open_index([world.folder], folder=cache):
-        made = time.perf_counter() - started
-    started = time.perf_counter()
-    with open_index([world.folder], folder=cache) as index:
-        looked = time.perf_counter() - started
-        started = time.perf_counter()
-        hits = which_models(world.root, index, world.policy)
-    assert hits[0].total == world.statements
-    asked = time.perf_counter() - started
-    return {"made_s": round(made, 2), "looked_again_s": round(looked, 2), "which_models_s": round(asked, 2)}
+def descendants(world: World) -> dict[str, Any]:
+    """Everything that descends from the root."""
+    found = which_models(world.root, [world.folder], world.policy)
+    assert found[0].total == world.statements
+    return {}

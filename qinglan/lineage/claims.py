@@ -43,7 +43,6 @@ def read_claims(
     policy: TrustPolicy,
     tenant: str,
     now: datetime,
-    signatures: bool = True,
 ) -> Claims:
     """Every statement once; what claims to be one and is not, or was changed, is a finding."""
     steps: dict[str, Step] = {}
@@ -56,7 +55,7 @@ def read_claims(
             envelope = open_envelope(sealed, where)
             if is_break_glass(envelope):
                 continue
-            step = read_step(name, where, envelope, policy, tenant, now, signatures)
+            step = read_step(name, where, envelope, policy, tenant, now)
         except DataError as error:
             faults.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
             continue
@@ -73,7 +72,6 @@ def read_step(
     policy: TrustPolicy,
     tenant: str,
     now: datetime,
-    signatures: bool,
 ) -> Step:
     statement = from_payload(envelope.payload, where)
     if fault := shape_fault(statement):
@@ -83,10 +81,7 @@ def read_step(
     except DataError as error:
         return Step(name, statement, "altered", str(error), "", where)
     role: Role = "releaser" if statement.stage == RELEASER else "builder"
-    state: State = "attested"
-    why, signer = "", next((one.key for one in envelope.signatures), "")
-    if signatures:
-        state, why, signer = judged(envelope, policy, role, tenant, ended)
+    state, why, signer = judged(envelope, policy, role, tenant, ended)
     if state == "attested" and (why := time_fault(started, ended, now)):
         state = "altered"
     return Step(name, statement, state, why, signer, where, started, ended)

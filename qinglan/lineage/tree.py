@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
 
 from qinglan.lineage.audit import Audit, counts, next_step
+from qinglan.lineage.descendants import Descendant
 from qinglan.lineage.findings import State
 from qinglan.lineage.graph import Graph, Thing
-from qinglan.lineage.index import Hit
 from qinglan.lineage.rollouts import line as rollout_line
 
 MARKS: dict[State, tuple[str, str]] = {
@@ -98,18 +98,18 @@ def _line(graph: Graph, one: Line) -> "object":
     return styled("  " * one.depth, (f"{mark} {thing.name} ", colour), (", ".join(filter(None, about)), "dim"))
 
 
-def print_hits(digest: str, hits: Sequence[Hit], to: IO[str] | None = None) -> None:
-    """What descends from a digest, a line each."""
+def print_descendants(digest: str, descendants: Sequence[Descendant], to: IO[str] | None = None) -> None:
+    """What was made from a digest, a line each."""
     from qinglan.console import Console, styled
 
     console = Console(file=to, highlight=False, soft_wrap=True)
-    if not hits:
+    if not descendants:
         console.print(f"{digest[:12]}: nothing that is known here descends from it.")
-    for one in hits:
-        mark, colour = ("✗", "red") if one.counts else ("◇", "blue")
-        about = f"{one.digest[:12]}, by {one.stage}, {one.ended[:19]}"
-        names = f" {', '.join(one.names)}" if one.names else ""
-        why = f" {one.counts}" if one.counts else ""
-        console.print(styled((f"{mark} {one.what}{names} ", colour), (about, "dim"), why))
-    if hits and hits[0].total > len(hits):
-        console.print(f"... and {hits[0].total - len(hits):,} more")
+    for found in descendants:
+        mark, colour = ("✗", "red") if found.fault else ("◇", "blue")
+        about = f"{found.digest[:12]}, by {found.stage}, {found.ended[:19]}"
+        names = f" {', '.join(found.names)}" if found.names else ""
+        why = f" {found.fault}" if found.fault else ""
+        console.print(styled((f"{mark} {found.what}{names} ", colour), (about, "dim"), why))
+    if descendants and descendants[0].total > len(descendants):
+        console.print(f"... and {descendants[0].total - len(descendants):,} more")

@@ -41,15 +41,11 @@ def walk(
     *,
     now: datetime | None = None,
     until: datetime | None = None,
-    signatures: bool = True,
 ) -> Graph:
-    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger.
-
-    Without `signatures` every statement is believed: to see what a walk costs, never to audit.
-    """
+    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger."""
     with many_objects():
         wanted, now = tuple(dict.fromkeys(starts)), now or datetime.now(UTC)
-        return _walked(wanted, evidence, policy, tenant, now, until, signatures)
+        return _walked(wanted, evidence, policy, tenant, now, until)
 
 
 def _walked(
@@ -59,9 +55,8 @@ def _walked(
     tenant: str,
     now: datetime,
     until: datetime | None,
-    signatures: bool,
 ) -> Graph:
-    claims = read_claims(evidence.statements(), policy, tenant, now, signatures)
+    claims = read_claims(evidence.statements(), policy, tenant, now)
     reached = reach(wanted, claims)
     steps = {name: claims.steps[name] for name in dict.fromkeys(reached.makers.values()) if name}
     steps = {name: _in_order(step, reached, steps, until) for name, step in steps.items()}

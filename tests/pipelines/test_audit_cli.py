@@ -88,7 +88,7 @@ def test_what_descends_from_a_file_is_found(
     assert qinglan(monkeypatch, "audit", run.parent / "questions.xlsx", "--which-models", "--json") == 0
 
     hits = json.loads(capsys.readouterr().out)
-    assert [(one["what"], one["counts"]) for one in hits] == [("sft_model", ""), ("rewrites", "")]
+    assert [(one["what"], one["fault"]) for one in hits] == [("sft_model", ""), ("rewrites", "")]
 
 
 def test_why_and_diff_answer_in_words(

@@ -1,0 +1,104 @@
+"""Everything that was made from a digest is found, and no signature is believed."""
+
+from pathlib import Path
+
+import pytest
+
+from qinglan.lineage import descendants
+from qinglan.lineage.descendants import which_models
+from tests.lineage_release import write_release
+from tests.lineage_world import TENANT, Keys, given, made, make_keys, sealed, sha, write_run
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+def test_descendants_of_a_digest_come_releases_first_then_models(keys: Keys, tmp_path: Path) -> None:
+    write_release(tmp_path / "store" / "release", keys)
+
+    found = which_models(sha("questions"), [tmp_path / "store"], keys.policy)
+
+    assert (found[0].stage, found[0].names, found[0].fault) == ("release", (f"{TENANT}/rewriter",), "")
+    names = [descendant.what for descendant in found]
+    assert {"rl_model", "sft_model", "rewrites", "evaluation"} <= set(names)
+    assert names.index("rl_model") < names.index("rewrites")
+    assert found[0].total == len(found)
+
+
+def test_of_what_can_be_shown_the_newest_come_first_and_the_rest_are_counted(keys: Keys, tmp_path: Path) -> None:
+    for hour in (3, 1, 2):
+        step = sealed(keys.builder, "sft", [made(f"model-{hour}")], [given("questions")], (0, hour))
+        (tmp_path / f"{hour}.dsse.json").write_bytes(step)
+
+    found = which_models(sha("questions"), [tmp_path], keys.policy, most=2)
+
+    assert [descendant.what for descendant in found] == ["model-3", "model-2"]
+    assert found[0].total == 3
+
+
+def test_the_first_characters_of_a_digest_are_enough(keys: Keys, tmp_path: Path) -> None:
+    write_release(tmp_path / "store" / "release", keys)
+
+    whole, short = (which_models(sha("questions")[:length], [tmp_path], keys.policy) for length in (64, 12))
+
+    assert whole == short != []
+
+
+def test_a_digest_from_which_nothing_was_made_has_no_descendants(keys: Keys, tmp_path: Path) -> None:
+    write_release(tmp_path / "release", keys)
+
+    assert which_models("f" * 64, [tmp_path / "release"], keys.policy) == []
+
+
+def test_a_descendant_says_why_its_signature_does_not_count(keys: Keys, tmp_path: Path) -> None:
+    (tmp_path / "x.dsse.json").write_bytes(sealed(keys.stranger, "sft", [made("sft_model")], [given("questions")]))
+
+    [found] = which_models(sha("questions"), [tmp_path], keys.policy)
+
+    assert "not in the trust policy" in found.fault
+
+
+def test_names_of_the_store_point_to_their_releases(
+    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_release(tmp_path / "releases" / "abc", keys)
+    monkeypatch.setattr(descendants, "_pointers", lambda store: {"abc": ["fivedoctors/rewriter"]})
+
+    found = which_models(sha("questions"), [], keys.policy, str(tmp_path))
+
+    assert found[0].names == ("fivedoctors/rewriter (now)",)
+
+
+def test_a_statement_that_changed_is_read_as_it_is_now(keys: Keys, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", keys)
+    statement = run / "records" / "sft.dsse.json"
+
+    statement.write_bytes(sealed(keys.builder, "sft", [made("other_model")], [given("questions")]))
+    changed = which_models(sha("questions"), [run], keys.policy)
+    statement.unlink()
+    removed = which_models(sha("questions"), [run], keys.policy)
+
+    assert ([descendant.what for descendant in changed], removed) == (["other_model"], [])
+
+
+def test_the_same_statement_in_many_lineages_counts_once_and_a_broken_one_not_at_all(
+    keys: Keys, tmp_path: Path
+) -> None:
+    step = sealed(keys.builder, "sft", [made("sft_model")], [given("questions")])
+    for name in "abc":
+        (tmp_path / f"{name}.dsse.json").write_bytes(step)
+    (tmp_path / "broken.dsse.json").write_text("{")
+
+    [found] = which_models(sha("questions"), [tmp_path, tmp_path / "."], keys.policy)
+
+    assert (found.total, found.where) == (1, str(tmp_path.resolve() / "a.dsse.json"))
+
+
+def test_links_are_not_followed(keys: Keys, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", keys)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "loop").symlink_to(tmp_path)
+
+    assert which_models(sha("questions"), [tmp_path / "linked"], keys.policy) == []
