@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from qinglan.jobs.api import Api
 from qinglan.jobs.attach import end, persist
-from qinglan.jobs.hub import View
 from qinglan.jobs.interrupts import undisturbed
 from qinglan.jobs.logs import PodLog
 from qinglan.jobs.names import ATTEMPT
@@ -15,6 +14,7 @@ from qinglan.jobs.refusals import Refusal, explain
 from qinglan.jobs.saying import Saying
 from qinglan.jobs.seen import Seen
 from qinglan.jobs.spec import Outcome
+from qinglan.jobs.watch import JobWatch
 
 STOPPED = -15
 """The code of a command that was told to stop, here as on this machine."""
@@ -48,8 +48,8 @@ class Lost(Exception):
 
 
 class Follower:
-    def __init__(self, api: Api, view: View, log: PodLog, saying: Saying, patience: Patience) -> None:
-        self.api, self.view, self.log, self.saying, self.patience = api, view, log, saying, patience
+    def __init__(self, api: Api, watch: JobWatch, log: PodLog, saying: Saying, patience: Patience) -> None:
+        self.api, self.watch, self.log, self.saying, self.patience = api, watch, log, saying, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
         """To its end; a failure is held back for a moment while nobody is to blame yet."""
@@ -59,13 +59,13 @@ class Follower:
             if reading.phase == "failed" and reading.culprit is None and not reading.final:
                 began_to_settle = began_to_settle or time.monotonic()
                 if time.monotonic() - began_to_settle < self.patience.settle:
-                    self.view.wait(ASK_SECONDS)
+                    self.watch.wait(ASK_SECONDS)
                     continue
             if reading.phase in ("succeeded", "failed", "hopeless"):
                 return self._over(job, reading)
             self.saying.progress(reading)
             self._raise_of_log()
-            self.view.wait(ASK_SECONDS)
+            self.watch.wait(ASK_SECONDS)
         self.end(job)
         return Outcome(STOPPED, "it was told to stop")
 
@@ -90,12 +90,12 @@ class Follower:
         return found if found and found["metadata"].get("annotations", {}).get(ATTEMPT) == ours else None
 
     def _read(self, job: Mapping[str, Any]) -> Reading:
-        if trouble := self.view.trouble():
+        if trouble := self.watch.trouble():
             seconds, refusal = trouble
             if seconds > self.patience.outage:
                 raise Lost(refusal)
             self.saying.silence(seconds, refusal.message[:120])
-        seen = self.view.seen()
+        seen = self.watch.snapshot()
         if not _is(seen.job, job) and not (seen := self._asked(job)).job:
             return Reading("failed", _vanished(job), 1, final=True)
         self._start_log(seen)
@@ -109,8 +109,8 @@ class Follower:
             raise Lost(refusal) from None
         if not _is(found, job):
             return Seen()
-        self.view.created(job)
-        return self.view.seen()
+        self.watch.created(job)
+        return self.watch.snapshot()
 
     def _start_log(self, seen: Seen) -> None:
         """The first node's: it is the one that speaks."""

@@ -1,8 +1,6 @@
 """A training as a PyTorchJob: made once, followed to its end, and ended with whoever asked for it.
 
 outcome = PyTorchJobRunner(api, placed(api, task_config)).run(spec, log)
-
-One runner follows any number of jobs of its run at a time, each `run` in a thread of its own.
 """
 
 import uuid
@@ -14,7 +12,6 @@ from typing import Any
 from qinglan.jobs.api import Api
 from qinglan.jobs.attach import decide, make_or_find, persist
 from qinglan.jobs.follower import Follower, Lost, Patience, left_running
-from qinglan.jobs.hub import Hub, View
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.logs import PodLog
 from qinglan.jobs.manifest import render
@@ -22,6 +19,7 @@ from qinglan.jobs.placement import Placement
 from qinglan.jobs.refusals import Refusal, explain
 from qinglan.jobs.saying import Saying
 from qinglan.jobs.spec import JobSpec, Outcome
+from qinglan.jobs.watch import JobWatch
 from qinglan.terminal import say
 
 
@@ -34,7 +32,6 @@ class PyTorchJobRunner:
         self, api: Api, place: Placement, patience: Patience | None = None, out: Callable[[str], None] = say
     ) -> None:
         self.api, self.place, self.patience, self.out = api, place, patience or Patience(), out
-        self.hub = Hub(api, place.run)
 
     def attaches(self, spec: JobSpec) -> bool:
         wanted = render(spec, self.place)
@@ -61,9 +58,11 @@ class PyTorchJobRunner:
         name = manifest["metadata"]["name"]
         saying = Saying(name, self.out, self.patience.pending)
         try:
-            with sigterm_raises(), self._following(name) as view:
+            with sigterm_raises(), self._watching(name) as watch:
                 pod_log = PodLog(self.api, log, on_line, saying)
-                return self._make_and_follow(manifest, Follower(self.api, view, pod_log, saying, self.patience), stop)
+                return self._make_and_follow(
+                    manifest, Follower(self.api, watch, pod_log, saying, self.patience), stop
+                )
         except Lost as lost:
             left_running(lost, self.api, name)
         except Refusal as refusal:
@@ -73,7 +72,7 @@ class PyTorchJobRunner:
         job = manifest
         try:
             job = make_or_find(self.api, manifest, self.patience.outage, follower.saying)
-            follower.view.created(job)
+            follower.watch.created(job)
             return follower.follow(job, stop)
         except (Lost, Refusal):
             raise
@@ -84,7 +83,7 @@ class PyTorchJobRunner:
             follower.log.stop()
 
     @contextmanager
-    def _following(self, name: str) -> Iterator[View]:
+    def _watching(self, name: str) -> Iterator[JobWatch]:
         """The watches run before the job is made: what cannot be followed is not begun."""
         with ExitStack() as stack:
-            yield persist(lambda: stack.enter_context(self.hub.following(name)), self.patience.outage)
+            yield persist(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)

@@ -20,7 +20,7 @@ class Seen(NamedTuple):
 
 
 def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of a job as is read here: hundreds are kept at once."""
+    """As much of a job as is read here."""
     return {"metadata": _meta(job), "spec": _slim_spec(job["spec"]), "status": job.get("status") or {}}
 
 
