@@ -5,7 +5,6 @@ KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will n
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pipelines.checking import DIGEST
 from pipelines.submit.inputs import judge_inputs
@@ -100,18 +99,25 @@ def _token(needs: Needs, seen: Seen) -> Iterator[Finding]:
 
 
 def _nodes(asked: Machines, seen: Seen) -> Iterator[Finding]:
+    """Say where too few nodes have the labels and the room; whether they are free or tainted KFP's pods will show."""
     if seen.nodes is None:
         return
-    fit = [node for node in seen.nodes if _takes(node, asked)]
-    if sum(_has(node, asked.asks) for node in fit) < asked.nodes:
-        yield Finding("missing", f"{_wanted(asked)}, and {_why_none(asked, seen.nodes, fit)}.", _other_nodes(asked))
+    labelled = [node for node in seen.nodes if _has_labels(node, asked)]
+    if sum(_has_room(node, asked.asks) for node in labelled) < asked.nodes:
+        yield Finding(
+            "missing", f"{_request(asked)}, and {_shortage(asked, seen.nodes, labelled)}.", _other_nodes(asked)
+        )
 
 
-def _has(node: Node, asks: Mapping[str, float]) -> bool:
+def _has_labels(node: Node, asked: Machines) -> bool:
+    return all(node.labels.get(name) == value for name, value in asked.labels.items())
+
+
+def _has_room(node: Node, asks: Mapping[str, float]) -> bool:
     return all(node.allocatable.get(name, 0) >= count for name, count in asks.items())
 
 
-def _wanted(asked: Machines) -> str:
+def _request(asked: Machines) -> str:
     wants = "wants" if len(asked.steps) == 1 else "want"
     machines, each = ("a node", "") if asked.nodes == 1 else (f"{asked.nodes} nodes", " each")
     labels = f"{_labels(asked.labels)} and " if asked.labels else ""
@@ -123,27 +129,24 @@ def _amount(resource: str, count: float) -> str:
     return f"{count / GIB:g} GiB memory" if resource == "memory" else f"{count:g} {resource}"
 
 
-def _why_none(asked: Machines, nodes: tuple[Node, ...], fit: list[Node]) -> str:
-    labelled = [node for node in nodes if _labelled(node, asked)]
+def _shortage(asked: Machines, nodes: tuple[Node, ...], labelled: list[Node]) -> str:
     if not nodes:
         return "the cluster has no node"
     if not labelled:
-        return f"none of {len(nodes)} nodes has that label{_others(asked, nodes)}"
-    if not fit:
-        return f"{listed([node.name for node in labelled])} cannot take it: cordoned, not ready, or tainted"
-    if enough := sum(_has(node, asked.asks) for node in fit):
+        return f"none of {len(nodes)} nodes has that label{_other_labels(asked, nodes)}"
+    if enough := sum(_has_room(node, asked.asks) for node in labelled):
         return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
     for resource, count in asked.asks.items():
-        most = max(node.allocatable.get(resource, 0) for node in fit)
+        most = max(node.allocatable.get(resource, 0) for node in labelled)
         if most < count:
-            return f"the largest that would take it has {_amount(resource, most)}"
-    return "none that would take it has all of that"
+            return f"the largest of them has {_amount(resource, most)}"
+    return "none of them has all of that"
 
 
-def _others(asked: Machines, nodes: tuple[Node, ...]) -> str:
-    """What kinds there are in its place."""
-    there = sorted({node.labels[name] for name in asked.labels for node in nodes if name in node.labels})
-    return f" (there are: {', '.join(there)})" if there else ""
+def _other_labels(asked: Machines, nodes: tuple[Node, ...]) -> str:
+    """The values that nodes have for the label in question."""
+    values = sorted({node.labels[name] for name in asked.labels for node in nodes if name in node.labels})
+    return f" (there are: {', '.join(values)})" if values else ""
 
 
 def _other_nodes(asked: Machines) -> str:
@@ -151,28 +154,6 @@ def _other_nodes(asked: Machines) -> str:
         f"See what there is: kubectl get nodes -L {next(iter(asked.labels), SELECTOR_LABEL)}; "
         "add such nodes, or submit a profile for the ones you have."
     )
-
-
-def _takes(node: Node, asked: Machines) -> bool:
-    return node.ready and _labelled(node, asked) and all(_tolerated(taint, asked) for taint in node.taints)
-
-
-def _labelled(node: Node, asked: Machines) -> bool:
-    return all(node.labels.get(name) == value for name, value in asked.labels.items())
-
-
-def _tolerated(taint: Mapping[str, str], asked: Machines) -> bool:
-    return taint.get("effect") == "PreferNoSchedule" or any(_matches(one, taint) for one in asked.tolerations)
-
-
-def _matches(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if not toleration.get("key"):
-        return toleration.get("operator") == "Exists"
-    if toleration["key"] != taint.get("key"):
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
 
 
 def _quotas(asked: Machines, seen: Seen) -> Iterator[Finding]:

@@ -272,11 +272,8 @@ def _store_secret(data: Mapping[str, str]) -> StoreSecret:
 
 
 def _node(one: Any) -> Node:
-    conditions = {condition.type: condition.status for condition in one.status.conditions or ()}
-    taints = tuple({"key": t.key, "value": t.value or "", "effect": t.effect} for t in one.spec.taints or ())
     counts = {name: _count(value) for name, value in (one.status.allocatable or {}).items()}
-    ready = conditions.get("Ready", "True") == "True" and not one.spec.unschedulable
-    return Node(one.metadata.name, one.metadata.labels or {}, taints, counts, ready)
+    return Node(one.metadata.name, one.metadata.labels or {}, counts)
 
 
 def _quotas_of(one: Any) -> Iterable[Quota]:

@@ -39,7 +39,6 @@ class Machines(NamedTuple):
 
     nodes: int
     labels: Mapping[str, str]
-    tolerations: tuple[Mapping[str, Any], ...]
     job: bool
     """Whether it is a PyTorchJob that asks, and the step itself for nothing."""
 
@@ -242,7 +241,7 @@ def _asked(step: Step) -> Machines | None:
         for one in step.component.get("taskConfigPassthroughs", ())
     )
     nodes = _nodes(step.scope.get("config")) if launches else 1
-    return Machines((step.name,), asks, nodes, _labels(step), tuple(step.pod.get("tolerations", ())), launches)
+    return Machines((step.name,), asks, nodes, _labels(step), launches)
 
 
 def _asks(resources: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, float]:

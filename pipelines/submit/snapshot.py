@@ -9,12 +9,8 @@ from qinglan.jobs.rights import Right
 class Node(NamedTuple):
     name: str
     labels: Mapping[str, str]
-    taints: tuple[Mapping[str, str], ...]
     allocatable: Mapping[str, float]
     """By resource: cores, bytes, accelerators."""
-
-    ready: bool = True
-    """Takes new pods: neither cordoned nor away."""
 
 
 class Quota(NamedTuple):

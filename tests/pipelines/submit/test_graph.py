@@ -155,7 +155,6 @@ def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
     assert (asked.steps, asked.nodes, asked.job) == (("train",), 2, True)
     assert asked.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
     assert asked.labels == {LABEL: A100}
-    assert asked.tolerations[0]["key"] == GPU
 
 
 def test_steps_that_ask_for_the_same_are_named_together(small: Graph) -> None:

@@ -14,11 +14,10 @@ from qinglan.jobs import api
 from qinglan.jobs.rights import LAUNCHING
 
 GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
-TOLERATED = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 KEY = Need("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("sft",))
 CLAIM = Need("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("sft", "ppo"))
 GIB = 1024**3
-SFT = Machines(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, (TOLERATED,), job=True)
+SFT = Machines(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, job=True)
 RELEASED = "registry.example/qinglan/cpu@sha256:" + "0" * 64
 
 
@@ -27,9 +26,8 @@ def needs(*objects: Need, machines: tuple[Machines, ...] = (), images: tuple[str
 
 
 def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
-    taint = {"key": GPU, "value": "", "effect": "NoSchedule"}
     room = {GPU: gpus, "cpu": 96, "memory": 1024 * GIB}
-    return Node(name, {LABEL: product}, (taint,), room)._replace(**changes)
+    return Node(name, {LABEL: product}, room)._replace(**changes)
 
 
 def seen(*objects: Need, **changes: Any) -> Seen:
@@ -97,47 +95,25 @@ def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
         ((node("a", product="H100"),), "none of 1 nodes has that label (there are: H100)"),
         ((node("a", labels={}),), "none of 1 nodes has that label."),
         ((node("a"), node("b", gpus=2)), "only 1 of them has as much"),
-        ((node("a", gpus=2), node("b", gpus=2)), "the largest that would take it has 2 nvidia.com/gpu"),
+        ((node("a", gpus=2), node("b", gpus=2)), "the largest of them has 2 nvidia.com/gpu"),
         (
             (node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),),
-            "the largest that would take it has 32 GiB",
+            "the largest of them has 32 GiB",
         ),
         (
             (
                 node("a", allocatable={GPU: 8, "cpu": 4, "memory": 64 * GIB}),
                 node("b", allocatable={GPU: 0, "cpu": 96, "memory": 64 * GIB}),
             ),
-            "none that would take it has all of that",
-        ),
-        ((node("a", ready=False), node("b", ready=False)), "a and b cannot take it: cordoned, not ready, or tainted"),
-        (
-            (node("a", taints=({"key": "team", "value": "x", "effect": "NoExecute"},)),),
-            "a cannot take it: cordoned, not ready, or tainted",
+            "none of them has all of that",
         ),
     ],
 )
-def test_nodes_that_will_never_take_a_step_are_explained(nodes: tuple[Node, ...], why: str) -> None:
+def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
     [found] = missing(judge(needs(machines=(SFT,)), seen(nodes=nodes)))
 
     assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in found
     assert f"kubectl get nodes -L {LABEL}" in found
-
-
-@pytest.mark.parametrize(
-    ("toleration", "takes"),
-    [
-        ({"operator": "Exists"}, True),
-        ({"key": "team", "operator": "Equal", "value": "x"}, True),
-        ({"key": "team", "value": "y"}, False),
-        ({"key": "team", "operator": "Exists", "effect": "NoSchedule"}, False),
-        ({"key": "other", "operator": "Exists"}, False),
-    ],
-)
-def test_taints_are_tolerated_as_the_scheduler_does(toleration: dict[str, str], takes: bool) -> None:
-    tainted = node("a", taints=({"key": "team", "value": "x", "effect": "NoExecute"},))
-    asked = SFT._replace(nodes=1, tolerations=(toleration,))
-
-    assert (missing(judge(needs(machines=(asked,)), seen(nodes=(tainted,)))) == []) is takes
 
 
 def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
