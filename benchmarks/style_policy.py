@@ -19,9 +19,9 @@ import orjson
 
 from benchmarks.report import report
 from benchmarks.style_world import LAPTOP, SOLD, learned_style_model, planted, tiny_base, write_style_rows
-from components.training.style_policy.looks import LOOKS
-from components.training.style_policy.report import FINAL
-from components.training.style_policy.stage import StylePolicyCounts, style_policy
+from examples.style_policy.looks import LOOKS
+from examples.style_policy.report import FINAL
+from examples.style_policy.stage import StylePolicyCounts, style_policy
 from qinglan.errors import TrainingError
 from qinglan.samples.style import load_manners
 from qinglan.style.labels import DEFAULT_LABELS

@@ -20,7 +20,6 @@ from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from components.training.style.config import DistilConfig, StyleConfig
-from components.training.style_policy.config import StylePolicyConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.terminal import say
 
@@ -35,7 +34,6 @@ READMES: dict[Path, type[BaseModel]] = {
     ROOT / "components/training/ppo/README.md": PpoConfig,
     ROOT / "components/training/style/README.md": StyleConfig,
     ROOT / "components/training/style/distil.md": DistilConfig,
-    ROOT / "components/training/style_policy/README.md": StylePolicyConfig,
     ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
     ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
     ROOT / "components/release/register/README.md": RegisterConfig,

@@ -78,12 +78,11 @@ STYLE = Line(
         "register": ("evaluation", "style_model", "report"),
         "distil": ("style_model", "style_rows"),
         "deploy": ("release",),
-        "style_policy": ("style_rows", "style_model", "base_model"),
     },
     given=("labelled",),
-    behind_the_gate=frozenset({"register", "distil", "deploy", "style_policy"}),
+    behind_the_gate=frozenset({"register", "distil", "deploy"}),
     last="distil",
-    resumes=frozenset({"style", "distil", "style_policy"}),
+    resumes=frozenset({"style", "distil"}),
 )
 
 LINES = {line.name: line for line in (REWRITER, STYLE)}

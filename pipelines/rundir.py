@@ -59,9 +59,6 @@ NAMES = {
     "student_model": "student_model",
     "distil_log": "distil_log",
     "distil_table": "distil.json",
-    "policy_model": "policy_model",
-    "policy_log": "policy_log",
-    "policy_curve": "policy_curve.html",
 }
 """Artifact names of the graph, and what a person calls them."""
 

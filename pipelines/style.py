@@ -6,8 +6,6 @@ labelled answers
   -> register                              what passes becomes a signed release
   -> distil                                it teaches a smaller one, with int8 weights for a CPU
   -> deploy                                where the profile says so: a ModelRollout of the release
-
-style_policy, in which what passes rewards a responder that learns a manner, is run alone, by name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,6 @@ from components.release.deploy.component import deploy
 from components.release.register.component import register_style
 from components.training.base.component import text_base
 from components.training.style.component import distil, style
-from components.training.style_policy.component import style_policy
 from pipelines.graph import Given, Wiring, given, wire
 from pipelines.lines import STYLE
 from pipelines.machines import HERE, Cluster
@@ -30,7 +27,7 @@ WIRING = Wiring(
     STYLE,
     {
         "prepare": prepare, "base": text_base, "style": style, "evaluate": evaluate_style, "gate": gate_style,
-        "register": register_style, "distil": distil, "deploy": deploy, "style_policy": style_policy,
+        "register": register_style, "distil": distil, "deploy": deploy,
     },
     never_cached=frozenset({"register", "deploy"}),
     never_retried=frozenset({"prepare", "gate"}),

@@ -22,9 +22,7 @@ def run(
         Path | None, typer.Option(help="A mapping file of labels; the plan's five without one.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The run's folder. Again: goes on.")] = Path("runs/style"),
-    only: Annotated[
-        str, typer.Option(help="Run this stage alone, on what the run's folder holds; style_policy runs so only.")
-    ] = "",
+    only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
     until: Annotated[str, typer.Option(help="Stop after this stage.")] = "distil",
     as_json: Json = False,
 ) -> None:

@@ -11,7 +11,6 @@ from components.release.deploy.config import DeployConfig
 from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
-from components.training.style_policy.config import StylePolicyConfig
 from pipelines.config import STYLES, from_base, merged, released
 from pipelines.lines import STYLE
 from pipelines.machines import ClusterConfig, Machine, known, machines
@@ -57,9 +56,6 @@ class StyleRunConfig(Config):
     deploy: DeployConfig | None = None
     """Where what the gate promotes is rolled out. Without it a run ends with the smaller model."""
 
-    style_policy: StylePolicyConfig = StylePolicyConfig()
-    """A responder that learns a manner: `--only style_policy`."""
-
     cluster: ClusterConfig = ClusterConfig()
     """What its steps ask of a cluster."""
 
@@ -91,7 +87,6 @@ class StyleRunConfig(Config):
         settings = {
             "prepare": self.prepare, "base": self.base, "style": self.style, "evaluate": self.evaluate,
             "gate": self.evaluate.gate, "register": from_base(self.register_, self.base), "distil": self.distil,
-            "style_policy": self.style_policy,
         }  # fmt: skip
         if self.deploy:
             settings["deploy"] = self.deploy

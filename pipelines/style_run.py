@@ -26,7 +26,7 @@ from qinglan.errors import ConfigError
 from qinglan.gpus import need_gpus
 from qinglan.lineage.code import code_version
 
-TRAININGS = ("style", "distil", "style_policy")
+TRAININGS = ("style", "distil")
 
 
 def run_style(

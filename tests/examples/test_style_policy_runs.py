@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.style_world import SHORTCUT, learned_style_model, planted, tiny_base, write_style_rows
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.style_policy import looks, stage
-from components.training.style_policy.config import LimitsConfig, StartConfig, StylePolicyConfig
-from components.training.style_policy.looks import Watch
-from components.training.style_policy.stage import StylePolicyCounts, style_policy
-from components.training.style_policy.train import learn_to_answer
+from examples.style_policy import looks, stage
+from examples.style_policy.config import LimitsConfig, StartConfig, StylePolicyConfig
+from examples.style_policy.looks import Watch
+from examples.style_policy.stage import StylePolicyCounts, style_policy
+from examples.style_policy.train import learn_to_answer
 from qinglan.errors import TrainingError
 from qinglan.lineage.digests import digest
 from qinglan.style.rows import StyleRow, read_split

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from components.training.style_policy.config import StylePolicyConfig
-from components.training.style_policy.responder import Answer
-from components.training.style_policy.watch import Alarm, Look, Values, variety
+from examples.style_policy.config import StylePolicyConfig
+from examples.style_policy.responder import Answer
+from examples.style_policy.watch import Alarm, Look, Values, variety
 from qinglan.config import Config, Positive
 from qinglan.curves import CURVE, curve_svg
 from qinglan.files import replaced

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.training.style_policy.config import LimitsConfig, StylePolicyConfig
-from components.training.style_policy.judge import fit_judge
-from components.training.style_policy.reward import check_labels, of_answers, style_score, trl_reward
-from components.training.style_policy.rows import Example, example, read_rows
-from components.training.style_policy.stage import style_policy
-from components.training.style_policy.watch import Look, alarm, best, distinct, paired, variety
+from examples.style_policy.config import LimitsConfig, StylePolicyConfig
+from examples.style_policy.judge import fit_judge
+from examples.style_policy.reward import check_labels, of_answers, style_score, trl_reward
+from examples.style_policy.rows import Example, example, read_rows
+from examples.style_policy.stage import style_policy
+from examples.style_policy.watch import Look, alarm, best, distinct, paired, variety
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import dump_line
 from qinglan.style.labels import DEFAULT_LABELS, Labels, training_form, write_mapping

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from components.training.style_policy.config import StylePolicyConfig
-from components.training.style_policy.judge import fit_judge
-from components.training.style_policy.looks import Scores, Watch, look_of, see
-from components.training.style_policy.report import FINAL, final_figures, write_card, write_samples
-from components.training.style_policy.responder import Responder, divergence, open_responder
-from components.training.style_policy.reward import check_labels, of_answers, style_score
-from components.training.style_policy.rows import Rows, read_rows
-from components.training.style_policy.train import learn_to_answer, reinforce
-from components.training.style_policy.watch import Look, alarm, best
+from examples.style_policy.config import StylePolicyConfig
+from examples.style_policy.judge import fit_judge
+from examples.style_policy.looks import Scores, Watch, look_of, see
+from examples.style_policy.report import FINAL, final_figures, write_card, write_samples
+from examples.style_policy.responder import Responder, divergence, open_responder
+from examples.style_policy.reward import check_labels, of_answers, style_score
+from examples.style_policy.rows import Rows, read_rows
+from examples.style_policy.train import learn_to_answer, reinforce
+from examples.style_policy.watch import Look, alarm, best
 from qinglan.errors import TrainingError
 from qinglan.files import replaced, replaced_folder
 from qinglan.gpus import need_gpus

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from components.training.style_policy.config import LimitsConfig
+from examples.style_policy.config import LimitsConfig
 
 SURE = 1.96
 """Standard errors of a 95 % interval."""

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.training.style_policy.config import StylePolicyConfig
-from components.training.style_policy.responder import Responder
-from components.training.style_policy.reward import Score, trl_reward
-from components.training.style_policy.rows import Example
+from examples.style_policy.config import StylePolicyConfig
+from examples.style_policy.responder import Responder
+from examples.style_policy.reward import Score, trl_reward
+from examples.style_policy.rows import Example
 from qinglan.errors import TrainingError
 from qinglan.progress import steps
 from qinglan.scratch import last_checkpoint
@@ -33,7 +33,7 @@ def learn_to_answer(base: Path, out: Path, examples: Sequence[Example], config: 
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    from components.training.style_policy.responder import open_responder
+    from examples.style_policy.responder import open_responder
 
     responder = open_responder(base, "cpu", config.temperature, config.max_new_tokens)
     start = config.start

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import orjson
 
-from components.training.style_policy.config import StylePolicyConfig
-from components.training.style_policy.report import NEWEST, Seen, write_log, write_samples
-from components.training.style_policy.responder import Responder, divergence
-from components.training.style_policy.reward import Score
-from components.training.style_policy.train import Metrics, save
-from components.training.style_policy.watch import Look, alarm, best, distinct, paired, variety
+from examples.style_policy.config import StylePolicyConfig
+from examples.style_policy.report import NEWEST, Seen, write_log, write_samples
+from examples.style_policy.responder import Responder, divergence
+from examples.style_policy.reward import Score
+from examples.style_policy.train import Metrics, save
+from examples.style_policy.watch import Look, alarm, best, distinct, paired, variety
 from qinglan.files import replaced, replaced_folder
 from qinglan.reward.faults import repeats
 
