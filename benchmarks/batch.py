@@ -163,8 +163,8 @@ def serve_teacher() -> None:
     """The stand-in's protocol over a brain that repeats what it hears, in a process of its own."""
     import uvicorn
 
-    from serving.teacher.app import create_app
-    from serving.teacher.config import Behaviour
+    from standins.teacher.app import create_app
+    from standins.teacher.config import Behaviour
 
     listening = socket.create_server(("127.0.0.1", 0))
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)

@@ -18,8 +18,8 @@ from qinglan.guard import GUARDS, hits
 from qinglan.prompts import teacher_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Question
-from qinglan.samples import TENANTS, write_sample
-from serving.teacher.extractive import load_brain
+from standins.samples import TENANTS, write_sample
+from standins.teacher.extractive import load_brain
 
 CONVERSATIONS = 1600
 MOST_ALARMS = 0.005

@@ -29,8 +29,8 @@ from qinglan.llm.prices import Usage
 from qinglan.llm.records import export_journal, read_report
 from qinglan.services import free_port
 from serving.gateway import server
-from serving.teacher.app import create_app, prompt_digest
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app, prompt_digest
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway_config, running
 
 TARGET_RATIO = 1.10

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from qinglan.files import dump_line, replaced
 from qinglan.rag.contract import Passage
-from qinglan.samples.passages import passages
-from qinglan.samples.world import Draw, draw
+from standins.samples.passages import passages
+from standins.samples.world import Draw, draw
 
 TENANT = "fivedoctors"
 SYLLABLES = "安百宝辰诚川春德东方丰福光国海和恒弘华佳健江金景康兰乐利良林龙美明南宁启清泉仁荣瑞润山盛泰"

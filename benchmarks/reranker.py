@@ -18,11 +18,11 @@ from qinglan.prompts import need_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rag.index import Index, build_index
 from qinglan.rows import Question
-from qinglan.samples import TENANTS, write_sample
-from qinglan.samples.write import KNOWLEDGE_BASE, QUESTIONS
 from serving.rag.fitting import CANDIDATES, fit_from_rows
 from serving.rag.reranker import LexicalReranker, Reranker
-from serving.teacher.extractive import ExtractiveBrain, load_brain
+from standins.samples import TENANTS, write_sample
+from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS
+from standins.teacher.extractive import ExtractiveBrain, load_brain
 
 CONVERSATIONS, SEED, LABELS = 1000, 100, 1000
 WELL_CALIBRATED = 0.03

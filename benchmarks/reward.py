@@ -132,7 +132,7 @@ def stand_ins(root: Path) -> Iterator[tuple[str, str, str]]:
         write_json(root / "gateway.json", settings)
         arguments = ["--config", str(root / "gateway.json"), "--journal", str(root / "journal.sqlite")]
         arguments += ["--retrieval-cache", str(root / "retrievals.sqlite"), "--port", "0"]
-        yield judge_url, rag_url, stack.enter_context(service("gateway", arguments, root / "gateway.log"))
+        yield judge_url, rag_url, stack.enter_context(service("serving.gateway", arguments, root / "gateway.log"))
 
 
 def judge(path: str, body: bytes) -> dict[str, Any]:

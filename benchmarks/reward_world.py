@@ -25,13 +25,13 @@ from qinglan.reward.episode import Episode, Found, Hit, Judged, Prompt
 from qinglan.reward.judge import BEST
 from qinglan.reward.score import score
 from qinglan.rows import Question, Split
-from qinglan.samples import write_sample
-from qinglan.samples.world import load_world
-from qinglan.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
 from serving.rag.engine import TantivyEngine
 from serving.rag.reranker import DEFAULT
 from serving.rag.retrieve import retrieve
-from serving.teacher.extractive import ExtractiveBrain, load_brain
+from standins.samples import write_sample
+from standins.samples.world import load_world
+from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
+from standins.teacher.extractive import ExtractiveBrain, load_brain
 
 
 class Case(NamedTuple):

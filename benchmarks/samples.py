@@ -16,10 +16,10 @@ import orjson
 from qinglan.prompts import Message, need_messages, teacher_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Question
-from qinglan.samples import TENANTS, write_sample
-from qinglan.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
-from serving.teacher.extractive import ExtractiveBrain
-from serving.teacher.reading import Reader
+from standins.samples import TENANTS, write_sample
+from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
+from standins.teacher.extractive import ExtractiveBrain
+from standins.teacher.reading import Reader
 
 CONVERSATIONS = 1600
 SEED = 100

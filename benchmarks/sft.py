@@ -22,7 +22,7 @@ from pipelines.config import load_config
 from qinglan.questions import Columns, read_questions
 from qinglan.rewriter import load_tokenizer, render
 from qinglan.rows import Hit, Question, Retrieval, Validated
-from qinglan.samples import write_sample
+from standins.samples import write_sample
 
 CONVERSATIONS = 400
 TARGET = 0.8

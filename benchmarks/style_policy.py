@@ -23,10 +23,10 @@ from examples.style_policy.looks import LOOKS
 from examples.style_policy.report import FINAL
 from examples.style_policy.stage import StylePolicyCounts, style_policy
 from qinglan.errors import TrainingError
-from qinglan.samples.style import load_manners
 from qinglan.style.labels import DEFAULT_LABELS
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import read_split
+from standins.samples.style import load_manners
 
 ROWS, TEXTS, SEED, EPOCHS = 3000, 8000, 100, 5
 WANTED = ("诚实", "无伤害")

@@ -12,10 +12,10 @@ from examples.style_policy.__main__ import LAPTOP as LAPTOP_FILE
 from examples.style_policy.config import StylePolicyConfig
 from qinglan.config import load_yaml
 from qinglan.files import dump_line
-from qinglan.samples.style import style_rows
 from qinglan.style.labels import DEFAULT_LABELS, training_form, write_mapping
 from qinglan.style.model import StyleCard, write_card
 from qinglan.style.rows import SPLITS, StyleRow
+from standins.samples.style import style_rows
 
 LAPTOP = StylePolicyConfig.parse(load_yaml(LAPTOP_FILE), str(LAPTOP_FILE))
 """For two CPU cores and the tiny base below."""

@@ -13,13 +13,14 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-from images import IMAGES, NAMES
+from images import IMAGES, NAMES, STAND_INS
 
 ROOT = IMAGES.parent
 RELEASE = ROOT / "manifests" / "overlays" / "release" / "images" / "kustomization.yaml"
@@ -90,9 +91,7 @@ def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -
     lock = hashlib.sha256(_committed(f"images/{name}/requirements.lock")).hexdigest()
     arguments = {"BASE": base, "BASE_DIGEST": base_digest, "REVISION": _git("rev-parse", "HEAD"), "LOCK": lock}
     tag = f"qinglan/{name}:{VERSION}"
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(_git_bytes("archive", "--format=tar", "HEAD"))) as tree:
-            tree.extractall(folder, filter="data")
+    with _committed_tree() as folder:
         command = [engine, "build", "--file", f"{folder}/images/{name}/Containerfile", "--tag", tag]
         command += [word for pair in arguments.items() for word in ("--build-arg", "=".join(pair))]
         command += [
@@ -102,6 +101,13 @@ def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -
     if pushed_to:
         return _push(name, engine, tag, f"{pushed_to}/{name}")
     return Built(name, f"qinglan/{name}", _engine(engine, "image", "inspect", "--format", "{{.Digest}}", tag))
+
+
+def build_stand_ins(engine: str) -> None:
+    """The stand-ins on top of the CPU image that was built here last."""
+    tag = f"qinglan/{STAND_INS}:{VERSION}"
+    with _committed_tree() as folder:
+        _show([engine, "build", "--file", f"{folder}/images/{STAND_INS}/Containerfile", "--tag", tag, folder])
 
 
 def base_digest(engine: str, base: str) -> str:
@@ -147,6 +153,15 @@ def _engine(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@contextmanager
+def _committed_tree() -> Iterator[str]:
+    """A folder with the last commit's files, as long as the block lasts."""
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(_git_bytes("archive", "--format=tar", "HEAD"))) as tree:
+            tree.extractall(folder, filter="data")
+        yield folder
+
+
 def _git_bytes(*words: str) -> bytes:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True).stdout
 
@@ -161,22 +176,26 @@ def _committed(path: str) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m images.building", description="Build the container images.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them when none is named")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all that a release is made of when none is named")
     parser.add_argument("--engine", default=os.environ.get("QINGLAN_ENGINE", "podman"))
     parser.add_argument("--base", default=BASE)
     parser.add_argument("--push", default="", metavar="REGISTRY/PREFIX", help="push there, and pin what it answers")
     given = parser.parse_args()
     names = given.names or list(NAMES)
-    if unknown := sorted(set(names) - set(NAMES)):
-        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    if unknown := sorted(set(names) - {*NAMES, STAND_INS}):
+        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join((*NAMES, STAND_INS))}")
     need_engine(given.engine)
     base, built = base_digest(given.engine, given.base), []
-    for name in names:
+    for name in NAMES:
+        if name not in names:
+            continue
         started = time.monotonic()
         built.append(build(name, given.engine, given.base, base, given.push))
         print(f"{built[-1].reference}  {time.monotonic() - started:.0f} s", flush=True)
         RELEASE.parent.mkdir(parents=True, exist_ok=True)
         RELEASE.write_text(with_images(RELEASE.read_text() if RELEASE.is_file() else "", built), encoding="utf-8")
+    if STAND_INS in names:
+        build_stand_ins(given.engine)
     if not given.push:
         print("Not pushed: these digests are of this machine's own storage. A release is built with --push.")
     print("\n".join(compile_options(built)))

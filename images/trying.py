@@ -24,7 +24,7 @@ from images.building import VERSION, need_engine
 from qinglan.lineage.dsse import ENDING, encoded, open_envelope
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import PublicKey, load_signer
-from qinglan.samples.style import write_style_sample
+from standins.samples.style import write_style_sample
 
 COMPILED = IMAGES.parent / "pipelines" / "compiled" / "style.laptop.yaml"
 STEP = "prepare"
@@ -36,7 +36,7 @@ HARDENED = (
     "--cap-drop=all", "--security-opt=no-new-privileges", "--pids-limit=256", "--memory=2g",
 )  # fmt: skip
 
-SERVERS = ("serving.gateway", "serving.rag", "serving.teacher", "serving.initialiser")
+SERVERS = ("serving.gateway", "serving.rag", "serving.initialiser")
 
 FORBIDDEN = ("import torch", "open('/opt/qinglan/x', 'w')", "open('/var/lib/qinglan/x', 'w')", "import pip")
 """What must fail inside."""

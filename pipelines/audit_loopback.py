@@ -7,9 +7,9 @@ from qinglan.lineage.addresses import read_address
 from qinglan.lineage.live import VERSION, unmatched
 from qinglan.lineage.release_folder import MODEL, read_claim
 from qinglan.terminal import say
-from serving.rollout.local.objects import Objects
-from serving.rollout.local.releases import fetched
-from serving.rollout.local.service import NAME, served, status_of
+from standins.rollout_local.objects import Objects
+from standins.rollout_local.releases import fetched
+from standins.rollout_local.service import NAME, served, status_of
 
 ANSWER_SECONDS = 10.0
 

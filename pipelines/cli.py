@@ -92,8 +92,8 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Write a seeded sample: a tenant's knowledge base and spreadsheet of questions, or labelled answers."""
-    from qinglan.samples import write_sample
-    from qinglan.samples.style import write_style_sample
+    from standins.samples import write_sample
+    from standins.samples.style import write_style_sample
 
     made = (
         write_style_sample(out, rows, seed) if tenant == "style" else write_sample(tenant, out, conversations, seed)
@@ -246,7 +246,7 @@ def rag(context: typer.Context) -> None:
 @serve.command(context_settings=PASSED_ON)
 def teacher(context: typer.Context) -> None:
     """The stand-in for the paid models, in OpenAI's protocol."""
-    from serving.teacher.__main__ import main as serve_teacher
+    from standins.teacher.__main__ import main as serve_teacher
 
     _serve("teacher", context, serve_teacher)
 

@@ -14,8 +14,8 @@ from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
-from qinglan.samples import write_sample
 from qinglan.terminal import say
+from standins.samples import write_sample
 
 TENANTS = ("fivedoctors", "chengla")
 

@@ -36,13 +36,13 @@ from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, service
 from qinglan.store import Store, open_store
 from qinglan.terminal import say
-from serving.rollout.local.ledger import FileRollouts, state_of
-from serving.rollout.local.service import FileTarget, begin
 from serving.rollout.power import power, told
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
+from standins.rollout_local.ledger import FileRollouts, state_of
+from standins.rollout_local.service import FileTarget, begin
 
-FOLDER, SERVER = "loopback", "rollout.local.serve"
+FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
 SAMPLE_SEED, FRESH_SEED = 0, 1_000_003
 """Whose world is asked about, and whose conversations ask."""
@@ -123,7 +123,7 @@ def _surroundings(
             arguments += ["--reranker", f"{tenant}={reranker}"]
     _tell_power(chosen, folder)  # while the first model starts
     _wait_for_stable(folder)
-    rag = stack.enter_context(service("rag", arguments, folder / "logs" / "rag.log"))
+    rag = stack.enter_context(service("serving.rag", arguments, folder / "logs" / "rag.log"))
     traffic = stack.enter_context(users(f"{rag}{RAG_PATH}", _questions(config, run), chosen.requests_a_second))
     say(f"Users ask the RAG service at {rag}, which asks the router at {router}.")
     return traffic, rag
@@ -140,7 +140,7 @@ def _wait_for_stable(folder: Path) -> None:
 
 def _questions(config: RunConfig, run: RunDir) -> Iterator[Body]:
     """Freshly sampled; none of the locked test, by what it asks about and by its words."""
-    from qinglan.samples.fresh import fresh_turns
+    from standins.samples.fresh import fresh_turns
 
     with (run.files / NAMES["locked_test"]).open("rb") as file:
         rows = [orjson.loads(line) for line in file]
@@ -156,7 +156,7 @@ def _questions(config: RunConfig, run: RunDir) -> Iterator[Body]:
 @contextmanager
 def _controller(folder: Path, rag: str) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "serving.rollout.local", str(folder), "--metrics", rag],
+        [sys.executable, "-m", "standins.rollout_local", str(folder), "--metrics", rag],
         stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent,
     )  # fmt: skip
     with process:

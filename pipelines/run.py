@@ -129,13 +129,13 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
     bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
     if config.stand_ins.teacher:
         arguments = [*bases, "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
-        teacher = stack.enter_context(started("teacher", arguments, run.logs / "teacher.log"))
+        teacher = stack.enter_context(started("standins.teacher", arguments, run.logs / "teacher.log"))
     if config.stand_ins.rag:
         arguments = [*bases, "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
             if reranker := _fit_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
-        here = {"base_url": stack.enter_context(service("rag", arguments, run.logs / "rag.log"))}
+        here = {"base_url": stack.enter_context(service("serving.rag", arguments, run.logs / "rag.log"))}
         gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
     if teacher:
         here = {"base_url": teacher()}
@@ -151,7 +151,7 @@ def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]
     arguments += ["--retrieval-cache", str(run.retrievals), "--port", "0"]
-    return stack.enter_context(service("gateway", arguments, run.logs / "gateway.log"))
+    return stack.enter_context(service("serving.gateway", arguments, run.logs / "gateway.log"))
 
 
 def _fit_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:

@@ -10,9 +10,9 @@ from pipelines.style_config import StyleRunConfig, load_style_config
 from pipelines.style_run import run_style
 from pipelines.style_summary import print_style_summary
 from qinglan.config import load_yaml
-from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.terminal import say
+from standins.samples.style import write_style_sample
 
 UNSURE = 0.7
 """The tenth of the test's answers that the model is least sure of lies below it, and is right in about half."""

@@ -26,25 +26,25 @@ LAST_LINES = 12
 
 
 @contextmanager
-def service(name: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
-    """Run `python -m serving.<name>`, yield the URL it announces, and stop it at the end."""
-    with started(name, arguments, log, ready_seconds) as url:
+def service(module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
+    """Run `python -m <module>`, yield the URL that it announces, and stop it at the end."""
+    with started(module, arguments, log, ready_seconds) as url:
         yield url()
 
 
 @contextmanager
 def started(
-    name: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
+    module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
     """The same without waiting: the function that is yielded waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", f"serving.{name}", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
     try:
-        yield lambda: _announced(name, process, log, ready_seconds)
+        yield lambda: _announced(module.partition(".")[2], process, log, ready_seconds)
     finally:
         _stop(process)
 

@@ -18,7 +18,7 @@ from qinglan.bundles import PATH as BUNDLE_PATH
 from qinglan.bundles import Frames, Head, frame
 from qinglan.llm.config import GatewayConfig
 from serving.gateway.server import opened
-from serving.teacher.brain import Refusal
+from standins.teacher.brain import Refusal
 from tests.forkserver import GATEWAY, KILL, forked
 
 PRICE = {"input": 1.0, "cached_input": 0.1, "output": 10.0, "as_of": "2026-11-01"}

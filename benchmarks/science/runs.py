@@ -16,8 +16,8 @@ from pipelines.lines import REWRITER
 from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
 from qinglan.reward.summary import read_rollouts
-from qinglan.samples import write_sample
 from qinglan.tables import read_table, write_table
+from standins.samples import write_sample
 
 CONVERSATIONS = 1600
 

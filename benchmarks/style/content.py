@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.style.made import make, train
-from qinglan.samples.style import StyleRow, style_rows
 from qinglan.style.labels import training_form
 from qinglan.style.model import StyleModel
+from standins.samples.style import StyleRow, style_rows
 
 ROWS, ASKED, SEED = 4000, 4000, 77
 CARE, CALLS = "无伤害", "risk"

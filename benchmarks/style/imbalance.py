@@ -20,10 +20,10 @@ from benchmarks.style.made import Made, aside, make
 from components.training.style.config import StyleConfig
 from components.training.style.stage import train_style
 from qinglan.files import dump_line
-from qinglan.samples.style import load_manners
 from qinglan.style.labels import training_form
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow
+from standins.samples.style import load_manners
 
 ROWS = 3000
 DEV = 0.3

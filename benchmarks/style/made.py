@@ -12,9 +12,9 @@ from components.data.style.stage import prepare
 from components.training.base.stage import text_base
 from components.training.style.stage import train_style
 from pipelines.style_config import StyleRunConfig, load_style_config
-from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import MAPPING
 from qinglan.style.rows import Split, StyleRow, read_split
+from standins.samples.style import write_style_sample
 
 SEED = 100
 

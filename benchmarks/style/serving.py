@@ -48,7 +48,9 @@ def load(model: Path, texts: Sequence[str], folder: Path) -> dict[str, list[Load
 def services(model: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
     """Ours, and the plan's twice; whoever is not asked only waits."""
     with ExitStack() as stack:
-        ours = stack.enter_context(service("style", ["--model", str(model), "--port", "0"], folder / "service.log"))
+        ours = stack.enter_context(
+            service("serving.style", ["--model", str(model), "--port", "0"], folder / "service.log")
+        )
         dynamic, padded = (
             stack.enter_context(started("benchmarks.style.plan", str(model), padding))
             for padding in (LONGEST, WIDEST)

@@ -14,7 +14,7 @@ from qinglan.files import sha256_text
 from qinglan.llm.config import PaidModel
 from qinglan.llm.hosts import check_host
 from qinglan.llm.upstream import read_key
-from serving.teacher.config import Skill
+from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
 READ_ONLY = {"price", "typical_seconds", "strip_thinking", "refusal_patterns"}

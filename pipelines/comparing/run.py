@@ -120,7 +120,7 @@ def _write(
         write_json(settings, gateway.model_dump(mode="json"))
         arguments = ["--config", str(settings), "--journal", str(journal), "--port", "0"]
         arguments += ["--retrieval-cache", str(run.root / "gateways" / f"{choice.name}.sqlite")]
-        url = services.enter_context(service("gateway", arguments, run.logs / f"gateway-{choice.name}.log"))
+        url = services.enter_context(service("serving.gateway", arguments, run.logs / f"gateway-{choice.name}.log"))
         written = write_all(choice.name, rows, config.generate.system_prompt, url)
     write_rewrites(run.root / "rewrites" / f"{choice.name}.jsonl", rows, written)
     return written
@@ -134,7 +134,7 @@ def _stand_in(choice: TeacherChoice, config: RunConfig, run: RunDir, services: E
     arguments += ["--latency", str(it.seconds), "--error-rate", str(it.error_rate), "--silence", "0"]
     for tenant, path in knowledge_bases(config).items():
         arguments += ["--kb", f"{tenant}={path}"]
-    return services.enter_context(service("teacher", arguments, run.logs / f"teacher-{choice.name}.log"))
+    return services.enter_context(service("standins.teacher", arguments, run.logs / f"teacher-{choice.name}.log"))
 
 
 @contextmanager

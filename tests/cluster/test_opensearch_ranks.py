@@ -11,13 +11,13 @@ import pytest
 from benchmarks.samples import dev_cases
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index, read_knowledge_base
-from qinglan.samples import TENANTS, write_sample
-from qinglan.samples.write import KNOWLEDGE_BASE
 from serving.rag.engine import Candidate, Engine, TantivyEngine
 from serving.rag.opensearch.asking import Cluster
 from serving.rag.opensearch.connecting import OpenSearchConfig
 from serving.rag.opensearch.live import LiveEngine
 from serving.rag.reranker import DEFAULT
+from standins.samples import TENANTS, write_sample
+from standins.samples.write import KNOWLEDGE_BASE
 from tests.cluster.opensearch import Node
 from tests.cluster.search_world import load_now, write_kb
 

@@ -25,7 +25,7 @@ def replicas(search: Node, tenant: str, folder: Path, count: int = 2) -> Iterato
     arguments = ["--kb", tenant, "--opensearch", search.url, "--opensearch-deadline", "20", "--port", "0"]
     with ExitStack() as stack:
         logs = [folder / f"rag{number}.log" for number in range(count)]
-        urls = [stack.enter_context(service("rag", arguments, log)) for log in logs]
+        urls = [stack.enter_context(service("serving.rag", arguments, log)) for log in logs]
         yield [stack.enter_context(httpx.Client(base_url=url, timeout=30, trust_env=False)) for url in urls]
 
 

@@ -11,17 +11,21 @@ import pytest
 import yaml
 
 import components.image
-from images import IMAGES, NAMES
+from images import IMAGES, NAMES, STAND_INS
 from images.building import VERSION
 
 MANIFESTS = IMAGES.parent / "manifests"
 
-CONTAINERFILES = {name: IMAGES / name / "Containerfile" for name in NAMES}
+CONTAINERFILES = {name: IMAGES / name / "Containerfile" for name in (*NAMES, STAND_INS)}
+
+
+def text_of(name: str) -> str:
+    return CONTAINERFILES[name].read_text(encoding="utf-8")
 
 
 def stages(name: str) -> list[str]:
     """The text of each stage of a build."""
-    return re.split(r"^FROM ", CONTAINERFILES[name].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return re.split(r"^FROM ", text_of(name), flags=re.MULTILINE)[1:]
 
 
 def manifest_images() -> Iterator[str]:
@@ -32,7 +36,7 @@ def manifest_images() -> Iterator[str]:
 def test_every_folder_of_images_is_an_image_with_its_lock() -> None:
     folders = {path.name for path in IMAGES.iterdir() if path.is_dir() and path.name != "__pycache__"}
 
-    assert folders == set(NAMES)
+    assert folders == {*NAMES, STAND_INS}
     for name in NAMES:
         assert {"Containerfile", "requirements.in", "requirements.lock"} <= {
             path.name for path in (IMAGES / name).iterdir()
@@ -43,11 +47,18 @@ def test_every_image_that_a_stage_or_a_manifest_names_is_built_here() -> None:
     named = {value for key, value in vars(components.image).items() if key.endswith("_IMAGE")}
 
     assert {image.partition("@")[0] for image in {*named, *manifest_images()}} <= {
-        f"qinglan/{name}:{VERSION}" for name in NAMES
+        f"qinglan/{name}:{VERSION}" for name in (*NAMES, STAND_INS)
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_the_stand_ins_are_in_no_image_of_a_release() -> None:
+    copied = {name for name in CONTAINERFILES if re.search(r"^COPY standins/", text_of(name), re.MULTILINE)}
+
+    assert copied == {STAND_INS}
+    assert f"ARG CPU=qinglan/cpu:{VERSION}\n" in text_of(STAND_INS)
+
+
+@pytest.mark.parametrize("name", CONTAINERFILES)
 def test_hadolint_finds_nothing(name: str) -> None:
     where = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     hadolint = shutil.which("hadolint", path=where)
@@ -60,7 +71,7 @@ def test_hadolint_finds_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_base_is_named_and_taken_by_digest_alone(name: str) -> None:
-    text = CONTAINERFILES[name].read_text(encoding="utf-8")
+    text = text_of(name)
 
     assert "ARG BASE=docker.io/library/python:3.11-slim-bookworm\nARG BASE_DIGEST\n" in text
     assert {re.sub(r" AS \w+$", "", stage.splitlines()[0]) for stage in stages(name)} <= {
@@ -97,7 +108,7 @@ def test_what_is_installed_is_the_lock_that_the_label_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "sft", "style"])
 def test_no_build_tools_are_left(name: str) -> None:
-    assert "apt-get" not in CONTAINERFILES[name].read_text(encoding="utf-8")
+    assert "apt-get" not in text_of(name)
 
 
 @pytest.mark.parametrize("name", ["ppo", "serve"])
@@ -113,10 +124,8 @@ def test_nothing_of_a_working_tree_but_the_code_reaches_a_build() -> None:
     }
     copied = {
         source.split("/")[0]
-        for name in NAMES
-        for words in re.findall(
-            r"^COPY (?!--from)(.+)$", CONTAINERFILES[name].read_text(encoding="utf-8"), re.MULTILINE
-        )
+        for name in CONTAINERFILES
+        for words in re.findall(r"^COPY (?!--from)(.+)$", text_of(name), re.MULTILINE)
         for source in words.split()[:-1]
     }
 

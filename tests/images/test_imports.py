@@ -19,7 +19,7 @@ from components.training.ppo.plugin import ON_ONE_CPU
 from images import IMAGES
 from images.locking import pins, source
 
-OURS = ("qinglan", "components", "serving")
+OURS = ("qinglan", "components", "serving", "standins")
 ROOT = IMAGES.parent
 
 BY_HAND = {
@@ -37,9 +37,6 @@ NOT_CALLED = {
     "components.evaluation.style.component.gate_style": {"onnxruntime", "safetensors", "torch", "transformers"},
 }
 """Imports inside functions that a step never calls: a gate shares its module with the evaluation before it."""
-
-STARTERS = ("service", "started")
-"""Functions of qinglan.services: a server's name is their first argument."""
 
 JOINED_BY_RAY = "ppo"
 """A job's pods start Ray in this image alone; in the others they are joined by torchrun."""
@@ -68,15 +65,12 @@ def imports(module: str, text: ast.AST) -> Iterator[str]:
 
 
 def processes(text: ast.AST) -> Iterator[str]:
-    """All modules that it starts: `-m NAME` in a command, NAME in a call of STARTERS, or a name of ours handed on."""
+    """All modules that it starts: `-m NAME` in a command, or a name of ours handed on."""
     for node in ast.walk(text):
         if isinstance(node, ast.List | ast.Tuple):
             for flag, name in pairwise(node.elts):
                 if _word(flag) == "-m" and _word(name):
                     yield _word(name)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in STARTERS:
-            if _word(node.args[0]):  # else it hands on the name that it was given
-                yield f"serving.{_word(node.args[0])}"
         elif re.fullmatch(rf"({'|'.join(OURS)})(\.\w+)+", _word(node)) and location(_word(node)).is_file():
             yield _word(node)
 
@@ -183,7 +177,7 @@ def test_an_import_inside_a_function_is_found() -> None:
 
 def test_what_is_started_as_a_process_is_followed() -> None:
     text = ast.parse(
-        '[sys.executable, "-m", "swift.cli.sft"]\nservice("rewriter", [])\nSTART = "qinglan.jobs.inside"'
+        '[sys.executable, "-m", "swift.cli.sft"]\nservice("serving.rewriter", [])\nSTART = "qinglan.jobs.inside"'
     )
 
     assert set(processes(text)) == {"swift.cli.sft", "serving.rewriter", "qinglan.jobs.inside"}

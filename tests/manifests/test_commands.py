@@ -72,7 +72,7 @@ def test_all_of_our_servers_but_the_console_are_started() -> None:
 
     assert names == {
         "serving.gateway", "serving.rag", "serving.rewriter", "serving.rollout", "serving.rollout.shadow",
-        "serving.style", "serving.teacher",
+        "serving.style", "standins.teacher",
     }  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_probes_ask_for_paths_that_the_servers_have() -> None:
     kserves = {("/v2/health/ready"), ("/v2/health/live")}
     known = {
         "serving.gateway": {"/healthz", "/readyz"}, "serving.rag": {"/healthz", "/readyz"},
-        "serving.teacher": {"/healthz", "/readyz"}, "serving.rewriter": kserves, "serving.style": kserves,
+        "standins.teacher": {"/healthz", "/readyz"}, "serving.rewriter": kserves, "serving.style": kserves,
         "serving.rollout": {"/healthz"}, "serving.rollout.shadow": {"/healthz"}, "vllm": {"/health"},
     }  # fmt: skip
 

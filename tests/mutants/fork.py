@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-OURS = frozenset({"qinglan", "components", "serving", "pipelines", "images", "benchmarks", "tests"})
+OURS = frozenset({"qinglan", "components", "serving", "standins", "pipelines", "images", "benchmarks", "tests"})
 LIBRARIES = (
     "numpy", "scipy.stats", "pandas", "pyarrow.parquet", "openpyxl", "pydantic", "orjson", "yaml", "jinja2", "rich",
     "httpx", "httpx2", "httpcore", "openai", "stamina", "aiolimiter", "fastapi", "fastapi.testclient", "uvicorn",

@@ -11,7 +11,7 @@ import yaml
 
 from pipelines.config import CONFIGS, TRAINING, merged
 from qinglan.config import load_yaml
-from qinglan.samples import write_sample
+from standins.samples import write_sample
 
 ROOT = Path(__file__).parents[2]
 SHORT = {

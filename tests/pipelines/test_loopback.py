@@ -23,10 +23,10 @@ from qinglan.lineage.deploying import may_deploy
 from qinglan.lineage.digests import digest
 from qinglan.lineage.trust import TRUST, load_trust
 from qinglan.rows import Question
-from qinglan.samples import write_sample
-from qinglan.samples.fresh import fresh_turns
 from qinglan.store import open_store
-from serving.rollout.local.service import FileTarget
+from standins.rollout_local.service import FileTarget
+from standins.samples import write_sample
+from standins.samples.fresh import fresh_turns
 from tests.release_world import NAME, Json, judged, use_keys
 from tests.tiny import taught_model
 

@@ -26,9 +26,9 @@ from qinglan.config import load_yaml
 from qinglan.files import read_jsonl
 from qinglan.lineage.digests import digest
 from qinglan.rows import Rewrite, Validated
-from qinglan.samples import write_sample
 from qinglan.tables import read_table, write_table
 from serving.gateway.paid import STOPPED
+from standins.samples import write_sample
 from tests.ctrl_c import hears_ctrl_c
 from tests.pipelines.conftest import Here
 

@@ -18,9 +18,9 @@ from pipelines.style_config import load_style_config
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.lineage.digests import digest
-from qinglan.samples.style import write_style_sample
 from qinglan.style.labels import training_form
 from qinglan.style.model import read_card
+from standins.samples.style import write_style_sample
 from tests.browser import open_page
 from tests.pipelines.conftest import Here
 

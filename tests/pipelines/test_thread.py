@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 import orjson
 from pipelines import cli, demo
-from qinglan.samples import fresh
+from standins.samples import fresh
 demo.run_pipeline = lambda config, root: orjson.loads((root / "run.json").read_bytes())
 sampled = fresh.fresh_turns
 fresh.fresh_turns = lambda tenant, *seeds: sampled("fivedoctors", *seeds)

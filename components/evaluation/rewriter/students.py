@@ -127,7 +127,7 @@ def server(folder: Path) -> Iterator[Callable[[], str]]:
     """The server that production runs, for as long as the block lasts; the function waits for its URL."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0"]
-        with started("rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
+        with started("serving.rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
             yield url
 
 

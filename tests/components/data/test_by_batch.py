@@ -12,10 +12,10 @@ from qinglan.errors import OutageError
 from qinglan.files import dump_line
 from qinglan.llm.records import read_report
 from qinglan.rows import Rewrite
-from qinglan.samples import write_sample
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
-from serving.teacher.extractive import load_brain
+from standins.samples import write_sample
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
+from standins.teacher.extractive import load_brain
 from tests.echo import PRICE, GatewayProcess, gateway_config, running
 from tests.serving.gateway.batching import BATCH
 

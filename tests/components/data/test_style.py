@@ -16,9 +16,9 @@ from components.data.style.stage import prepare
 from qinglan.duplicates import grouped
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import read_jsonl
-from qinglan.samples.style import style_rows, write_style_sample
 from qinglan.style.labels import DEFAULT_LABELS, Label, training_form
 from qinglan.style.rows import SPLITS, StyleRow, UnlabelledText, read_split
+from standins.samples.style import style_rows, write_style_sample
 
 CONFIG = PrepareStyleConfig()
 ENGLISH = {label.name: label.english for label in DEFAULT_LABELS.labels}

@@ -12,11 +12,11 @@ from qinglan.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.rows import Retrieval, Validated
 from qinglan.text import bigrams
-from serving.teacher.app import create_app
-from serving.teacher.brain import Brains
-from serving.teacher.config import Behaviour
-from serving.teacher.examining import load_examiners
-from serving.teacher.extractive import load_brain
+from standins.teacher.app import create_app
+from standins.teacher.brain import Brains
+from standins.teacher.config import Behaviour
+from standins.teacher.examining import load_examiners
+from standins.teacher.extractive import load_brain
 from tests.echo import GatewayProcess, gateway_config, running
 from tests.rag import Rag
 from tests.rows import validated

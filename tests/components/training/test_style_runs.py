@@ -25,10 +25,10 @@ from components.training.style.stage import train_style
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import sha256_file
 from qinglan.lineage.digests import digest
-from qinglan.samples.style import write_style_sample
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import read_split
 from qinglan.weights import parameters
+from standins.samples.style import write_style_sample
 
 pytestmark = pytest.mark.slow
 TINY = TinyConfig(vocabulary=900, hidden=32, layers=2, heads=2, steps=30, batch=16)

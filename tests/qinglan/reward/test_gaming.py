@@ -12,8 +12,8 @@ from benchmarks.reward_world import CONSTANT, Case, World, opened
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.impute import FEATURES, Imputer, features, sampled
 from qinglan.rows import Split
-from qinglan.samples.world import load_world
 from qinglan.text import bigrams
+from standins.samples.world import load_world
 
 pytestmark = pytest.mark.slow
 TENANT, ROWS = "fivedoctors", 200

@@ -8,8 +8,8 @@ import pytest
 
 from qinglan.errors import OutageError
 from qinglan.llm.client import Answer, Gateway
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, messages, stats
 

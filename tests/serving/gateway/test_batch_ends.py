@@ -21,8 +21,8 @@ from qinglan.llm.records import read_report
 from serving.gateway.asks import Ask
 from serving.gateway.paid import Stopping
 from serving.gateway.server import opened
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
 

@@ -11,8 +11,8 @@ import pytest
 from qinglan.errors import OutageError
 from qinglan.llm.client import Gateway
 from qinglan.llm.records import read_report
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
 

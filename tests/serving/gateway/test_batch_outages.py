@@ -13,8 +13,8 @@ from qinglan.llm.batch_book import Batch
 from qinglan.llm.batch_queue import Queued, rows_that_fit
 from qinglan.llm.records import read_report
 from serving.gateway.batch_rows import end_of, whole_trouble
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, running
 from tests.serving.gateway.batching import ask_rows, batched, echoes, run_rows, stats, texts
 

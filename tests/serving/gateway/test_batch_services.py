@@ -11,9 +11,9 @@ import pytest
 from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.batch_book import BatchBook
 from qinglan.llm.client import Answer, Gateway, Wish
-from serving.teacher.app import create_app
-from serving.teacher.batches import Desk
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.batches import Desk
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
 from tests.serving.gateway.test_batch_ends import Refusing

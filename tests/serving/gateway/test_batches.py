@@ -12,8 +12,8 @@ from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.contract import WANTED_PATH
 from qinglan.llm.records import read_report
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, gateway_config, running
 from tests.serving.gateway.batching import ask_rows, batched, echoes, messages, run_rows, stats, texts
 

@@ -13,8 +13,8 @@ from qinglan.lineage.paid import add_gateway
 from qinglan.lineage.record import Step
 from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.records import export_journal
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway_config, running
 
 

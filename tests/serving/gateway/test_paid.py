@@ -11,8 +11,8 @@ from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.prices import worst_cost
 from qinglan.prompts import JUDGE_FORMAT
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, Reply, Scripted, completion, gateway, gateway_config, running
 
 Asked = Answer | BaseException

@@ -14,8 +14,8 @@ from qinglan.errors import OutageError, QinglanError
 from qinglan.llm.client import Answer, Gateway
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.records import export_journal, read_report
-from serving.teacher.app import create_app, prompt_digest
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app, prompt_digest
+from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway_config, running
 
 KEY = "sk-planted-0123456789abcdef"

@@ -12,8 +12,8 @@ from qinglan.llm.client import Gateway
 from qinglan.llm.config import GatewayConfig, Role
 from qinglan.prompts import Message
 from serving.gateway.server import check_currency
-from serving.teacher.app import create_app
-from serving.teacher.config import Behaviour
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
 from tests.echo import PRICE, EchoBrain, gateway, gateway_config, running
 
 ASKED: list[Message] = [{"role": "user", "content": "打分"}]

@@ -204,7 +204,7 @@ def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
         arguments = ["--kb", f"fivedoctors={knowledge_base(tmp_path / 'kb.jsonl', 8)}", "--port", "0"]
         arguments += ["--index-root", str(tmp_path / "index"), "--style", style, "--style-deadline", "10"]
         arguments += ["--called-for-threshold", "0", "--harmless-threshold", "1"]
-        with service("rag", arguments, tmp_path / "rag.log") as rag:
+        with service("serving.rag", arguments, tmp_path / "rag.log") as rag:
             data = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False, timeout=120).json()["data"]
 
     assert (data["checked"], data["flagged"], data["predicted_label"]) == (True, True, answered["predicted_label"])

@@ -24,8 +24,8 @@ from serving.rag.reranking import (
     read_scores,
     request_body,
 )
-from serving.reranker.app import StandIn, create_app
-from serving.reranker.behaviour import Behaviour, Fault
+from standins.reranker.app import StandIn, create_app
+from standins.reranker.behaviour import Behaviour, Fault
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Kind = Literal["vllm", "tei"]

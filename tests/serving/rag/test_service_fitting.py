@@ -21,8 +21,8 @@ from serving.rag.fit import LOCAL, advice, page
 from serving.rag.measuring import Judged
 from serving.rag.reranker import Report
 from serving.rag.service_fitting import calibrate, fit_service
-from serving.reranker.app import StandIn, create_app
-from serving.reranker.behaviour import Behaviour
+from standins.reranker.app import StandIn, create_app
+from standins.reranker.behaviour import Behaviour
 from tests.serving.rag.test_reranker import Row, labelled, write
 from tests.serving.rag.test_server import process
 

@@ -20,9 +20,9 @@ from serving.rag.reranker import DEFAULT, Report
 from serving.rag.reranking import RerankService
 from serving.rag.server import read_scoring
 from serving.rag.service_reranked import ServiceReranked
-from serving.reranker.app import StandIn
-from serving.reranker.app import create_app as reranker_app
-from serving.reranker.behaviour import Behaviour
+from standins.reranker.app import StandIn
+from standins.reranker.app import create_app as reranker_app
+from standins.reranker.behaviour import Behaviour
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from serving.rollout.local.serve import serve
-from serving.rollout.local.servers import rewriter
+from standins.rollout_local.serve import serve
+from standins.rollout_local.servers import rewriter
 
 
 def main() -> None:

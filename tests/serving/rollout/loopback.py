@@ -16,11 +16,11 @@ from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import deploy
 from qinglan.lineage.addresses import Address
 from qinglan.store import open_store
-from serving.rollout.local.ledger import FileRollouts, state_of
-from serving.rollout.local.objects import Objects
-from serving.rollout.local.service import NAME, begin, served
 from serving.rollout.ports import Served
 from serving.rollout.state import State
+from standins.rollout_local.ledger import FileRollouts, state_of
+from standins.rollout_local.objects import Objects
+from standins.rollout_local.service import NAME, begin, served
 from tests.forkserver import forked
 from tests.release_world import Made
 from tests.serving.rewriter.conftest import ASKED, V1, running
@@ -88,7 +88,7 @@ class Place(NamedTuple):
     def controlled(self) -> Iterator["subprocess.Popen[bytes]"]:
         with (self.folder / "controller.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "serving.rollout.local", str(self.folder)], stdout=log, stderr=log
+                [sys.executable, "-m", "standins.rollout_local", str(self.folder)], stdout=log, stderr=log
             )
         try:
             yield process

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError, Conflict, DataError, OutageError
-from serving.rollout.local.evidence import LocalEvidence, scraped
-from serving.rollout.local.knative import needed, reconciled
-from serving.rollout.local.ledger import FileLease
-from serving.rollout.local.objects import Objects
-from serving.rollout.local.service import NAME, FileTarget, Seen, Status, begin
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check
 from serving.rollout.state import Asked
+from standins.rollout_local.evidence import LocalEvidence, scraped
+from standins.rollout_local.knative import needed, reconciled
+from standins.rollout_local.ledger import FileLease
+from standins.rollout_local.objects import Objects
+from standins.rollout_local.service import NAME, FileTarget, Seen, Status, begin
 from tests.forkserver import GATEWAY, forked
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ COUNT_UP = """
 import sys
 from pathlib import Path
 from qinglan.errors import Conflict
-from serving.rollout.local.objects import Objects
+from standins.rollout_local.objects import Objects
 objects = Objects(Path(sys.argv[1]))
 done = 0
 while done < 100:
@@ -91,7 +91,7 @@ def run(program: str, *given: object) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("program", ["serving.rollout.local", "serving.rollout.local.serve"])
+@pytest.mark.parametrize("program", ["standins.rollout_local", "standins.rollout_local.serve"])
 def test_a_folder_that_holds_no_service_is_told_in_words(program: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
@@ -101,7 +101,7 @@ def test_a_folder_that_holds_no_service_is_told_in_words(program: str, tmp_path:
     assert not (tmp_path / "missing").exists() and not any((tmp_path / "empty").iterdir()), "nothing was made"
 
 
-@pytest.mark.parametrize("program", ["serving.rollout.local", "serving.rollout.local.serve"])
+@pytest.mark.parametrize("program", ["standins.rollout_local", "standins.rollout_local.serve"])
 def test_an_object_without_its_spec_is_told_in_words(program: str, tmp_path: Path) -> None:
     (tmp_path / "service.json").write_text('{"metadata": {"resourceVersion": "1", "generation": 1}, "status": {}}')
 
@@ -115,7 +115,7 @@ def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "rollouts").mkdir()
     (tmp_path / "rollouts/rewriter-1.json").write_text('{"metadata": {"resourceVersion": "1", "name": "rewriter-1"}}')
 
-    code, said = run("serving.rollout.local", tmp_path)
+    code, said = run("standins.rollout_local", tmp_path)
 
     assert code == 3 and "rewriter-1.json: no object as it is written here: it has no spec.inferenceService." in said
 
@@ -133,7 +133,7 @@ def test_a_port_that_cannot_be_had_is_told_in_words(tmp_path: Path) -> None:
     begin(tmp_path, OLD, "a person")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for port in (99999, taken.getsockname()[1]):
-            code, said = run("serving.rollout.local.serve", tmp_path, "--port", port)
+            code, said = run("standins.rollout_local.serve", tmp_path, "--port", port)
             assert code == 2 and f"127.0.0.1:{port}: cannot listen there" in said
 
 

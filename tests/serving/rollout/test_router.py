@@ -14,7 +14,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.rollout.local.router import Router, Way, Ways, drawn
+from standins.rollout_local.router import Router, Way, Ways, drawn
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,11 @@ from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.measures import untempered
 from components.evaluation.style.results import Table
 from qinglan.files import dump_line
-from qinglan.samples.style import style_rows
 from qinglan.style.labels import DEFAULT_LABELS, training_form, write_mapping
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import StyleRow
 from qinglan.text import normalise
+from standins.samples.style import style_rows
 
 CONFIG = EvaluateStyleConfig(draws=300, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)
 NAMES = DEFAULT_LABELS.names

@@ -71,5 +71,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             return Server(url, digest(model)[:12], log)
 
         arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(folder / "index"), "--port", "0"]
-        rag = stack.enter_context(service("rag", arguments, folder / "rag.log"))
+        rag = stack.enter_context(service("serving.rag", arguments, folder / "rag.log"))
         yield World(serve("good", TAUGHT), serve("bad", SPOILED), rag)

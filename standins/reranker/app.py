@@ -1,0 +1,168 @@
+"""A reranker's two HTTP dialects over a score of shared character pairs, mishaps included.
+
+POST /v1/rerank (and /rerank with `documents`)    vLLM's, which is Jina's and Cohere's
+POST /rerank with `texts`, GET /info              Text Embeddings Inference's
+GET /stats                                        requests so far, and how many documents each held
+"""
+
+import asyncio
+import math
+from random import Random
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from qinglan.files import sha256_text
+from qinglan.text import bigrams, covered
+from serving.listening import hung_up
+from standins.reranker.behaviour import Behaviour
+
+JSON = "application/json"
+Ranked = list[tuple[int, float]]
+"""Index and score, best first, as both servers answer."""
+
+
+class StandIn:
+    """What it does now, which a test may change between requests, and what it was asked."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.documents: list[int] = []
+        """Of each request so far."""
+
+        self.under_way = self.most_under_way = 0
+
+    async def fault(self, query: str, documents: list[str]) -> str:
+        """Wait as long as the model would, then the fault of this request; empty when it has none."""
+        self.documents.append(len(documents))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await asyncio.sleep(self.behaviour.latency)
+        finally:
+            self.under_way -= 1
+        unlucky = Random(sha256_text(query, *documents)).random() < self.behaviour.error_rate
+        return self.behaviour.fault if unlucky else ""
+
+    def ranked(self, query: str, documents: list[str], raw: bool) -> Ranked:
+        scores = [log_odds(query, document, self.behaviour.sharpness) for document in documents]
+        if not raw:
+            scores = [1 / (1 + math.exp(-score)) for score in scores]
+        return sorted(enumerate(scores), key=lambda one: -one[1])
+
+
+def log_odds(query: str, document: str, sharpness: float) -> float:
+    """From the share of the query's character pairs that the document holds."""
+    return sharpness * (covered(query, set(bigrams(document))) - 0.5)
+
+
+def spoiled(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str, Any]]:
+    """The rows of an answer as a broken server sends them."""
+    last = rows[-1]
+    if fault == "missing":
+        return rows[:-1]
+    changes: dict[str, dict[str, Any]] = {
+        "twice": {"index": rows[0]["index"]}, "stranger": {"index": len(rows)}, "text": {score: "high"},
+        "nan": {score: math.nan},
+    }  # fmt: skip
+    return [*rows[:-1], {**last, **changes[fault]}] if fault in changes else rows
+
+
+def create_app(stand_in: StandIn) -> FastAPI:
+    app = FastAPI(title="Qinglan stand-in reranker")
+
+    async def rerank(request: Request) -> Response:
+        try:
+            asked = orjson.loads(await request.body())
+        except orjson.JSONDecodeError as error:
+            return _error(400, f"The body is not JSON: {error}.", "invalid_request_error")
+        if isinstance(asked, dict) and "texts" in asked and not request.url.path.startswith("/v"):
+            return await _tei(stand_in, asked)
+        return await _vllm(stand_in, asked)
+
+    app.add_exception_handler(ClientDisconnect, hung_up)
+    for path in ("/rerank", "/v1/rerank", "/v2/rerank"):
+        app.add_route(path, rerank, ["POST"])
+
+    @app.get("/info")
+    async def info() -> dict[str, Any]:
+        behaviour = stand_in.behaviour
+        return {
+            "model_id": behaviour.model, "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}}},
+            "max_client_batch_size": behaviour.max_batch, "max_input_length": 8192,
+        }  # fmt: skip
+
+    @app.get("/stats")
+    async def stats() -> dict[str, Any]:
+        return {"documents": stand_in.documents, "most_under_way": stand_in.most_under_way}
+
+    @app.get("/health")
+    async def health() -> Response:
+        return Response()
+
+    return app
+
+
+async def _vllm(stand_in: StandIn, asked: Any) -> Response:
+    if not _is_asked(asked, "documents"):
+        return _error(400, "query and documents belong here.", "BadRequestError")
+    if asked.get("model", stand_in.behaviour.model) != stand_in.behaviour.model:
+        return _error(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
+    query, documents = asked["query"], asked["documents"]
+    if failed := _status_of(fault := await stand_in.fault(query, documents)):
+        return _error(failed, "The server cannot answer now.", "InternalServerError")
+    raw = asked.get("use_activation") is False
+    rows = [
+        {"index": at, "document": {"text": documents[at]}, "relevance_score": score}
+        for at, score in stand_in.ranked(query, documents, raw)
+    ]
+    results = spoiled(rows, fault, "relevance_score")[: asked.get("top_n") or None]
+    body = {"id": "rerank-0", "model": stand_in.behaviour.model, "usage": {"total_tokens": 0}, "results": results}
+    return _answer(body, fault)
+
+
+async def _tei(stand_in: StandIn, asked: Any) -> Response:
+    if not _is_asked(asked, "texts"):
+        return _tei_error(422, "query and texts belong here", "validation")
+    query, texts = asked["query"], asked["texts"]
+    if len(texts) > stand_in.behaviour.max_batch:
+        allowed = stand_in.behaviour.max_batch
+        return _tei_error(413, f"batch size {len(texts)} > maximum allowed batch size {allowed}", "validation")
+    if failed := _status_of(fault := await stand_in.fault(query, texts)):
+        return _tei_error(*((429, "Model is overloaded", "overloaded") if failed == 429 else BACKEND))
+    rows: list[dict[str, Any]] = [
+        {"index": at, "score": score} for at, score in stand_in.ranked(query, texts, bool(asked.get("raw_scores")))
+    ]
+    return _answer(spoiled(rows, fault, "score"), fault)
+
+
+BACKEND = (424, "Inference failed", "backend")
+
+
+def _is_asked(asked: Any, name: str) -> bool:
+    if not isinstance(asked, dict) or not isinstance(asked.get("query"), str):
+        return False
+    documents = asked.get(name)
+    return isinstance(documents, list) and bool(documents) and all(isinstance(one, str) for one in documents)
+
+
+def _status_of(fault: str) -> int:
+    return {"limited": 429, "broken": 500}.get(fault, 0)
+
+
+def _answer(body: Any, fault: str) -> Response:
+    if fault == "html":
+        return Response(b"<html><body><h1>Bad gateway</h1></body></html>", media_type="text/html")
+    content = orjson.dumps(body)  # which writes null for NaN; other servers write it as it is
+    return Response(content.replace(b":null", b":NaN") if fault == "nan" else content, media_type=JSON)
+
+
+def _error(status: int, message: str, kind: str) -> Response:
+    error = {"message": message, "type": kind, "param": None, "code": status}
+    return Response(orjson.dumps({"error": error}), status, media_type=JSON)
+
+
+def _tei_error(status: int, message: str, kind: str) -> Response:
+    return Response(orjson.dumps({"error": message, "error_type": kind}), status, media_type=JSON)

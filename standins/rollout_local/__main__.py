@@ -1,0 +1,88 @@
+"""python -m standins.rollout_local FOLDER: carry out the rollouts that lie there, one after the other.
+
+It may be killed at any moment and started again; a second one waits until the first is gone.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from qinglan.errors import QinglanError
+from qinglan.terminal import say, say_error
+from serving.rollout.history import History
+from serving.rollout.machine import look
+from serving.rollout.ports import Ports
+from serving.rollout.state import State
+from serving.rollout.timeline import timeline
+from standins.rollout_local.evidence import LocalEvidence
+from standins.rollout_local.ledger import FileLease, FileLedger, FileRollouts
+from standins.rollout_local.releases import FileReleases
+from standins.rollout_local.service import NAME, FileTarget, objects_of
+
+LOOKS_A_STEP = 10
+LONGEST_WAIT = 30.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m standins.rollout_local", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--metrics", action="append", default=[], metavar="URL", help="whose /metrics say more: RAG, shadow"
+    )
+    given = parser.parse_args()
+    try:
+        run(given.folder, given.metrics)
+    except QinglanError as error:
+        say_error(error)
+        sys.exit(error.exit_code)
+
+
+def run(folder: Path, metrics: Sequence[str] = ()) -> None:
+    """Until no rollout is left that has not ended."""
+    objects_of(folder).read(NAME)
+    lease = FileLease(folder)
+    try:
+        while name := FileRollouts(folder).next():
+            carry_out(folder, name, lease, metrics)
+        _keep(folder)
+    finally:
+        lease.close()
+
+
+def _keep(folder: Path) -> None:
+    """The signed history of each, also where a controller was killed at the end; again changes nothing."""
+    history = History()
+    for one in FileRollouts(folder).all():
+        name = one["metadata"]["name"]
+        history.keep(folder.name, name, FileLedger(folder, name).read())
+
+
+def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
+    """One rollout to its end; each decision is said as it is made."""
+    ledger = FileLedger(folder, name)
+    spec, state, _ = ledger.read()
+    ports = Ports(
+        ledger, FileTarget(folder), LocalEvidence(folder, spec.checks, metrics), FileReleases(folder), _Clock(), lease
+    )
+    wait, said = min(spec.step_seconds / LOOKS_A_STEP, LONGEST_WAIT), len(timeline(state)) - 1
+    while state.phase != "Done":
+        look(ports)
+        state = ledger.read().state
+        lines = timeline(state)
+        for line in lines[said:-1]:
+            say(line)
+        said = len(lines) - 1
+        time.sleep(wait)
+    say(f"{name}: {state.outcome}")
+    return state
+
+
+class _Clock:
+    def now(self) -> float:
+        return time.time()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What the router and the servers count, from their own /metrics, between the moments that a rollout has looked.
+
+    requests and how they ended    from the router: it is where the caller is, so that a server that dies, hangs or
+                                   refuses connections is counted, and nothing twice
+    everything else                from each server, the RAG service, the shadow: whatever of counting.py they have
+
+Two snapshots are kept in a file: that of the cursor in the ledger, and the one that may become it. So a controller
+that is started anew goes on, with nothing counted twice or left out.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+import orjson
+from prometheus_client.parser import text_string_to_metric_families
+
+from qinglan.errors import OutageError
+from qinglan.files import replaced
+from serving.rollout.counting import NAMES, Counters, Series, counted, grown, series
+from serving.rollout.ports import Window
+from serving.rollout.spec import Check
+from standins.rollout_local.objects import Objects
+from standins.rollout_local.service import NAME, status_of
+
+ANSWER_SECONDS = 2.0
+AT_THE_CALLER = "qinglan_rewriter_requests_total"
+SNAPSHOTS = "evidence.json"
+
+Snapshot = Mapping[str, Counters]
+"""What each source had counted, by its URL."""
+
+
+class LocalEvidence:
+    """Of one rollout. `more`: other servers whose /metrics say something of it."""
+
+    def __init__(self, folder: Path, checks: Sequence[Check], more: Sequence[str] = ()) -> None:
+        self._objects, self._checks, self._more = Objects(folder), checks, more
+        self._path = folder / SNAPSHOTS
+
+    def since(self, canary: str, stable: str, after: float | None) -> Window | None:
+        """A snapshot that is lost, with whoever kept it, is replaced by now's: what was counted meanwhile is not
+        evidence of anything, and is left out.
+        """
+        kept = self._read()
+        now, until = self._taken(kept), time.time()
+        before = None if after is None else kept.get(after)
+        if after is not None and before is None:
+            self._keep({after: now})
+            return None
+        if after is None or before is None:
+            self._keep({until: now})
+            return Window(until, {}, {})
+        self._keep({after: before, until: now})
+        growth = summed(grown(before[source], counters) for source, counters in now.items() if source in before)
+        both = (counted(growth, *pair, self._checks) for pair in ((canary, stable), (stable, canary)))
+        return Window(until, *both)
+
+    def _taken(self, kept: Mapping[float, Snapshot]) -> Snapshot:
+        """The router must answer; of who else does not, what was last seen: later it is counted from there.
+
+        Who was never seen is counted from when it is.
+        """
+        status = status_of(self._objects.read(NAME))
+        last = kept[max(kept)] if kept else {}
+        taken = {**last, status.url: chosen(scraped(status.url), lambda name: name == AT_THE_CALLER)}
+        for url in (*(seen.url for seen in status.servers.values() if seen.url), *self._more):
+            try:
+                taken[url] = chosen(scraped(url), lambda name: name != AT_THE_CALLER)
+            except OutageError:
+                continue
+        return taken
+
+    def _keep(self, snapshots: Mapping[float, Snapshot]) -> None:
+        with replaced(self._path) as partial:
+            partial.write_bytes(orjson.dumps([[cursor, _dumped(one)] for cursor, one in snapshots.items()]))
+
+    def _read(self) -> dict[float, Snapshot]:
+        try:
+            return {float(cursor): _loaded(one) for cursor, one in orjson.loads(self._path.read_bytes())}
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+            return {}
+
+
+def scraped(url: str) -> Counters:
+    """All counters of ours at a server's /metrics; an OutageError where it does not say them."""
+    try:
+        answer = httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
+        return dict(_parsed(answer.text))
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError) as error:
+        raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from None
+
+
+def chosen(counters: Counters, wanted: Callable[[str], bool]) -> Counters:
+    return {one: value for one, value in counters.items() if wanted(one.name)}
+
+
+def summed(parts: Iterable[Counters]) -> Counters:
+    """Several processes as one."""
+    whole: dict[Series, float] = {}
+    for part in parts:
+        for one, value in part.items():
+            whole[one] = whole.get(one, 0.0) + value
+    return whole
+
+
+def _parsed(text: str) -> Iterator[tuple[Series, float]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in NAMES:
+                yield series(sample.name, sample.labels), float(sample.value)
+
+
+def _dumped(snapshot: Snapshot) -> dict[str, list[tuple[str, dict[str, str], float | None]]]:
+    return {
+        source: [(one.name, dict(one.labels), value if math.isfinite(value) else None) for one, value in part.items()]
+        for source, part in snapshot.items()
+    }
+
+
+def _loaded(raw: Mapping[str, Sequence[Sequence[object]]]) -> Snapshot:
+    return {source: {_series(*row[:2]): _value(row[2]) for row in part} for source, part in raw.items()}
+
+
+def _series(name: object, labels: object) -> Series:
+    assert isinstance(labels, dict)
+    return series(str(name), labels)
+
+
+def _value(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

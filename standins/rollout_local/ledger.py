@@ -1,0 +1,84 @@
+"""ModelRollouts in files: deploy makes them, one controller at a time carries them out."""
+
+import fcntl
+from pathlib import Path
+from typing import IO, Any
+
+from qinglan.rollouts import Object, number_of, outcome_of
+from serving.rollout.ports import Entry
+from serving.rollout.spec import RolloutSpec
+from serving.rollout.state import State
+from standins.rollout_local.objects import Objects
+
+ROLLOUTS, LEADER = "rollouts", "controller.lock"
+
+
+def objects_of(folder: Path) -> Objects:
+    return Objects(folder / ROLLOUTS, "metadata.name", "spec.inferenceService")
+
+
+class FileRollouts:
+    """All that lie in a folder; what the deploy stage asks for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects = objects_of(folder)
+
+    def all(self) -> list[Object]:
+        return [self.objects.read(name) for name in self.objects.names()]
+
+    def create(self, rollout: Object) -> bool:
+        return self.objects.create(rollout["metadata"]["name"], rollout)
+
+    def next(self) -> str:
+        """The name of the first that has not ended; "" where there is none."""
+        open_ones = [one for one in self.all() if not outcome_of(one)]
+        return str(min(open_ones, key=number_of)["metadata"]["name"]) if open_ones else ""
+
+
+class FileLedger:
+    """One ModelRollout."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._objects, self._name = objects_of(folder), name
+
+    def read(self) -> Entry:
+        one = self._objects.read(self._name)
+        return Entry(spec_of(one), state_of(one), str(one["metadata"]["resourceVersion"]))
+
+    def write(self, state: State, expected: str) -> None:
+        one = self._objects.read(self._name)
+        one["metadata"]["resourceVersion"] = expected
+        one["status"] = state.model_dump(mode="json", by_alias=True)
+        self._objects.replace(self._name, one)
+
+
+class FileLease:
+    """Held as long as this process lives: the kernel gives it to the next when it dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LEADER
+        self._lock: IO[Any] | None = None
+
+    def held(self) -> bool:
+        if self._lock is not None:
+            return True
+        lock = self._path.open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        self._lock = lock
+        return True
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+
+def spec_of(one: Object) -> RolloutSpec:
+    return RolloutSpec.parse(one["spec"], str(one["metadata"]["name"]))
+
+
+def state_of(one: Object) -> State:
+    return State.parse(one.get("status") or {}, str(one["metadata"]["name"]))

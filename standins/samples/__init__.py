@@ -1,0 +1,9 @@
+"""Seeded sample tenants: a knowledge base in the house's words, and conversations in the users'.
+
+write_sample("fivedoctors", Path("data/fivedoctors"), conversations=1600, seed=0)
+"""
+
+from standins.samples.world import TENANTS
+from standins.samples.write import SampleCounts, write_sample
+
+__all__ = ["TENANTS", "SampleCounts", "write_sample"]

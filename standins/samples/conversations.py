@@ -1,0 +1,130 @@
+"""Conversations of a sample tenant: elliptic, colloquial turns about one item, with what an assistant remembers.
+
+Each conversation has its own random numbers, so asking for more of them changes none that were there before.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from qinglan.rows import Split
+from standins.samples.world import KNOBS, Draw
+
+SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
+"""Half train, a quarter dev, a quarter test, in turns: any beginning of the file holds all of them."""
+
+TURNS = (2, 3, 4)
+
+
+class Turn(NamedTuple):
+    """One question, and what evaluation knows of it."""
+
+    id: str
+    conversation: str
+    split: Split
+    question: str
+    profile: str
+    history: str
+    item: str
+    term: str
+    gap: bool
+    new_item: bool
+    new_ask: bool
+    self_contained: bool
+
+
+class Talk(NamedTuple):
+    """What stays the same through one conversation."""
+
+    id: str
+    split: Split
+    item: str
+    other: str
+    """Another item: one that the user turns away from, or compares."""
+
+    compares: bool
+    """The history names the other item too."""
+
+    profile: str
+
+
+def turns(tenant: str, seed: int, drawn: Draw, count: int) -> Iterator[Turn]:
+    """The turns of so many conversations, one at a time."""
+    by_item = {split: _by_item(drawn, split) for split in ("train", "dev", "test")}
+    for number in range(count):
+        rng = random.Random(f"{tenant}-{seed}-{number}")
+        split = SPLITS[number % len(SPLITS)]
+        talk = _talk(f"{tenant}-c{number:06d}", split, list(by_item[split]), drawn, rng)
+        terms = by_item[split][talk.item]
+        yield from _talk_turns(talk, rng.sample(terms, min(len(terms), rng.choice(TURNS))), drawn, rng)
+
+
+def _by_item(drawn: Draw, split: Split) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for item, term in drawn.pairs[split]:
+        found.setdefault(item, []).append(term)
+    return dict(sorted(found.items()))
+
+
+def _talk(id: str, split: Split, items: list[str], drawn: Draw, rng: random.Random) -> Talk:
+    item = rng.choice(items)
+    other = rng.choice([name for name in drawn.items if name != item])
+    return Talk(id, split, item, other, rng.random() < KNOBS.second_item, rng.choice(drawn.world.profiles))
+
+
+def _talk_turns(talk: Talk, terms: list[str], drawn: Draw, rng: random.Random) -> Iterator[Turn]:
+    old = rng.choice(list(drawn.world.aspects)) if rng.random() < 0.5 else ""
+    for number, term in enumerate(terms):
+        complete = rng.random() < KNOBS.self_contained
+        ask = "" if complete else _ask(talk.split, term, drawn, rng)
+        yield Turn(
+            id=f"{talk.id}-{number}",
+            conversation=talk.id,
+            split=talk.split,
+            question=_complete(talk.item, term, drawn, rng) if complete else _elliptic(ask, drawn, rng),
+            profile=talk.profile,
+            history=_opening_history(talk, old, drawn, rng)
+            if complete and number == 0
+            else _history(talk, old, drawn, rng),
+            item=talk.item,
+            term=term,
+            gap=ask == drawn.gaps[term],
+            new_item=talk.item in drawn.new_items,
+            new_ask=ask == drawn.unseen[term],
+            self_contained=complete,
+        )
+        old = term
+
+
+def _ask(split: Split, term: str, drawn: Draw, rng: random.Random) -> str:
+    """A user's phrasing: the unseen one never in training, elsewhere now and then."""
+    if split != "train" and rng.random() < KNOBS.unseen:
+        return drawn.unseen[term]
+    return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.unseen[term]])
+
+
+def _elliptic(ask: str, drawn: Draw, rng: random.Random) -> str:
+    return rng.choice(drawn.world.openings) + ask + rng.choice(drawn.world.endings)
+
+
+def _complete(item: str, term: str, drawn: Draw, rng: random.Random) -> str:
+    return rng.choice(drawn.world.self_contained).format(item=item, term=term)
+
+
+def _opening_history(talk: Talk, old: str, drawn: Draw, rng: random.Random) -> str:
+    """A complete first question often comes out of nothing, or out of talk about something else."""
+    if rng.random() < 0.5:
+        return ""
+    return _history(talk._replace(item=talk.other, compares=False), old, drawn, rng)
+
+
+def _history(talk: Talk, old: str, drawn: Draw, rng: random.Random) -> str:
+    world = drawn.world
+    second_first = talk.compares and rng.random() < 0.3
+    second = rng.choice(world.seconds) if talk.compares and not second_first else ""
+    return rng.choice(world.histories_second_first if second_first else world.histories).format(
+        item=talk.item,
+        other=talk.other,
+        second=second.format(other=talk.other),
+        old=rng.choice(world.olds).format(term=old) if old else "",
+    )

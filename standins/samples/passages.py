@@ -1,0 +1,55 @@
+"""The knowledge base of a sample tenant: one passage for each item and aspect, and what else such a base holds."""
+
+import random
+from collections.abc import Iterator
+
+from qinglan.rag.contract import Passage
+from standins.samples.world import KNOBS, Draw, Pair
+
+Gold = dict[Pair, str]
+"""The passage that answers each pair."""
+
+
+def passages(tenant: str, seed: int, drawn: Draw) -> tuple[list[Passage], Gold]:
+    """Every passage in the order of the file, and which of them answers what."""
+    rng = random.Random(f"{tenant}-{seed}-passages")
+    made: list[Passage] = []
+    gold: Gold = {}
+    for item in drawn.items:
+        for term in drawn.world.aspects:
+            gold[item, term] = f"{tenant}-{len(made):05d}"
+            made.append(_answer(gold[item, term], item, term, drawn, rng))
+        for passage in _fillers(item, drawn, rng):
+            made.append(passage.model_copy(update={"id": f"{tenant}-{len(made):05d}"}))
+    return made, gold
+
+
+def _answer(id: str, item: str, term: str, drawn: Draw, rng: random.Random) -> Passage:
+    bodies = drawn.world.aspects[term].bodies
+    text = "".join(rng.sample(bodies, rng.randint(1, len(bodies)))).format(item=item, n=rng.randint(2, 6))
+    asks = _documented(term, drawn, rng)
+    faq = f"常见问法：{'；'.join(asks)}。" if asks else ""
+    return Passage(id=id, title=f"{item} {term}", content=text + faq, metadata={"item": item, "kind": "说明"})
+
+
+def _documented(term: str, drawn: Draw, rng: random.Random) -> list[str]:
+    """The users' phrasings that this passage's author wrote down."""
+    usual = [ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]]
+    asks = rng.sample(usual, len(usual)) if rng.random() < KNOBS.documented else []
+    return [*asks, drawn.gaps[term]] if rng.random() < KNOBS.rare else asks
+
+
+def _fillers(item: str, drawn: Draw, rng: random.Random) -> Iterator[Passage]:
+    world = drawn.world
+    for filler in world.fillers:
+        other = rng.choice([name for name in drawn.items if name != item])
+        term, term2 = rng.sample(list(world.aspects), 2)
+        ask, ask2 = (_usual_ask(name, drawn, rng) for name in (term, term2))
+        values = {"item": item, "other": other, "term": term, "term2": term2, "ask": ask, "ask2": ask2}
+        content = filler.content.format(**values, n=rng.randint(2, 9))
+        metadata = {"item": item, "kind": filler.kind}
+        yield Passage(id="later", title=filler.title.format(**values), content=content, metadata=metadata)
+
+
+def _usual_ask(term: str, drawn: Draw, rng: random.Random) -> str:
+    return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]])

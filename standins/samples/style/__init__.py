@@ -1,0 +1,176 @@
+"""A seeded set of answers in five manners, labelled as people label: mostly by what was meant, not always.
+
+write_style_sample(Path("data/style"), rows=3000, seed=0)
+
+A topic is what is asked, a manner how it is answered. An answer may grant one thing on its way to another, and
+some sentences are heard according to the question. Labels differ from the manner meant in a share of the rows, so
+that nobody can be right in all of them: `meant` says in how many one could be.
+"""
+
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from qinglan.config import Config, Fraction, Positive, load_yaml
+from qinglan.files import dump_line, replaced
+from qinglan.style.labels import DEFAULT_LABELS, training_form
+from qinglan.style.rows import UnlabelledText
+from qinglan.tables import write_table
+from standins.samples.world import load_world
+
+JSON, SHEET, UNLABELLED = "style.json", "style.xlsx", "unlabelled.jsonl"
+COLUMNS = ("问题", "回答", "标签", "label_english", "source", "scene")
+
+
+class Either(Config):
+    """A sentence whose manner is decided by the topic."""
+
+    text: str
+    by: dict[str, str]
+
+
+class Topic(Config):
+    scene: str
+    manners: dict[str, Fraction]
+    """How often it is answered in each."""
+
+    asks: dict[str, tuple[str, ...]]
+    """By tenant."""
+
+
+class Manners(Config):
+    """The data file: content without any number that steers learning but the topics' shares."""
+
+    topics: dict[str, Topic]
+    manners: dict[str, tuple[str, ...]]
+    either: tuple[Either, ...]
+    turns: tuple[str, ...]
+    openings: tuple[str, ...]
+    closings: tuple[str, ...]
+    middles: tuple[str, ...]
+    endings: tuple[str, ...]
+
+
+class Knobs(Config):
+    """The numbers that make a task with room between a bag of words and what can be known."""
+
+    topics: dict[str, float] = {"presale": 0.27, "aftersale": 0.18, "usage": 0.22, "facts": 0.18, "risk": 0.15}
+    two_sided: Fraction = 0.45
+    """Answers that grant something in another manner on their way."""
+
+    either: Fraction = 0.2
+    """One-sided answers of a sentence that can be heard in two ways."""
+
+    side_labelled: Fraction = 0.06
+    """Two-sided answers that are labelled by what they grant."""
+
+    careless: Fraction = 0.03
+    """Labels that are any of the others."""
+
+    unlabelled: Positive = 2
+    """Texts without a label for each with one: a house has far more talk than labels."""
+
+
+KNOBS = Knobs()
+
+
+class StyleRow(NamedTuple):
+    """One labelled answer, and what was meant."""
+
+    tenant: str
+    topic: str
+    scene: str
+    question: str
+    answer: str
+    meant: str
+    label: str
+
+
+class StyleSampleCounts(NamedTuple):
+    rows: int
+    meant: int
+    """Rows labelled in the manner that was meant."""
+
+    unlabelled: int
+    """Further texts, without a label."""
+
+
+@cache
+def load_manners() -> Manners:
+    path = Path(__file__).parent / "manners.yaml"
+    return Manners.parse(load_yaml(path), str(path))
+
+
+def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
+    """style.json in the plan's form, the same as style.xlsx, unlabelled.jsonl: same bytes for same arguments."""
+    made = list(style_rows(rows, seed))
+    with replaced(out / JSON) as partial:
+        partial.write_bytes(orjson.dumps([as_json(row) for row in made], option=orjson.OPT_INDENT_2))
+    with write_table(out / SHEET, COLUMNS) as add:
+        english = {label.name: label.english for label in DEFAULT_LABELS.labels}
+        for row in made:
+            add((row.question, row.answer, row.label, english[row.label], row.tenant, row.scene))
+    with replaced(out / UNLABELLED) as partial, partial.open("wb") as file:
+        for row in style_rows(KNOBS.unlabelled * rows, f"{seed}-unlabelled"):
+            file.write(dump_line(UnlabelledText(text=training_form(row.question, row.answer))))
+    return StyleSampleCounts(rows, sum(row.label == row.meant for row in made), KNOBS.unlabelled * rows)
+
+
+def as_json(row: StyleRow) -> dict[str, object]:
+    [english] = (label.english for label in DEFAULT_LABELS.labels if label.name == row.label)
+    return {
+        "input": training_form(row.question, row.answer), "label": row.label, "label_english": english,
+        "metadata": {"source": row.tenant, "scene": row.scene},
+    }  # fmt: skip
+
+
+def style_rows(count: int, seed: int | str) -> Iterator[StyleRow]:
+    """Each row has its own random numbers, so asking for more of them changes none that were there before."""
+    for number in range(count):
+        yield _row(random.Random(f"answers-{seed}-{number}"))
+
+
+def _row(rng: random.Random) -> StyleRow:
+    data = load_manners()
+    tenant = rng.choice(("fivedoctors", "chengla"))
+    name = _drawn(KNOBS.topics, rng)
+    topic, item = data.topics[name], rng.choice(load_world(tenant).names())
+    said, meant, side = _said(data, name, rng)
+    answer = f"{rng.choice(data.openings)}{rng.choice(data.middles)}{said}{rng.choice(data.closings)}"
+    return StyleRow(
+        tenant, name, topic.scene, _filled(rng.choice(topic.asks[tenant]) + rng.choice(data.endings), item, rng),
+        _filled(answer, item, rng), meant, _labelled(meant, side, rng),
+    )  # fmt: skip
+
+
+def _said(data: Manners, topic: str, rng: random.Random) -> tuple[str, str, str]:
+    """What is said, in which manner it is meant, and in which it grants something on the way."""
+    meant = _drawn(data.topics[topic].manners, rng)
+    if rng.random() < KNOBS.two_sided:
+        side = rng.choice([name for name in data.manners if name != meant])
+        main, aside = rng.choice(data.manners[meant]), rng.choice(data.manners[side])
+        return rng.choice(data.turns).replace("{main}", main).replace("{side}", aside), meant, side
+    if rng.random() < KNOBS.either:
+        one = rng.choice(data.either)
+        return one.text, one.by[topic], ""
+    return "，".join(rng.sample(data.manners[meant], rng.choice((1, 1, 2)))), meant, ""
+
+
+def _labelled(meant: str, side: str, rng: random.Random) -> str:
+    if side and rng.random() < KNOBS.side_labelled:
+        return side
+    if rng.random() < KNOBS.careless:
+        return rng.choice([label.name for label in DEFAULT_LABELS.labels if label.name != meant])
+    return meant
+
+
+def _filled(text: str, item: str, rng: random.Random) -> str:
+    return text.replace("{item}", item).replace("{n}", str(rng.randint(2, 48)))
+
+
+def _drawn(shares: dict[str, float], rng: random.Random) -> str:
+    return rng.choices(list(shares), list(shares.values()))[0]

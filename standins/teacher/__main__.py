@@ -1,0 +1,60 @@
+"""python -m standins.teacher --kb fivedoctors=knowledge_base.jsonl --latency 0.2 --port 0"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from qinglan.errors import ConfigError, QinglanError
+from qinglan.terminal import say_error
+from standins.teacher.config import Behaviour, TeacherConfig
+from standins.teacher.server import serve
+
+
+def main() -> None:
+    usual = Behaviour()
+    parser = argparse.ArgumentParser(prog="python -m standins.teacher", description="The stand-in for paid models.")
+    parser.add_argument("--kb", action="append", required=True, metavar="TENANT=PATH")
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="MODEL=JSON", help='{"tenant": ..., "skill": ...}'
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8100, help="0 takes a free one")
+    for name in Behaviour.model_fields:
+        default = getattr(usual, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+    try:
+        serve(read_config(parser.parse_args()))
+    except QinglanError as error:
+        say_error(error)
+        sys.exit(error.exit_code)
+
+
+def read_config(given: argparse.Namespace) -> TeacherConfig:
+    values = {
+        "knowledge_bases": dict(_pair("--kb", text, "TENANT=PATH") for text in given.kb),
+        "variants": dict(_variant(text) for text in given.variant),
+        "behaviour": {name: getattr(given, name) for name in Behaviour.model_fields},
+        "host": given.host,
+        "port": given.port,
+    }
+    return TeacherConfig.parse(values, "stand-in teacher")
+
+
+def _pair(flag: str, text: str, shape: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and value):
+        raise ConfigError(f"{flag} {text}: write {shape}.")
+    return name, value
+
+
+def _variant(text: str) -> tuple[str, Any]:
+    name, value = _pair("--variant", text, "MODEL=JSON")
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        raise ConfigError(f"--variant {text}: not JSON after the name ({error}).") from None
+
+
+if __name__ == "__main__":
+    main()

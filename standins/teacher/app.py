@@ -1,0 +1,186 @@
+"""OpenAI's chat completions as a paid service gives them, mishaps included, over any Brain.
+
+GET /stats says what was asked and billed, by prompt, so that a test can prove that nothing was paid twice.
+"""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from qinglan.files import sha256_text
+from qinglan.llm.limits import BURST_SECONDS, rate_limiter
+from qinglan.llm.prices import estimate_tokens
+from serving.listening import hung_up
+from standins.teacher.batches import Desk, add_batches
+from standins.teacher.brain import Brain, Refusal
+from standins.teacher.config import Behaviour
+from standins.teacher.faults import FAULTS, faulty
+from standins.teacher.parameters import most_tokens, unfit
+
+TOKENS_PER_MESSAGE = 4
+
+
+def prompt_digest(model: str, messages: list[dict[str, Any]]) -> str:
+    """The name of a prompt in /stats."""
+    return sha256_text(model, *(f"{m.get('role')}\n{m.get('content')}" for m in messages))
+
+
+class Teacher:
+    """Answers, fails and counts as its behaviour says; the same prompt and seed always fare the same."""
+
+    def __init__(self, brain: Brain, behaviour: Behaviour) -> None:
+        self._brain, self._behaviour = brain, behaviour
+        per_minute = behaviour.requests_per_minute
+        self._limiter = rate_limiter(per_minute, BURST_SECONDS) if per_minute else None
+        self.asked: Counter[str] = Counter()
+        self.billed: Counter[str] = Counter()
+        self.under_way = self.most_under_way = 0
+
+    async def complete(self, asked: dict[str, Any]) -> Response:
+        model, messages = asked["model"], asked["messages"]
+        prompt = prompt_digest(model, messages)
+        self.asked[prompt] += 1
+        if self._limiter is not None:
+            if not self._limiter.has_capacity():
+                return refusal(429, "Rate limit reached.", "rate_limit_exceeded", {"retry-after": "1"})
+            await self._limiter.acquire()
+        luck = Random(f"{self._behaviour.seed} {prompt} {self.asked[prompt]}")
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await asyncio.sleep(self._behaviour.latency + luck.random() * self._behaviour.jitter)
+            if luck.random() < self._behaviour.error_rate:
+                return await faulty(luck.choice(FAULTS), self._behaviour.silence)
+            self.billed[prompt] += 1
+            return json_response(self._completion(asked, prompt))
+        finally:
+            self.under_way -= 1
+
+    def answer_row(self, asked: Any) -> tuple[int, dict[str, Any]]:
+        """A batch's row: the status and the body that its line gets."""
+        wrong = what_is_wrong(asked) or (
+            "" if asked["model"] in self._brain.models else f"No model {asked['model']!r}."
+        )
+        if wrong:
+            return 400, {"error": {"message": wrong, "type": "invalid_request_error", "param": None, "code": None}}
+        prompt = prompt_digest(asked["model"], asked["messages"])
+        self.asked[prompt] += 1
+        self.billed[prompt] += 1
+        return 200, self._completion(asked, prompt)
+
+    def _completion(self, asked: dict[str, Any], prompt: str) -> dict[str, Any]:
+        said = self._brain.answer(asked["model"], asked["messages"], asked.get("response_format"))
+        refused = (said.text or None) if isinstance(said, Refusal) else None
+        text, finish = (None, said.finish) if isinstance(said, Refusal) else cut(said, most_tokens(asked))
+        return {
+            "id": f"chatcmpl-{prompt[:24]}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": asked["model"],
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": text, "refusal": refused},
+                    "finish_reason": finish,
+                }
+            ],
+            "usage": usage(asked["messages"], text or refused or ""),
+        }
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "asked": sum(self.asked.values()),
+            "billed": sum(self.billed.values()),
+            "most_under_way": self.most_under_way,
+            "billed_by_prompt": dict(self.billed),
+        }
+
+
+def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
+    """The server over a brain."""
+    app = FastAPI(title="Qinglan stand-in teacher")
+    teacher = Teacher(brain, behaviour)
+
+    async def completions(request: Request) -> Response:
+        try:
+            asked = orjson.loads(await request.body())
+        except orjson.JSONDecodeError as error:
+            return refusal(400, f"The body is not JSON: {error}.")
+        if wrong := what_is_wrong(asked):
+            return refusal(400, wrong)
+        if asked["model"] not in brain.models:
+            known = ", ".join(brain.models)
+            return refusal(404, f"No model {asked['model']!r}. There are: {known}.", "model_not_found")
+        if wrong_parameter := unfit(asked):
+            return refusal(400, *wrong_parameter)
+        return await teacher.complete(asked)
+
+    desk = Desk(teacher.answer_row, behaviour)
+    add_batches(app, desk, refusal)
+    app.add_exception_handler(ClientDisconnect, hung_up)
+    app.add_route("/v1/chat/completions", completions, ["POST"])
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "qinglan"} for name in brain.models]
+        return {"object": "list", "data": listed}
+
+    @app.get("/stats")
+    async def stats() -> dict[str, Any]:
+        return {**teacher.stats(), "files": len(desk.files), "batches": len(desk.batches)}
+
+    @app.get("/healthz")
+    @app.get("/readyz")
+    async def ready() -> dict[str, str]:
+        return {"status": "ok"}
+
+    return app
+
+
+def what_is_wrong(asked: Any) -> str:
+    """Why a request cannot be answered, naming the field; empty when it can."""
+    if not isinstance(asked, dict):
+        return "The body is no JSON object."
+    if not isinstance(asked.get("model"), str):
+        return "model: a name belongs here."
+    messages = asked.get("messages")
+    if not (isinstance(messages, list) and messages and all(isinstance(m, dict) for m in messages)):
+        return "messages: a list of messages belongs here."
+    if not all(isinstance(m.get("content"), str) for m in messages):
+        return "messages: each content is a text."
+    return "stream: this stand-in answers whole." if asked.get("stream") else ""
+
+
+def cut(text: str, most: int) -> tuple[str, str]:
+    """The text within so many tokens, and why it ends there."""
+    tokens = estimate_tokens(text)
+    return (text, "stop") if tokens <= most else (text[: math.floor(len(text) * most / tokens)], "length")
+
+
+def usage(messages: list[dict[str, Any]], text: str) -> dict[str, Any]:
+    prompt = sum(TOKENS_PER_MESSAGE + estimate_tokens(m["content"]) for m in messages)
+    completion = estimate_tokens(text) + 1
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json", headers=headers)
+
+
+def refusal(status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None) -> Response:
+    kind = "invalid_request_error" if status < 429 else "requests"
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return json_response({"error": error}, status, headers)

@@ -1,0 +1,183 @@
+"""Sample tenants: seeded, whole, harmless, and with a world in them in which learning can show."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.files import read_jsonl
+from qinglan.questions import Columns, read_questions
+from qinglan.rag.contract import Passage
+from qinglan.rows import Question
+from standins.samples import TENANTS, SampleCounts, write_sample
+from standins.samples.conversations import turns
+from standins.samples.world import draw, load_world
+from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
+
+HARMFUL = re.compile(
+    r"治愈|根治|疗效|治疗(?!作用)|包过|保过|必过|稳过|保证通过|百分之百|100%|特效|神药|无副作用|绝对安全|(?<!不可自行)停药"
+    r"|代替药|加大剂量|加倍服用|毫克|无需就医|不用看医生|最有效|第一品牌"
+)
+
+
+class Sample(NamedTuple):
+    tenant: str
+    counts: SampleCounts
+    passages: list[Passage]
+    questions: list[Question]
+    slices: dict[str, dict[str, Any]]
+
+
+def read(tenant: str, out: Path, counts: SampleCounts) -> Sample:
+    questions = [row for row in read_questions(out / QUESTIONS, Columns(), tenant) if isinstance(row, Question)]
+    slices = [orjson.loads(line) for line in (out / SLICES).read_bytes().splitlines()]
+    passages = [passage for _, passage in read_jsonl(out / KNOWLEDGE_BASE, Passage)]
+    return Sample(tenant, counts, passages, questions, {row["id"]: row for row in slices})
+
+
+@pytest.fixture(scope="module", params=TENANTS)
+def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    out = tmp_path_factory.mktemp(request.param)
+    return read(request.param, out, write_sample(request.param, out, conversations=400, seed=7))
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    for name, seed in (("one", 3), ("again", 3), ("other", 4)):
+        write_sample("fivedoctors", tmp_path / name, conversations=8, seed=seed)
+
+    for file in (KNOWLEDGE_BASE, QUESTIONS, SLICES):
+        one, again, other = ((tmp_path / name / file).read_bytes() for name in ("one", "again", "other"))
+        assert one == again
+        assert one != other
+
+
+def test_more_conversations_change_none_that_were_there(tmp_path: Path) -> None:
+    few, many = (list(turns("chengla", 5, draw("chengla", 5), count)) for count in (20, 60))
+
+    assert many[: len(few)] == few
+
+
+def test_counts_say_what_the_files_hold(sample: Sample) -> None:
+    splits = Counter(question.split for question in sample.questions)
+
+    assert sample.counts.questions == len(sample.questions) == len(sample.slices)
+    assert (sample.counts.train, sample.counts.dev, sample.counts.test) == (
+        splits["train"], splits["dev"], splits["test"],
+    )  # fmt: skip
+    assert sample.counts.conversations == len({question.conversation_id for question in sample.questions})
+    assert sample.counts.passages == len(sample.passages) >= 3000
+
+
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_by_default_dev_and_test_hold_a_thousand_questions_each(tenant: str) -> None:
+    splits = Counter(turn.split for turn in turns(tenant, 0, draw(tenant, 0), 1600))
+
+    assert min(splits["dev"], splits["test"]) >= 1000
+
+
+def test_half_of_the_conversations_train_and_each_stays_in_one_split(sample: Sample) -> None:
+    homes = {(question.conversation_id, question.split) for question in sample.questions}
+
+    assert Counter(split for _, split in homes) == {"train": 200, "dev": 100, "test": 100}
+
+
+def test_every_gold_passage_is_about_the_item_and_aspect_that_is_asked_for(sample: Sample) -> None:
+    titles = {passage.id: passage.title for passage in sample.passages}
+
+    for question in sample.questions:
+        row = sample.slices[question.id]
+        assert [titles[gold] for gold in question.gold] == [f"{row['item']} {row['aspect']}"]
+
+
+def test_what_dev_and_test_ask_for_is_never_asked_in_training(sample: Sample) -> None:
+    pairs: dict[str | None, set[tuple[str, str]]] = {"train": set(), "dev": set(), "test": set()}
+    for question in sample.questions:
+        row = sample.slices[question.id]
+        pairs[question.split].add((row["item"], row["aspect"]))
+
+    assert not pairs["train"] & pairs["dev"]
+    assert not pairs["train"] & pairs["test"]
+    assert not pairs["dev"] & pairs["test"]
+
+
+def test_new_items_and_unseen_phrasings_are_in_dev_and_test_alone(sample: Sample) -> None:
+    for mark in ("new_item", "new_ask"):
+        splits = {question.split for question in sample.questions if sample.slices[question.id][mark]}
+        assert splits == {"dev", "test"}
+
+
+def test_one_question_in_ten_is_complete_and_in_house_terms(sample: Sample) -> None:
+    complete = [question for question in sample.questions if sample.slices[question.id]["self_contained"]]
+
+    assert 0.07 < len(complete) / len(sample.questions) < 0.13
+    for question in complete:
+        row = sample.slices[question.id]
+        assert row["item"] in question.question and row["aspect"] in question.question
+        assert not row["gap"] and not row["new_ask"]
+
+
+def test_other_questions_leave_out_what_they_are_about_but_the_history_tells(sample: Sample) -> None:
+    for question in sample.questions:
+        row = sample.slices[question.id]
+        if not row["self_contained"]:
+            assert row["item"] not in question.question
+            assert row["aspect"] not in question.question
+            assert row["item"] in question.history_summary
+
+
+def test_hardly_any_passage_knows_the_words_of_a_gap_question(sample: Sample) -> None:
+    contents = {passage.id: passage.content for passage in sample.passages}
+    world = load_world(sample.tenant)
+
+    def documented(gap: bool) -> float:
+        rows = [q for q in sample.questions if sample.slices[q.id]["gap"] is gap]
+        rows = [q for q in rows if not sample.slices[q.id]["self_contained"]]
+        asks = {q.id: world.aspects[sample.slices[q.id]["aspect"]].asks for q in rows}
+        known = [any(a in q.question and a in contents[q.gold[0]] for a in asks[q.id]) for q in rows]
+        return sum(known) / len(known)
+
+    assert documented(gap=True) < 0.15
+    assert documented(gap=False) > 0.85
+
+
+def test_siblings_differ_in_a_character_or_two(sample: Sample) -> None:
+    items = sorted({str(passage.metadata["item"]) for passage in sample.passages})
+
+    def siblings(one: str, other: str) -> bool:
+        return len(one) == len(other) and 1 <= sum(a != b for a, b in zip(one, other, strict=True)) <= 2
+
+    close = [item for item in items if any(siblings(item, other) for other in items)]
+
+    assert len(close) > len(items) / 2
+
+
+def test_nothing_in_a_passage_is_harmful(sample: Sample) -> None:
+    found = [text for p in sample.passages if (text := HARMFUL.search(p.title + p.content))]
+
+    assert not found
+
+
+@pytest.mark.parametrize("text", ["每天500毫克", "可治愈失眠", "本课程包过", "吃了就能停药"])
+def test_the_list_of_harmful_words_would_find_them(text: str) -> None:
+    assert HARMFUL.search(text)
+
+
+@pytest.mark.parametrize("aspect", ["妊娠哺乳期禁忌", "药物相互作用", "不良反应处置", "未成年人适用性"])
+def test_where_health_is_at_stake_a_passage_can_send_the_reader_to_a_doctor(aspect: str) -> None:
+    bodies = load_world("fivedoctors").aspects[aspect].bodies
+
+    assert all(re.search("医师|药师|就医|均衡膳食|停止食用", body) for body in bodies)
+
+
+def test_an_unknown_tenant_is_an_error_that_names_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="chengla, fivedoctors"):
+        write_sample("nobody", tmp_path, conversations=8, seed=0)
+
+
+def test_too_few_conversations_for_three_splits_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="conversations"):
+        write_sample("chengla", tmp_path, conversations=3, seed=0)
