@@ -109,7 +109,9 @@ def time_ours(out: Path, questions: Path, gateway_url: str) -> dict[str, float]:
         "validate": lambda: validate(
             rewrites, questions, validated, out / "validated.xlsx", out / "bad2.jsonl", settings[1], gateway_url
         ),
-        "convert": lambda: convert(validated, out / "sft", out / "ppo", out / "test.jsonl", settings[2]),
+        "convert": lambda: convert(
+            validated, out / "sft", out / "ppo", out / "test.jsonl", out / "left_out.jsonl", settings[2]
+        ),
     }
     return {name: timed(step) for name, step in steps.items()}
 

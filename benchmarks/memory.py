@@ -65,7 +65,7 @@ def run_stage(stage: str, root: Path, url: str) -> tuple[float, int]:
         sheet = root / "validated.xlsx"
         validate(rewrites, root / "questions.xlsx", validated, sheet, root / "bad2", ValidateConfig(), url)
     else:
-        convert(validated, root / "sft", root / "ppo", root / "test.jsonl", ConvertConfig())
+        convert(validated, root / "sft", root / "ppo", root / "test.jsonl", root / "left_out.jsonl", ConvertConfig())
     return time.monotonic() - started, largest_memory()
 
 

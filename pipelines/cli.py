@@ -165,6 +165,23 @@ def _ask_to_spend(config: Any, evaluates: bool) -> None:
 
 
 @app.command()
+def why(
+    row_id: Annotated[str, typer.Argument(help="A row's id; row-N for row N of a sheet without ids.")],
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    as_json: Json = False,
+) -> None:
+    """Tell what became of one row of a run at each stage, and why, with the figures."""
+    from pipelines.row_history import row_history
+    from pipelines.rundir import RunDir
+
+    notes = row_history(RunDir(run), row_id)
+    if as_json:
+        say_json([note._asdict() for note in notes])
+    else:
+        say(*(line for note in notes for line in (f"{note.stage:<9} {note.outcome}", f"          {note.detail}")))
+
+
+@app.command()
 def blind(
     sheet: Annotated[Path, typer.Argument(help="blind_sample.xlsx of a run, with people's scores filled in.")],
     out: Annotated[Path, typer.Option(help="The run's folder: its key says who wrote what.")],

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.data.convert.fates import split_of
+from components.data.convert.split_rows import split_of
 from pipelines.config import RunConfig, dump_config
 from pipelines.executing import (
     check_deploys,

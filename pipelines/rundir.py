@@ -36,6 +36,7 @@ NAMES = {
     "chats": "sft",
     "prompts": "ppo",
     "locked_test": "locked_test.jsonl",
+    "left_out": "left_out.jsonl",
     "base_model": "base_model",
     "sft_model": "sft_model",
     "sft_log": "sft_log",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.fates import Conversation, split_of
+from components.data.convert.split_rows import Conversation, split_of
 from components.evaluation.rewriter.obstacles import Labelled
 from pipelines.config import RunConfig
 from qinglan.errors import ConfigError, DataError

@@ -36,12 +36,29 @@ def funnel(steps: dict[str, Any]) -> list[FunnelRow]:
     ]
 
 
+LEFT_OUT = (
+    ("near duplicates of dev or test", "convert", "near_duplicates", "left_out"),
+    ("left out for balance between tenants", "convert", "left_out_for_balance", "left_out"),
+    ("prompts too long for PPO", "ppo", "too_long", "ppo_log"),
+)
+"""What the funnel counts beside it, by stage and fact, and the artifact that lists the rows."""
+
+
+def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """Rows that training does not use though they came so far: why, how many, and the file that lists them."""
+    facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
+    counted = [(why, facts.get(stage, {}).get(fact, 0), NAMES[name]) for why, stage, fact, name in LEFT_OUT]
+    return [(why, rows, file) for why, rows, file in counted if rows]
+
+
 def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None:
     from qinglan.console import Console
 
     console = Console()
     console.print(steps_table(record["steps"]))
     console.print(_funnel_table(funnel(record["steps"])))
+    for why, rows, file in left_out(record["steps"]):
+        console.print(f"  {rows:,} {why}: {RunDir(root).files / file}", highlight=False, soft_wrap=True)
     console.print(_totals_table(config, record))
     run = RunDir(root)
     if (record["steps"].get("evaluate") or {}).get("status") == "done":

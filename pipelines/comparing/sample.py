@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from components.data.convert.fates import Conversation, Surveyed, split_all
+from components.data.convert.split_rows import Conversation, Surveyed, split_all
 from pipelines.config import RunConfig
 from qinglan.errors import DataError
 from qinglan.questions import read_questions
@@ -23,7 +23,9 @@ class Sample(NamedTuple):
 
 def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
     """About so many rows; the same sheet and seed give the same ones, and more rows keep those of fewer."""
-    surveyed = [Surveyed(at, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)]
+    surveyed = [
+        Surveyed(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
+    ]
     splits = split_all(surveyed, config.convert)  # one marked turn decides for all of its conversation
     counts = Counter(row.conversation for row in surveyed if splits[row.conversation] == "train")
     locked = len(surveyed) - counts.total()

@@ -11,7 +11,7 @@ from pipelines.config import StandIns, load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import batches_in_words
 from pipelines.promotion import in_words
-from pipelines.summary import funnel, with_verdict
+from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
 from qinglan.llm.config import BatchConfig
 
@@ -108,6 +108,12 @@ def test_the_funnel_measures_shares_of_the_sheet() -> None:
         (500, 1.0), (490, 0.98), (490, 0.98), (300, 0.6), (240, 0.48)
     ]  # fmt: skip
     assert [row.measured for row in funnel({"generate": None})] == [None] * 5
+
+
+def test_what_is_left_out_is_counted_with_the_file_that_lists_it() -> None:
+    steps = {"convert": {"facts": {"near_duplicates": 7, "left_out_for_balance": 0}}, "ppo": None}
+
+    assert left_out(steps) == [("near duplicates of dev or test", 7, "left_out.jsonl")]
 
 
 def test_the_verdict_that_is_shown_is_that_of_the_runs_gate_and_else_the_evaluations() -> None:

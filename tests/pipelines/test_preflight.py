@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 import yaml
 
-from components.data.convert.fates import Surveyed, split_all
+from components.data.convert.split_rows import Surveyed, split_all
 from pipelines.config import CONFIGS, load_config
 from pipelines.preflight import check_given, check_machine, check_sheet
 from pipelines.run import warn_of_obstacles
@@ -141,7 +141,8 @@ def test_the_sheet_is_divided_as_convert_divides_it(tmp_path: Path) -> None:
     sheet.write_text("\n".join(json.dumps(line) for line in lines))
     config = load_config("fivedoctors", "demo", questions=sheet)
     surveyed = [
-        Surveyed(at, ("fivedoctors", name), cast(Split, split) or None, "") for at, (name, split) in enumerate(rows)
+        Surveyed(at, name, ("fivedoctors", name), cast(Split, split) or None, "")
+        for at, (name, split) in enumerate(rows)
     ]
     splits = split_all(surveyed, config.convert)
 

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from pipelines.config import CONFIGS
+from pipelines.row_history import row_history
 from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
 from qinglan.files import read_jsonl
@@ -131,6 +132,24 @@ def test_every_question_comes_out_of_every_stage(first: Ran, data: Path, out: Pa
     assert len(rewrites) == asked
     assert facts["rows"] == asked
     assert len(pandas.read_parquet(files / "ppo/train.parquet")) == facts["ppo_train"] > facts["sft_train"] > 0
+    left_out = facts["near_duplicates"] + facts["left_out_for_balance"]
+    assert left_out == len((files / "left_out.jsonl").read_bytes().splitlines())
+    for row in rewrites:
+        assert [note.stage for note in row_history(RunDir(out), row.id)] == [
+            "sheet",
+            "generate",
+            "validate",
+            "convert",
+        ]
+
+
+def test_why_tells_a_rows_history(here: Here, first: Ran, out: Path) -> None:
+    row = next(row for _, row in read_jsonl(out / "files/validated.jsonl", Validated) if not row.accepted)
+
+    ran = here("why", row.id, out, "--json")
+
+    assert ran.code == 0, ran.errors
+    assert [note["outcome"] for note in orjson.loads(ran.out)][2] == f"not accepted: {row.reason}"
 
 
 def test_the_needs_are_the_judges_and_differ_from_the_rewrites(first: Ran, out: Path) -> None:

@@ -13,10 +13,11 @@ def convert(
     chats: dsl.Output[dsl.Dataset],
     prompts: dsl.Output[dsl.Dataset],
     locked_test: dsl.Output[dsl.Dataset],
+    left_out: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """Validated rewrites become SFT chat rows, PPO parquet, and a locked test."""
+    """Validated rewrites become SFT chat rows, PPO parquet, a locked test, and a list of the rows left out."""
     from pathlib import Path
 
     from components.data.convert import stage
@@ -24,7 +25,7 @@ def convert(
     from qinglan.lineage.record import recorded
 
     settings = ConvertConfig.parse(config, "convert")
-    outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test}
+    outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test, "left_out": left_out}
     with recorded(
         "convert", {"validated": validated}, outputs, settings.model_dump(mode="json"), lineage, before
     ) as step:
@@ -33,6 +34,7 @@ def convert(
             Path(chats.path),
             Path(prompts.path),
             Path(locked_test.path),
+            Path(left_out.path),
             settings,
         )
         step.facts.update(counts._asdict())

@@ -13,14 +13,18 @@ from typing import Any, BinaryIO, NamedTuple
 import orjson
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.fates import Surveyed, decide
 from components.data.convert.parquet import ParquetRows
+from components.data.convert.split_rows import Assigned, Surveyed, decide
 from qinglan.duplicates import asked
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, replaced
 from qinglan.progress import progress
 from qinglan.prompts import student_messages
-from qinglan.rows import Split, Validated
+from qinglan.rows import Quarantined, Split, Validated
+
+STEP = "convert"
+COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
+"""The count of each reason."""
 
 
 class ConvertCounts(NamedTuple):
@@ -34,29 +38,44 @@ class ConvertCounts(NamedTuple):
     test: int
 
 
-def convert(validated: Path, sft: Path, ppo: Path, test: Path, config: ConvertConfig) -> ConvertCounts:
-    """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet and the locked test, all from input and seed alone."""
-    fates = decide(survey(validated), config)
-    counts = Counter[str](near_duplicates=0)
-    with ExitStack() as files, progress("convert", len(fates)) as tick:
+def convert(
+    validated: Path, sft: Path, ppo: Path, test: Path, left_out: Path, config: ConvertConfig
+) -> ConvertCounts:
+    """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet, the locked test, and the rows that are in none of them.
+
+    All follows from the input and the seed.
+    """
+    assigned = decide(survey(validated), config)
+    counts = Counter[str]()
+    with ExitStack() as files, progress(STEP, len(assigned)) as tick:
         chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
         prompts = {name: files.enter_context(ParquetRows(ppo / f"{name}.parquet")) for name in ("train", "dev")}
-        locked = files.enter_context(_lines(test))
-        for (_, row), fate in zip(read_jsonl(validated, Validated), fates, strict=True):
+        locked, unused = (files.enter_context(_lines(path)) for path in (test, left_out))
+        for (_, row), given in zip(read_jsonl(validated, Validated), assigned, strict=True):
             tick()
-            if fate == "test":
-                locked.write(dump_line(row.model_copy(update={"split": fate})))
+            split = given.split
+            if split is None:
+                unused.write(dump_line(left_out_row(row, given)))
+                counts[COUNTED[given.reason]] += 1
+            elif split == "test":
+                locked.write(dump_line(row.model_copy(update={"split": split})))
                 counts["test"] += 1
-            elif fate == "train" or fate == "dev":
-                prompts[fate].add(ppo_row(row, fate, config))
-                counts[f"ppo_{fate}"] += 1
-                if row.accepted:
-                    chats[fate].write(orjson.dumps(sft_row(row, fate, config)) + b"\n")
-                    counts[f"sft_{fate}"] += 1
             else:
-                counts[fate] += 1
-        _refuse_nothing_to_learn(validated, len(fates), counts)
-    return ConvertCounts(len(fates), *(counts[name] for name in ConvertCounts._fields[1:]))
+                prompts[split].add(ppo_row(row, split, config))
+                counts[f"ppo_{split}"] += 1
+                if row.accepted:
+                    chats[split].write(orjson.dumps(sft_row(row, split, config)) + b"\n")
+                    counts[f"sft_{split}"] += 1
+        _refuse_nothing_to_learn(validated, len(assigned), counts)
+    return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
+
+
+def left_out_row(row: Validated, given: Assigned) -> Quarantined:
+    """A row that no split has, with its reason, as the earlier stages list those that they set aside."""
+    return Quarantined(
+        id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=given.reason or "",
+        detail=given.detail, question=row.question,
+    )  # fmt: skip
 
 
 def sft_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:
@@ -93,7 +112,9 @@ def ppo_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, An
 def survey(validated: Path) -> list[Surveyed]:
     """What deciding needs of each row, small enough to hold for all of them."""
     rows = [
-        Surveyed(number, (row.tenant_id, row.conversation_id), row.split, asked(row.question, row.history_summary))
+        Surveyed(
+            number, row.id, (row.tenant_id, row.conversation_id), row.split, asked(row.question, row.history_summary)
+        )
         for number, row in read_jsonl(validated, Validated)
     ]
     if not rows:

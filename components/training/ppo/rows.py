@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 from components.training.ppo.config import PpoConfig
 from qinglan.errors import DataError
-from qinglan.files import replaced
+from qinglan.files import dump_line, replaced
 from qinglan.rewriter import render
+from qinglan.rows import Quarantined
 
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
+LEFT_OUT = "left_out.jsonl"
+"""In the log: the prompts that verl does not get, each with its reason and figures."""
 
 
 class Prompts(NamedTuple):
@@ -55,11 +58,14 @@ def prepare(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -> Prompt
             "Lower ppo.collection, or bring more rows."
         )
     tested = random.Random(config.seed).sample(fits["dev"].rows, min(len(fits["dev"].rows), config.dev_rows))
+    too_long = [entry for fitting in fits.values() for entry in fitting.too_long]
+    not_drawn = [*_not_drawn(fits["train"].rows, chosen), *_not_drawn(fits["dev"].rows, tested)]
+    _write_left_out(too_long, not_drawn, config, work / "log" / LEFT_OUT)
     _write(chosen, rows / "train.parquet", work / "train.parquet")
     _write(tested, rows / "dev.parquet", work / "dev.parquet")
     return Prompts(
         train=len(chosen), dev=len(tested), hard=sum(hard),
-        too_long=len(train) + len(dev) - sum(len(left.rows) for left in fits.values()),
+        too_long=len(too_long),
         longest=max(left.longest for left in fits.values()),
         dev_by_tenant=dict(Counter(row["data_source"] for row in tested)),
         system_prompts={row["extra_info"]["tenant_id"]: row["prompt"][0]["content"] for row in train},
@@ -89,17 +95,49 @@ def weighted(hard: Sequence[bool], share: float, seed: int) -> list[int]:
 
 
 class Fitting(NamedTuple):
-    """Rows whose prompt is not too long."""
+    """Rows whose prompt is not too long, and the others with their tokens."""
 
     rows: list[dict[str, Any]]
     longest: int
+    too_long: list[tuple[dict[str, Any], int]]
 
 
 def _fitting(rows: Sequence[dict[str, Any]], tokenizer: Any, allowed: int) -> Fitting:
     texts = [render(tokenizer, row["prompt"]) for row in rows]
     tokens = [len(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
     fits = [at for at, count in enumerate(tokens) if count <= allowed]
-    return Fitting([rows[at] for at in fits], max((tokens[at] for at in fits), default=0))
+    too_long = [(row, count) for row, count in zip(rows, tokens, strict=True) if count > allowed]
+    return Fitting([rows[at] for at in fits], max((tokens[at] for at in fits), default=0), too_long)
+
+
+def _not_drawn(rows: Sequence[dict[str, Any]], drawn: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    ids = {row["extra_info"]["id"] for row in drawn}
+    return [row for row in rows if row["extra_info"]["id"] not in ids]
+
+
+def _write_left_out(
+    too_long: Sequence[tuple[dict[str, Any], int]],
+    not_drawn: Sequence[dict[str, Any]],
+    config: PpoConfig,
+    target: Path,
+) -> None:
+    target.parent.mkdir(exist_ok=True)
+    with replaced(target) as partial, partial.open("wb") as file:
+        for row, tokens in too_long:
+            detail = f"its prompt has {tokens:,} tokens, ppo.max_prompt_tokens allows {config.max_prompt_tokens:,}"
+            file.write(dump_line(_left_out(row, "prompt_too_long", detail)))
+        for row in not_drawn:
+            setting = "dev_rows" if row["extra_info"]["split"] == "dev" else "hard_share"
+            detail = f"ppo.{setting} is {getattr(config, setting):g}, and other rows were drawn by ppo.seed"
+            file.write(dump_line(_left_out(row, "not_drawn", detail)))
+
+
+def _left_out(row: Mapping[str, Any], reason: str, detail: str) -> Quarantined:
+    info = row["extra_info"]
+    return Quarantined(
+        id=info["id"], tenant_id=info["tenant_id"], where=f"row {info['id']}", stage="ppo", reason=reason,
+        detail=detail, question=info["question"],
+    )  # fmt: skip
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.fates import Surveyed, decide, left_out_for_balance, split_of
+from components.data.convert.split_rows import Surveyed, decide, left_out_for_balance, split_of
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
@@ -42,8 +42,9 @@ def write(path: Path, rows: Iterable[Validated]) -> Path:
 def run(tmp_path: Path, rows: Iterable[Validated], config: ConvertConfig = CONFIG, out: str = "out") -> Any:
     folder = tmp_path / out
     counts = convert(
-        write(tmp_path / "in.jsonl", rows), folder / "sft", folder / "ppo", folder / "test.jsonl", config
-    )
+        write(tmp_path / "in.jsonl", rows), folder / "sft", folder / "ppo", folder / "test.jsonl",
+        folder / "left_out.jsonl", config,
+    )  # fmt: skip
     return folder, counts
 
 
@@ -87,7 +88,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
     files = [p.relative_to(one) for p in sorted(one.rglob("*")) if p.is_file()]
 
-    assert len(files) == 5
+    assert len(files) == 6
     assert all((one / f).read_bytes() == (two / f).read_bytes() for f in files)
 
 
@@ -145,13 +146,30 @@ def test_a_row_that_the_test_holds_already_is_not_learned(tmp_path: Path) -> Non
 
     assert (counts.near_duplicates, counts.test) == (1, 1)
     assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
+    [left_out] = read(folder / "left_out.jsonl")
+    assert (left_out["id"], left_out["reason"]) == ("r2", "near_duplicate")
+    assert left_out["detail"] == "1.00 alike to row r1 of the test split"
+
+
+def test_rows_that_are_left_out_for_balance_are_listed_with_the_figures(tmp_path: Path) -> None:
+    small = [row(n, tenant_id="chengla", split="train") for n in range(2)]
+    large = [row(n, split="train") for n in range(10, 30)]
+
+    folder, counts = run(tmp_path, [*small, *large], ConvertConfig(tenant_ratio=3.0))
+
+    left_out = read(folder / "left_out.jsonl")
+    assert (counts.ppo_train, counts.left_out_for_balance, len(left_out)) == (8, 14, 14)
+    assert {one["reason"] for one in left_out} == {"balance"}
+    assert left_out[0]["detail"] == "fivedoctors has 20 training rows, chengla 2: at most 3 times as many"
+    learned = {chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")}
+    assert not learned & {one["id"] for one in left_out}
 
 
 def test_the_answer_for_a_conversation_never_depends_on_the_others() -> None:
     alone = split_of(("fivedoctors", "c7"), CONFIG)
-    rows = [Surveyed(n, ("fivedoctors", f"c{n}"), None, f"文本{n * 7919}") for n in range(50)]
+    rows = [Surveyed(n, f"r{n}", ("fivedoctors", f"c{n}"), None, f"文本{n * 7919}") for n in range(50)]
 
-    assert decide(rows, CONFIG)[7] == alone
+    assert decide(rows, CONFIG)[7].split == alone
 
 
 def test_another_seed_gives_another_split() -> None:

@@ -172,7 +172,9 @@ def test_what_convert_writes_holds_no_row_of_training_that_is_nearly_a_test_row(
     (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own])))
     training = {"sft": tmp_path / "sft", "ppo": tmp_path / "ppo"}
 
-    counts = convert(tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", CONFIG)
+    counts = convert(
+        tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", tmp_path / "left_out", CONFIG
+    )
     test = [row for _, row in read_jsonl(tmp_path / "test", Validated)]
     leaks = leak.check(test, training, 0.8)
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.training.ppo.rows import is_hard, prepare, weighted
+from components.training.ppo.rows import LEFT_OUT, is_hard, prepare, weighted
 from qinglan.errors import DataError
+from qinglan.files import read_jsonl
+from qinglan.rows import Quarantined
 from tests.ppo_world import laptop, write_rows
 from tests.tiny import tiny_model
 
@@ -77,6 +79,29 @@ def test_the_longest_prompt_that_stays_is_what_all_are_padded_to(tmp_path: Path,
     assert prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest)).too_long == 0
     with pytest.raises(DataError, match="10 prompts are fewer"):
         prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest - 1))
+
+
+def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: Path, tokenizer: Any) -> None:
+    rows = write_rows(tmp_path / "rows", train=32)
+    longest = prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
+
+    config = laptop(max_prompt_tokens=longest - 1, collection=8, batch=8, dev_rows=2)
+    prompts = prepare(rows, tmp_path, tokenizer, config)
+
+    left_out = [row for _, row in read_jsonl(tmp_path / "log" / LEFT_OUT, Quarantined)]
+    reasons = Counter(row.reason for row in left_out)
+    given = {info["id"] for name in ("train", "dev") for info in read_infos(tmp_path / f"{name}.parquet")}
+    every = {info["id"] for name in ("train", "dev") for info in read_infos(rows / f"{name}.parquet")}
+    assert reasons["prompt_too_long"] == prompts.too_long > 0 and reasons["not_drawn"] > 0
+    assert given.isdisjoint(row.id for row in left_out) and given | {row.id for row in left_out} == every
+    assert f"{longest} tokens, ppo.max_prompt_tokens allows {longest - 1}" in left_out[0].detail
+
+
+def read_infos(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    infos: list[dict[str, Any]] = pyarrow.parquet.read_table(path)["extra_info"].to_pylist()
+    return infos
 
 
 def test_prompts_that_do_not_fit_are_an_error_that_names_the_setting(tmp_path: Path, tokenizer: Any) -> None:

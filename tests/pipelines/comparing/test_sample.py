@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from components.data.convert.fates import split_of
+from components.data.convert.split_rows import split_of
 from pipelines.comparing.sample import choose, draw_sample
 from pipelines.config import RunConfig, load_config
 from qinglan.errors import DataError

@@ -1,0 +1,131 @@
+"""What became of one row of a run, stage by stage, read from the run's own files: `qinglan why ROW_ID RUN`."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from pipelines.config import RunConfig
+from pipelines.rundir import RunDir
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import read_jsonl
+from qinglan.questions import read_questions
+from qinglan.rows import Quarantined, Question, Retrieval, Rewrite, Validated
+
+SPLITS = ("train", "dev")
+
+
+class StageNote(NamedTuple):
+    """One stage's part in a row's history."""
+
+    stage: str
+    outcome: str
+    detail: str
+
+
+def row_history(run: RunDir, row_id: str) -> list[StageNote]:
+    """The notes of every stage that has run, in the order of the line."""
+    if not run.config.is_file():
+        raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
+    config = RunConfig.parse(load_yaml(run.config), str(run.config))
+    notes = [note for read in STAGES for note in read(run, row_id, config)]
+    if not notes:
+        raise DataError(
+            f"{run.root}: no row {row_id!r}. The ids are those of the sheet's id column, or `row-N` for its row N; "
+            f"{run.shown('rewrites')} has them all."
+        )
+    return notes
+
+
+def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    path = run.shown("questions")
+    if not path.exists():
+        return
+    for row in read_questions(path, config.generate.columns, config.generate.tenant_id):
+        if row.id == row_id and isinstance(row, Question):
+            facts = [f"conversation {row.conversation_id}", row.tenant_id]
+            facts += [f"need: {row.need}"] if row.need else []
+            facts += [f"gold {', '.join(row.gold)}"] if row.gold else []
+            yield StageNote("sheet", row.question, "; ".join(facts))
+
+
+def _generate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    for row in _rows(run.shown("rewrites"), Rewrite, row_id):
+        yield StageNote("generate", row.rewritten_query, f"by {row.teacher}, call {row.call[:12]}")
+    yield from _set_aside(run.shown("generate_quarantine"), "generate", row_id)
+
+
+def _validate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    for row in _rows(run.shown("validated"), Validated, row_id):
+        outcome = "accepted" if row.accepted else f"not accepted: {row.reason}"
+        found = f"plain: {_found(row.plain)}; rewritten: {_found(row.rewritten)}"
+        detail = f"{found}; scored against the {row.scored_against}"
+        yield StageNote("validate", outcome, detail)
+    yield from _set_aside(run.shown("validate_quarantine"), "validate", row_id)
+
+
+def _found(retrieval: Retrieval) -> str:
+    rank = f", gold passage at {retrieval.gold_rank}" if retrieval.gold_rank else ""
+    return f"{retrieval.count} passages, the first with {retrieval.top1_score:.2f}{rank}"
+
+
+def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    yield from _set_aside(run.shown("left_out"), "convert", row_id)
+    for _ in _rows(run.shown("locked_test"), Validated, row_id):
+        yield StageNote("convert", "test", "locked away: no training sees it")
+    for split in SPLITS:
+        path = run.shown("chats") / f"{split}.jsonl"
+        learned = path.exists() and any(_id_of_chat(line) == row_id for line in path.read_bytes().splitlines())
+        if row := _parquet_row(run.shown("prompts") / f"{split}.parquet", row_id):
+            why = "" if learned else ", not in SFT, which learns accepted rewrites alone"
+            rank = row["teacher_retrieval"]["gold_rank"]
+            found = f"; the teacher finds its gold passage at {rank}" if rank else ""
+            yield StageNote("convert", split, f"{'in SFT and PPO' if learned else 'in PPO'}{why}{found}")
+
+
+def _ppo(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    yield from _set_aside(run.shown("ppo_log") / "left_out.jsonl", "ppo", row_id)
+
+
+def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    path = run.shown("predictions")
+    if not path.exists():
+        return
+    with path.open("rb") as lines:
+        for row in map(orjson.loads, lines):
+            if row["id"] == row_id:
+                for name, system in row["systems"].items():
+                    rank = f"gold passage at {system['rank']}" if system["rank"] else "gold passage not found"
+                    found = rank if row["gold"] else "no gold passage is known"
+                    yield StageNote("evaluate", f"{name}: {system['rewrite']}", found)
+
+
+def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
+    for row in _rows(path, Quarantined, row_id):
+        yield StageNote(stage, f"left out: {row.reason}", f"{row.detail} ({path.name})")
+
+
+def _rows(path: Path, kind: Any, row_id: str) -> Iterator[Any]:
+    """The rows with this id; none where the stage has not run."""
+    if path.exists():
+        yield from (row for _, row in read_jsonl(path, kind) if row.id == row_id)
+
+
+def _id_of_chat(line: bytes) -> str:
+    return str(orjson.loads(line)["metadata"]["id"])
+
+
+def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
+    import pyarrow.parquet
+
+    if not path.exists():
+        return None
+    found = pyarrow.parquet.read_table(path, columns=["extra_info"]).column("extra_info").to_pylist()
+    return next((row for row in found if row["id"] == row_id), None)
+
+
+STAGES: tuple[Callable[[RunDir, str, RunConfig], Iterator[StageNote]], ...] = (
+    _sheet, _generate, _validate, _convert, _ppo, _evaluate,
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""`qinglan why`: every row of a run has a history, from the sheet to the stage that used it or left it out."""
+
+from pathlib import Path
+
+import pytest
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.stage import convert
+from pipelines.config import dump_config, load_config
+from pipelines.row_history import StageNote, row_history
+from pipelines.rundir import RunDir
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import dump_line
+from qinglan.rows import Quarantined, Rewrite, Validated
+from tests.rows import validated
+
+PREDICTION = (
+    b'{"id": "tested", "gold": ["k1"], "systems": {"teacher": {"rewrite": "old", "rank": null}, '
+    b'"rl": {"rewrite": "new", "rank": 1}}}\n'
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run's files as its stages leave them, for five rows."""
+    run = RunDir(tmp_path_factory.mktemp("run"))
+    run.files.mkdir()
+    rows = [
+        row("tested", split="test", question="那虾青素软胶囊一天要吃几次啊"),
+        row("twin", split="train", question="那虾青素软胶囊一天要吃几次啊？"),
+        row("learned", split="train", question="孕妇能不能用这个呢"),
+        row("rejected", split="train", question="多少钱一盒包邮吗", accepted=False, reason="nothing found"),
+        row("long", split="dev", question="要不要放在冰箱里保存"),
+    ]
+    write(run.shown("validated"), rows)
+    write(run.shown("rewrites"), [Rewrite.model_validate(plain(one)) for one in rows])
+    convert(
+        run.shown("validated"), run.shown("chats"), run.shown("prompts"), run.shown("locked_test"),
+        run.shown("left_out"), ConvertConfig(),
+    )  # fmt: skip
+    write(run.shown("generate_quarantine"), [set_aside("refused", "generate", "filtered", "the teacher refused it")])
+    (run.shown("ppo_log")).mkdir()
+    write(run.shown("ppo_log") / "left_out.jsonl", [set_aside("long", "ppo", "prompt_too_long", "512 tokens")])
+    run.shown("predictions").write_bytes(PREDICTION)
+    dump_config(load_config("fivedoctors", "demo", questions=Path("q"), knowledge_base=Path("k")), run.config)
+    return run
+
+
+def row(row_id: str, **changes: object) -> Validated:
+    return validated(id=row_id, conversation_id=row_id, **changes)
+
+
+def plain(row: Validated) -> dict[str, object]:
+    return {name: getattr(row, name) for name in Rewrite.model_fields}
+
+
+def set_aside(row_id: str, stage: str, reason: str, detail: str) -> Quarantined:
+    return Quarantined(id=row_id, tenant_id="fivedoctors", where="", stage=stage, reason=reason, detail=detail)
+
+
+def write(path: Path, rows: list[Validated] | list[Rewrite] | list[Quarantined]) -> None:
+    path.write_bytes(b"".join(map(dump_line, rows)))
+
+
+def last(run: RunDir, row_id: str) -> StageNote:
+    return row_history(run, row_id)[-1]
+
+
+def test_a_row_that_is_learned_is_followed_from_its_rewrite_to_its_split(run: RunDir) -> None:
+    generate, validate, convert = row_history(run, "learned")
+
+    assert (generate.outcome, generate.detail) == ("虾青素 每日服用频次", "by standin, call c")
+    assert validate.outcome == "accepted"
+    assert "rewritten: 1 passages, the first with 0.50, gold passage at 1; scored against the need" in validate.detail
+    assert (convert.outcome, convert.detail) == ("train", "in SFT and PPO; the teacher finds its gold passage at 1")
+
+
+def test_a_rejected_rewrite_is_in_ppo_alone_and_says_why(run: RunDir) -> None:
+    _, validate, convert = row_history(run, "rejected")
+
+    assert validate.outcome == "not accepted: nothing found"
+    assert convert.detail.startswith("in PPO, not in SFT, which learns accepted rewrites alone")
+
+
+def test_a_near_duplicate_names_the_row_that_it_repeats(run: RunDir) -> None:
+    note = last(run, "twin")
+
+    assert note == StageNote(
+        "convert", "left out: near_duplicate", "1.00 alike to row tested of the test split (left_out.jsonl)"
+    )
+
+
+def test_a_row_of_the_locked_test_ends_with_what_each_system_found(run: RunDir) -> None:
+    *_, convert, teacher, rl = row_history(run, "tested")
+
+    assert convert.outcome == "test"
+    assert [(note.outcome, note.detail) for note in (teacher, rl)] == [
+        ("teacher: old", "gold passage not found"), ("rl: new", "gold passage at 1")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row_id", "stage", "outcome"),
+    [("refused", "generate", "left out: filtered"), ("long", "ppo", "left out: prompt_too_long")],
+)
+def test_a_row_that_goes_no_further_says_at_which_stage(run: RunDir, row_id: str, stage: str, outcome: str) -> None:
+    note = last(run, row_id)
+
+    assert (note.stage, note.outcome) == (stage, outcome)
+
+
+def test_a_row_that_nobody_knows_and_a_folder_that_is_no_run_are_errors_with_the_next_step(
+    run: RunDir, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"no row 'nobody'.*rewrites\.jsonl has them all"):
+        row_history(run, "nobody")
+    with pytest.raises(ConfigError, match="no run there"):
+        row_history(RunDir(tmp_path), "learned")
