@@ -8,6 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
@@ -17,7 +18,7 @@ UV := $(BIN)/python -m uv
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
 
-$(READY): requirements.lock requirements.uv.lock
+$(PACKAGES): requirements.lock requirements.uv.lock
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 	  || { echo "Qinglan needs Python 3.11; $(PYTHON) is another. Install it, or call: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@[ ! -L $(VENV) ] || { echo "$(VENV) is a link: making it anew would empty what it leads to. Remove the link first." >&2; exit 1; }
@@ -27,6 +28,10 @@ $(READY): requirements.lock requirements.uv.lock
 	@echo "[2/3] the locked packages (about half a minute)"
 	@set -o pipefail; $(UV) pip install --python $(BIN)/python --require-hashes --no-build-isolation \
 	  --compile-bytecode -r requirements.lock 2>&1 | grep -v '^ [-+~]'
+	@touch $@
+
+# pyproject.toml says which folders are packages: another one means another installation of our own, a moment's work.
+$(READY): $(PACKAGES) pyproject.toml
 	@echo "[3/3] the command: $(BIN)/qinglan"
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@

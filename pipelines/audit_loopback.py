@@ -45,7 +45,7 @@ def _versions(url: str) -> tuple[tuple[str, ...], str]:
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise OutageError(
             f"{url}: could not be asked what it is ({type(error).__name__}). Look at its log."
-        ) from None
+        ) from error
 
 
 def _tenant(metrics: str) -> str:

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 7 held or not promoted, 8 altered, 9 incomplete, 130 stopped by Ctrl-C.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -26,6 +27,8 @@ EXIT_CODES = (
     "7 the gate says hold, or a canary was not promoted; 8 an audit found something altered; 9 or something missing; "
     "130 stopped by Ctrl-C."
 )
+
+DEBUG = "QINGLAN_DEBUG"
 
 app = typer.Typer(
     name="qinglan",
@@ -66,18 +69,29 @@ def main() -> None:
         _explain(error)
 
 
+@app.callback()
+def _options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show an error's causes as a traceback; {DEBUG}=1 does the same.")
+    ] = False,
+) -> None:
+    if debug:
+        os.environ[DEBUG] = "1"  # for the processes that this one starts, too
+
+
 def _explain(error: Exception) -> NoReturn:
     import traceback
 
-    from qinglan.errors import QinglanError
+    from qinglan.errors import ConfigError, QinglanError
 
+    trace = quoted("".join(traceback.format_exception(error)))
     if isinstance(error, OSError) and error.filename:
-        say(f"qinglan: {error.filename}: {error.strerror}. Choose another place, or make room.", to=sys.stderr)
-        sys.exit(2)
+        error = ConfigError(f"{error.filename}: {error.strerror}. Choose another place, or make room.")
     if not isinstance(error, QinglanError):
-        trace = quoted("".join(traceback.format_exception(error)))
         say("qinglan: stopped by an unexpected error:", *trace, to=sys.stderr)
         sys.exit(1)
+    if os.environ.get(DEBUG):
+        say(*trace, to=sys.stderr)
     say_error(error, "qinglan")
     sys.exit(error.exit_code)
 

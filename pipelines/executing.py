@@ -73,8 +73,8 @@ def locked(run: RunDir) -> Iterator[None]:
     with run.lock.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from None
+        except OSError as error:
+            raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from error
         yield
 
 
@@ -120,10 +120,10 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None
                     live.update()
                     time.sleep(0.2)
                 live.update()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             where = _stop(child, run, stages)
             message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {KEPT[line.name]}"
-            raise StepFailed(message, exit_code=INTERRUPTED) from None
+            raise StepFailed(message, exit_code=INTERRUPTED) from error
         except BaseException:
             _stop(child, run, stages)
             raise

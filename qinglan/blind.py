@@ -30,11 +30,11 @@ def read_key(path: Path, sheet: Path) -> dict[str, Key]:
     try:
         return dict(orjson.loads(path.read_bytes()))
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes the key beside the sheet.") from None
-    except (ValueError, TypeError):
+        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes the key beside the sheet.") from error
+    except (ValueError, TypeError) as error:
         raise DataError(
             f"{path}: not the key of a blind sample, which is JSON that the evaluate stage writes."
-        ) from None
+        ) from error
 
 
 def shown_digest(*texts: Any) -> str:

@@ -34,7 +34,7 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {explain(error)}") from None
+        raise ConfigError(f"{where}: {explain(error)}") from error
 
 
 def explain(error: ValidationError, given: bool = True) -> str:
@@ -53,12 +53,12 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file. See pipelines/configs for the profiles there are.") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: not readable as YAML: nested too deep.") from None
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. See pipelines/configs for the profiles there are.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: not readable as YAML: nested too deep.") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):

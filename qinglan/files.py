@@ -87,7 +87,7 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first.") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first.") from error
     with file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -97,8 +97,8 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"{path}:{number}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again."
-                ) from None
+                ) from error
             try:
                 yield number, model.model_validate_json(text)
             except ValidationError as error:
-                raise DataError(f"{path}:{number}: {explain(error)}") from None
+                raise DataError(f"{path}:{number}: {explain(error)}") from error

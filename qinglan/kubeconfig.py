@@ -26,9 +26,9 @@ def load_login(path: str, settings: Any) -> None:
     except ConfigError:
         raise
     except (config.ConfigException, OSError, YAMLError) as error:
-        raise ConfigError(f"{place}: {_line(error)}.") from None
+        raise ConfigError(f"{place}: {_line(error)}.") from error
     except Exception as error:  # the library takes any mapping for a kubeconfig, and stumbles somewhere inside
-        raise ConfigError(f"{place}: is no kubeconfig ({type(error).__name__}: {_line(error)}).") from None
+        raise ConfigError(f"{place}: is no kubeconfig ({type(error).__name__}: {_line(error)}).") from error
     if failures:
         raise ConfigError(f"{place}: the plugin under `exec` gave no login: {_line('; '.join(failures))}.")
 
@@ -43,7 +43,7 @@ def _check_form(path: str) -> None:
         try:
             read = yaml.safe_load(one.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"KUBECONFIG {one}: is no YAML: {_line(error)}.") from None
+            raise ConfigError(f"KUBECONFIG {one}: is no YAML: {_line(error)}.") from error
         if not isinstance(read, dict):
             raise ConfigError(f"KUBECONFIG {one}: {'is empty' if read is None else 'is no mapping in YAML'}.")
 

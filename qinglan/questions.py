@@ -106,9 +106,9 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
-        ) from None
+        ) from error
     except ValueError as error:
-        raise DataError(f"{path}:{number}: not JSON ({error}). A file of questions is .xlsx or JSONL.") from None
+        raise DataError(f"{path}:{number}: not JSON ({error}). A file of questions is .xlsx or JSONL.") from error
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record

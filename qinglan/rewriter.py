@@ -58,7 +58,7 @@ class Student:
                 local_files_only=True,
             ).to(device)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise _broken(folder, error) from None
+            raise _broken(folder, error) from error
         return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, asked: Asked) -> list[Message]:
@@ -125,7 +125,7 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise _broken(folder, error) from None
+        raise _broken(folder, error) from error
 
 
 def _broken(folder: Path, error: Exception) -> DataError:

@@ -47,7 +47,7 @@ def read_header(path: Path) -> list[Tensor]:
                 raise DataError(f"{path}: no safetensors: a header of {length:,} bytes in a file of {size:,}.")
             tensors = sorted(_tensors(file.read(length), path), key=lambda one: (one.begin, one.end))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     _refuse_gaps(tensors, size - LENGTH - length, path)
     return tensors
 
@@ -60,7 +60,7 @@ def _tensors(header: bytes, path: Path) -> list[Tensor]:
         _refuse_other_metadata(found.pop("__metadata__", {}))
         return [_tensor(name, one) for name, one in found.items()]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from None
+        raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _refuse_bomb(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             size = sum(item.file_size for item in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it as .xlsx and try again.") from None
+        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it as .xlsx and try again.") from error
     if size > UNCOMPRESSED_LIMIT:
         raise DataError(
             f"{path}: unpacks to {size / 2**20:.0f} MB, more than the {UNCOMPRESSED_LIMIT / 2**20:.0f} MB "
@@ -82,7 +82,7 @@ def _open_sheet(path: Path) -> tuple[Any, Callable[[], None]]:
         book = load_workbook(path, read_only=True)
         return book.worksheets[0], book.close
     except Exception as error:  # openpyxl raises whatever its parsers meet
-        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it again and retry.") from None
+        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it again and retry.") from error
 
 
 def _refuse_merged(path: Path, sheet: Any) -> None:

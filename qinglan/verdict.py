@@ -56,7 +56,7 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     try:
         found = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        raise DataError(f"{path}: {error}. The evaluate stage writes it; run that again.") from None
+        raise DataError(f"{path}: {error}. The evaluate stage writes it; run that again.") from error
     if not isinstance(found, dict):
         raise DataError(f"{path}: no evaluation. The evaluate stage writes it; run that again.")
     return found

@@ -93,7 +93,7 @@ def read_json(body: bytes, headers: Any) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"The body is not JSON in UTF-8: {error.msg} at character {error.pos}.") from None
+        raise InvalidInput(f"The body is not JSON in UTF-8: {error.msg} at character {error.pos}.") from error
 
 
 def error(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -100,7 +100,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else "no port is higher than 65535"
-        raise ConfigError(f"{host}:{port}: cannot listen there ({why}). Choose another port.") from None
+        raise ConfigError(f"{host}:{port}: cannot listen there ({why}). Choose another port.") from error
     # Its connections inherit it. asyncio sets it on sockets of its own making alone; without it the body of an answer
     # waits until the client has acknowledged the head, 40 ms on Linux.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

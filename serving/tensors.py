@@ -45,8 +45,8 @@ def check_text(value: Any, where: str, empty: bool = False) -> None:
         raise InvalidInput(f"{where}: empty.")
     try:
         value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{where}: half a character (an unpaired surrogate).") from None
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{where}: half a character (an unpaired surrogate).") from error
 
 
 def bounded(texts: int) -> None:
@@ -57,8 +57,8 @@ def bounded(texts: int) -> None:
 def _held(tensor: Any, number: int) -> list[Any]:
     try:
         return list(tensor.as_numpy().reshape(-1).tolist())
-    except ValueError:
-        raise InvalidInput(f"inputs[{number}]: shape and data do not fit each other.") from None
+    except ValueError as error:
+        raise InvalidInput(f"inputs[{number}]: shape and data do not fit each other.") from error
 
 
 def _quoted(name: str) -> str:

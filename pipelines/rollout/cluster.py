@@ -85,7 +85,7 @@ class Rollouts:
         try:
             yield
         except Refusal as refusal:
-            raise explain(refusal, self.api.host, self.namespace) from None
+            raise explain(refusal, self.api.host, self.namespace) from refusal
 
 
 def _let_in(call: Callable[[], Result]) -> Result:

@@ -135,7 +135,7 @@ def _follow(
             say(canceled(follower.cancel(), kfp.page(run_id)))
         else:
             say(f"The run goes on. Follow it: qinglan follow {run_id}. End it: qinglan cancel {run_id}")
-        raise SystemExit(code) from None
+        raise SystemExit(code) from stopped
     finally:
         if as_json:
             say_json({**known, "state": follower.state, "steps": follower.states})

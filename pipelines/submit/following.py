@@ -136,7 +136,7 @@ class Follower:
                 answer = ask()
             except OutageError as error:
                 if time.monotonic() + delay > until:
-                    raise OutageError(f"{error} The run goes on without you: `qinglan follow {self._id}`.") from None
+                    raise OutageError(f"{error} The run goes on without you: `qinglan follow {self._id}`.") from error
                 if not said:
                     self._say(f"{error} Asking again.")
                 said = True

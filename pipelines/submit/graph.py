@@ -45,8 +45,8 @@ def read_graph(path: Path) -> Graph:
     """A graph that parses, is of KFP's form, and in which every reference leads somewhere."""
     try:
         text = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file. {COMPILE}") from None
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. {COMPILE}") from error
     documents = _documents(path, text)
     spec = _of_form(path, documents[0], "PipelineSpec")
     platform = _of_form(path, documents[1], "PlatformSpec") if len(documents) == 2 else {}
@@ -64,7 +64,7 @@ def _documents(path: Path, text: bytes) -> list[Any]:
         documents = list(yaml.load_all(text.decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         said = " ".join(str(error).split())
-        raise ConfigError(f"{path}: is no YAML: {said}. Nothing was sent. {COMPILE}") from None
+        raise ConfigError(f"{path}: is no YAML: {said}. Nothing was sent. {COMPILE}") from error
     if len(documents) not in (1, 2) or not all(isinstance(one, dict) for one in documents):
         raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
     return documents
@@ -77,7 +77,7 @@ def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
     try:
         json_format.ParseDict(document, getattr(pipeline_spec_pb2, form)())
     except json_format.ParseError as error:
-        raise ConfigError(f"{path}: KFP would not read it as {form}: {error}. {COMPILE}") from None
+        raise ConfigError(f"{path}: KFP would not read it as {form}: {error}. {COMPILE}") from error
     return document
 
 
@@ -155,8 +155,8 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
-            raise ConfigError(f"--set {name}={value}: is no {kind}, written as JSON.") from None
+        except ValueError as error:
+            raise ConfigError(f"--set {name}={value}: is no {kind}, written as JSON.") from error
     if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "BOOLEAN"):
         raise ConfigError(f"--set {name}={json.dumps(value, ensure_ascii=False)}: is no {kind}.")
     return value

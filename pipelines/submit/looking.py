@@ -44,7 +44,7 @@ def connect() -> Any:
         raise ConfigError(
             f"{error} What the run needs cannot be checked: set KUBECONFIG to the file of the cluster that KFP runs "
             "on, or add --skip-checks."
-        ) from None
+        ) from error
     configuration.retries = 1
     return client.ApiClient(configuration)
 
@@ -248,14 +248,14 @@ class _Look:
                 raise ConfigError(
                     f"{host} does not know you (401): its token or certificate is missing, has expired, or is "
                     "another cluster's. Log in to the cluster again, or add --skip-checks."
-                ) from None
+                ) from error
             why = "you may not read it" if error.status == FORBIDDEN else f"the API server said {error.status}"
             self._unread.append(f"{what} could not be checked: {why}.")
         except HTTPError as error:
             raise ConfigError(
                 f"{host}, which KUBECONFIG names, gives no answer ({_reason(error)}). Is it the right cluster? "
                 "--skip-checks goes on without looking."
-            ) from None
+            ) from error
         return None
 
 

@@ -102,7 +102,7 @@ def _read_token(path: Path) -> str:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigError(f"{path}: the token for KFP cannot be read ({why}). {TOKEN_STEP}") from None
+        raise ConfigError(f"{path}: the token for KFP cannot be read ({why}). {TOKEN_STEP}") from error
     if not token:
         raise ConfigError(f"{path}: holds no token for KFP. {TOKEN_STEP}")
     return token
@@ -224,10 +224,10 @@ class Kfp:
                 "look for the run", self._runs.run_service_list_runs_with_http_info,
                 experiment_id=experiment, page_size=10, filter=_equals("name", name),
             )  # fmt: skip
-        except QinglanError:
+        except QinglanError as cause:
             raise OutageError(
                 f"{error} Whether the run has started is not known: look for {name!r} among the runs first."
-            ) from None
+            ) from cause
         return next((str(one.run_id) for one in found.runs or ()), "")
 
     def run(self, run_id: str) -> Run:
@@ -265,7 +265,7 @@ class Kfp:
             return self._ask(f"{what} run {run_id}", call, run_id)
         except NotThere as error:
             runs = self._access.page_of.removesuffix("/details/")
-            raise NotThere(f"{error} Is the id whole? The runs are listed at {runs}") from None
+            raise NotThere(f"{error} Is the id whole? The runs are listed at {runs}") from error
 
     def _ask(self, what: str, call: Callable[..., Any], *words: Any, **options: Any) -> Any:
         """The answer of KFP, and of nobody in front of it."""
@@ -275,9 +275,9 @@ class Kfp:
         try:
             answer, status, headers = call(*words, **options, _request_timeout=SECONDS)
         except ApiException as error:
-            raise self._explained(what, error) from None
+            raise self._explained(what, error) from error
         except HTTPError as error:
-            raise self._no_answer(what, error) from None
+            raise self._no_answer(what, error) from error
         if "json" not in headers.get("Content-Type", ""):
             raise ConfigError(
                 f"Cannot {what}: {self._access.endpoint} answers {status} with a page, not as KFP does. "

@@ -150,9 +150,9 @@ def _translated(method: str, resource: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        raise Refusal(method, resource, error.status or 0, error.body or error.reason or "") from None
+        raise Refusal(method, resource, error.status or 0, error.body or error.reason or "") from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Refusal(method, resource, 0, str(error)) from None
+        raise Refusal(method, resource, 0, str(error)) from error
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Api:
@@ -168,7 +168,7 @@ def connect(environment: Mapping[str, str] = os.environ) -> Api:
     except (ConfigError, OSError) as error:
         raise ConfigError(
             f"No login to a cluster: {error} Set KUBECONFIG to a file that `kubectl` works with."
-        ) from None
+        ) from error
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
     return Api(client.ApiClient(settings), environment.get("QINGLAN_NAMESPACE") or namespace)

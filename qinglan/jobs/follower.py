@@ -106,7 +106,7 @@ class Follower:
         try:
             found = persist(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         except Refusal as refusal:
-            raise Lost(refusal) from None
+            raise Lost(refusal) from refusal
         if not _is(found, job):
             return Seen()
         self.watch.created(job)

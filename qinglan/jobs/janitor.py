@@ -111,7 +111,7 @@ def main(words: list[str] | None = None) -> None:
         count = _explained(api, told.dry_run, told.max_hours)
     except QinglanError as error:
         say_error(error)
-        raise SystemExit(error.exit_code) from None
+        raise SystemExit(error.exit_code) from error
     say(f"{count} of the jobs in {api.namespace} {'would be' if told.dry_run else 'were'} deleted")
 
 
@@ -119,7 +119,7 @@ def _explained(api: Api, dry_run: bool, hours: float) -> int:
     try:
         return clean(api, dry_run, hours)
     except Refusal as refusal:
-        raise explain(refusal, api.host, api.namespace) from None
+        raise explain(refusal, api.host, api.namespace) from refusal
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def placed(api: "Api", task: Mapping[str, Any], environment: Mapping[str, str] =
     try:
         pod = api.get("pods", name) if name else None
     except Refusal as refusal:
-        raise explain(refusal, api.host, api.namespace) from None
+        raise explain(refusal, api.host, api.namespace) from refusal
     if pod is None:
         return _told(api.namespace, task, environment)
     return of_pod(pod, task, environment)._replace(user=os.getuid() or None, group=os.getgid() or None)

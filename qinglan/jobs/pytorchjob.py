@@ -38,7 +38,7 @@ class PyTorchJobRunner:
         try:
             found = persist(lambda: self.api.get("pytorchjobs", wanted["metadata"]["name"]), self.patience.outage)
         except Refusal as refusal:
-            raise explain(refusal, self.api.host, self.api.namespace) from None
+            raise explain(refusal, self.api.host, self.api.namespace) from refusal
         return found is not None and decide(found, wanted) == "attach"
 
     def run(
@@ -66,7 +66,7 @@ class PyTorchJobRunner:
         except Lost as lost:
             left_running(lost, self.api, name)
         except Refusal as refusal:
-            raise explain(refusal, self.api.host, self.api.namespace) from None
+            raise explain(refusal, self.api.host, self.api.namespace) from refusal
 
     def _make_and_follow(self, manifest: Mapping[str, Any], follower: Follower, stop: Callable[[], bool]) -> Outcome:
         job = manifest

@@ -53,7 +53,7 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
         signatures = tuple(Signature(str(one.get("keyid", "")), _decoded(one["sig"])) for one in body["signatures"])
         return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from None
+        raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from error
 
 
 def _decoded(text: str) -> bytes:

@@ -72,9 +72,9 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
         raise ConfigError(
             f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "
             f"Secret that holds {role}.pem at {MOUNTED}."
-        ) from None
+        ) from error
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from None
+        raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ConfigError(f"{path}: EC keys on P-256 alone. `qinglan keys new` makes one.")
     return Signer(key_id(key.public_key()), role, path, key)
@@ -107,7 +107,7 @@ def read_public(pem: str) -> PublicKey:
     try:
         key = load_pem_public_key(pem.encode())
     except ValueError as error:
-        raise ConfigError(f"no public key in PEM ({error})") from None
+        raise ConfigError(f"no public key in PEM ({error})") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
         raise ConfigError("EC keys on P-256 alone")
     return PublicKey(key_id(key), key)

@@ -57,7 +57,7 @@ def look(api: Api, name: str) -> Live:
     try:
         objects = _objects(api, name)
     except Refusal as refusal:
-        raise explain(refusal, api.host, api.namespace) from None
+        raise explain(refusal, api.host, api.namespace) from refusal
     return judged(objects, api.namespace, asked_itself(objects.service))
 
 

@@ -85,4 +85,4 @@ def _parsed(payload: bytes, where: str) -> Override:
             str(said["reason"]).strip(), str(said["at"]), missing,
         )  # fmt: skip
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{where}: no override ({type(error).__name__}: {error}).") from None
+        raise DataError(f"{where}: no override ({type(error).__name__}: {error}).") from error

@@ -69,7 +69,7 @@ def _served(http: httpx.Client) -> list[dict[str, Any]]:
     try:
         response = http.get(KNOWLEDGE_BASES_PATH)
     except httpx.HTTPError as error:
-        raise _silent(http, KNOWLEDGE_BASES_PATH, error) from None
+        raise _silent(http, KNOWLEDGE_BASES_PATH, error) from error
     if 400 <= response.status_code < 500:
         return []
     if response.status_code != 200:
@@ -83,7 +83,7 @@ def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None
         response = http.get(path, params=parameters)
         response.raise_for_status()
     except httpx.HTTPError as error:
-        raise _silent(http, path, error) from None
+        raise _silent(http, path, error) from error
     return response.content
 
 

@@ -143,4 +143,4 @@ def _parsed(envelope: Envelope) -> Told:
             dict(said["spec"]), dict(said["stable"]), tuple(map(dict, said["history"])),
         )  # fmt: skip
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"no history of a rollout ({type(error).__name__}: {error}).") from None
+        raise DataError(f"no history of a rollout ({type(error).__name__}: {error}).") from error

@@ -76,14 +76,14 @@ def moment(text: str) -> datetime:
     """An ISO time with its zone; a DataError otherwise."""
     try:
         found = datetime.fromisoformat(text)
-    except (ValueError, TypeError):
-        raise DataError(f"{str(text)[:40]!r} is no time") from None
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{str(text)[:40]!r} is no time") from error
     if found.tzinfo is None:
         raise DataError(f"{text!r} has no time zone")
     try:
         return found.astimezone(UTC)
-    except OverflowError:
-        raise DataError(f"{text!r} is no time that was") from None
+    except OverflowError as error:
+        raise DataError(f"{text!r} is no time that was") from error
 
 
 def to_payload(statement: Statement) -> bytes:
@@ -129,7 +129,7 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
             details["builder"].get("version", {}),
         )  # fmt: skip
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
-        raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from None
+        raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from error
 
 
 def _resource(part: Part) -> dict[str, Any]:

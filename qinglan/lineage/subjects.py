@@ -76,7 +76,7 @@ def subject(target: str, store: str = "", files: Sequence[Path] = (), name: str 
         except DataError as error:
             if not shelf.has(digest):
                 raise
-            raise Altered(str(error)) from None
+            raise Altered(str(error)) from error
         yield release_subject(place, more, name, digest, tuple(notes_of(shelf, digest)))._replace(label=target)
 
 
@@ -97,7 +97,7 @@ def _pointed(shelf: Any, name: str) -> str:
     try:
         entry = shelf.name(name)
     except DataError as error:
-        raise Altered(str(error)) from None
+        raise Altered(str(error)) from error
     if entry is None:
         there = ", ".join(sorted(shelf.names())[:10]) or "none"
         raise DataError(f"{name}: the store at {shelf.address} has no such name. It has: {there}.")
@@ -109,7 +109,7 @@ def notes_of(shelf: Any, digest: str) -> list[bytes]:
     try:
         return [bytes(one) for one in shelf.notes(digest)]
     except DataError as error:
-        raise Altered(str(error)) from None
+        raise Altered(str(error)) from error
 
 
 def release_subject(

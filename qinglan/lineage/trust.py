@@ -91,7 +91,7 @@ class TrustPolicy(Config):
             try:
                 found = one.key.id
             except ConfigError as error:
-                raise ValueError(f"keys.{name}.public: {error}") from None
+                raise ValueError(f"keys.{name}.public: {error}") from error
             if found != name:
                 raise ValueError(f"keys.{name}: this key's id is {found}")
         return self
@@ -155,7 +155,7 @@ def house_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
     try:
         return TrustPolicy.parse(yaml.safe_load(text), VARIABLE)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{VARIABLE}: not readable as YAML: {error}") from None
+        raise ConfigError(f"{VARIABLE}: not readable as YAML: {error}") from error
 
 
 def save_trust(path: Path, policy: TrustPolicy) -> None:

@@ -160,7 +160,7 @@ class BatchService:
             async for chunk in response.iter_bytes():
                 yield chunk
         except httpx2.TransportError as error:
-            raise Passing("connection", f"{self._where}: file {file} broke off ({error!r}).") from None
+            raise Passing("connection", f"{self._where}: file {file} broke off ({error!r}).") from error
         finally:
             await request.__aexit__(None, None, None)
 
@@ -199,7 +199,7 @@ class BatchService:
                 "forgotten",
                 f"{self._where}: {what} is not known there. Set base_url and key to those it was made with. If it "
                 "is gone for good, take `batch` out of this role's settings: its rows then count as possibly billed.",
-            ) from None
+            ) from closed
 
     def _told(self, values: dict[str, Any]) -> Told:
         counts = _object(values, "request_counts")

@@ -227,7 +227,7 @@ class Gateway:
             raise OutageError(
                 f"Gateway {self._base_url}: no answer for {self._back_within:.0f} s ({error.__cause__ or error}). "
                 "Start it again on the same journal; then run again, what was paid for costs nothing."
-            ) from None
+            ) from error
         raise AssertionError("a retry loop ends with an answer or an error")
 
 
@@ -284,8 +284,8 @@ def usable_text(completion: dict[str, Any], structured: bool) -> str:
         choice = completion["choices"][0]
         message, finish = choice["message"], choice.get("finish_reason")
         refusal, text = message.get("refusal"), message.get("content") or ""
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise RowError("malformed", "The completion has no message.", raw) from None
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise RowError("malformed", "The completion has no message.", raw) from error
     if refusal or finish == "content_filter":
         raise RowError("refused", f"The model refused: {refusal or 'content filter'}", raw)
     if finish == "length":

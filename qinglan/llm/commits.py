@@ -30,7 +30,7 @@ def open_database(path: Path | str, synchronous: Literal["FULL", "NORMAL"]) -> s
     except sqlite3.DatabaseError as error:
         raise DataError(
             f"{path}: cannot be opened as a database ({error}). Move it away or give another path."
-        ) from None
+        ) from error
     return database
 
 

@@ -117,7 +117,7 @@ class PaidModel(Config):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"refusal_patterns: {pattern!r} is no regular expression ({error})") from None
+                raise ValueError(f"refusal_patterns: {pattern!r} is no regular expression ({error})") from error
         return self
 
 

@@ -243,11 +243,11 @@ def _lock(path: Path) -> IO[bytes]:
     lock = path.with_name(f"{path.name}.lock").open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         lock.close()
         raise ConfigError(
             f"{path}: another gateway owns this journal. A run has one gateway: use its address, or stop it first."
-        ) from None
+        ) from error
     return lock
 
 

@@ -145,7 +145,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             names = ("application_id", "user_version")
             found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         except sqlite3.DatabaseError as error:
-            raise DataError(f"{path}: cannot be read ({error}).") from None
+            raise DataError(f"{path}: cannot be read ({error}).") from error
         if found != (APPLICATION, VERSION):
             raise DataError(f"{path}: no journal of version {VERSION}. Read it with the release that wrote it.")
         database.execute("BEGIN")

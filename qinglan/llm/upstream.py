@@ -103,9 +103,9 @@ class Upstream:
                 return await send(self._client)
         except openai.APIStatusError as error:
             body = self.clean(error.response.text)
-            raise classify(error.status_code, error.response.headers, body, self.where) from None
+            raise classify(error.status_code, error.response.headers, body, self.where) from error
         except (openai.APIConnectionError, httpx2.TransportError, TimeoutError) as error:
-            raise self._lost(error, seconds) from None
+            raise self._lost(error, seconds) from error
 
     def _lost(self, error: Exception, seconds: float) -> Passing:
         cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
@@ -135,8 +135,8 @@ def read_completion(body: str, where: str) -> Completion:
     """A body of status 200, if it is a completion. If not, it may have been billed all the same."""
     try:
         completion = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise Passing("unreadable", f"{where}: the answer is not JSON.", body[:RAW_SHOWN], True) from None
+    except orjson.JSONDecodeError as error:
+        raise Passing("unreadable", f"{where}: the answer is not JSON.", body[:RAW_SHOWN], True) from error
     choices = completion.get("choices") if isinstance(completion, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):

@@ -110,15 +110,15 @@ class RagClient:
                     if reason := reranker_fell_back(reply.content):
                         raise _FellBack(reason)
         except _Busy as busy:
-            raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from None
+            raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from busy
         except _FellBack as fallen:
             raise OutageError(
                 f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
                 f"Tried {self._attempts} times; see that the reranker is up, then run again."
-            ) from None
+            ) from fallen
         except (httpx.TransportError, httpx2.TransportError) as error:
             said = str(error) or type(error).__name__
-            raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from None
+            raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from error
         return self._accepted(reply, path)
 
     async def _exchange(self, method: str, path: str, content: bytes) -> Reply:
@@ -212,14 +212,14 @@ def _read(model: type[Answer], values: Any, where: str) -> Answer:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise OutageError(f"{where}: the answer is not the contract: {explain(error)}") from None
+        raise OutageError(f"{where}: the answer is not the contract: {explain(error)}") from error
 
 
 def _json_object(content: bytes, where: str) -> dict[str, Any]:
     try:
         body = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        raise OutageError(f"{where}: the answer is not JSON: {_shown(content)}") from None
+    except orjson.JSONDecodeError as error:
+        raise OutageError(f"{where}: the answer is not JSON: {_shown(content)}") from error
     if not isinstance(body, dict):
         raise OutageError(f"{where}: the answer is no JSON object: {_shown(content)}")
     return body

@@ -240,10 +240,10 @@ def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise _damaged(folder, f"{MANIFEST} is missing") from None
-    except ValidationError:
-        raise _damaged(folder, f"{MANIFEST} is not one of ours") from None
+    except FileNotFoundError as error:
+        raise _damaged(folder, f"{MANIFEST} is missing") from error
+    except ValidationError as error:
+        raise _damaged(folder, f"{MANIFEST} is not one of ours") from error
     if manifest.format != FORMAT:
         raise _damaged(folder, f"it has format {manifest.format} and this version reads {FORMAT}")
     return manifest

@@ -105,7 +105,7 @@ def read_prompt(row: dict[str, Any], data_source: str) -> Prompt:
         raise DataError(
             f"extra_info of row {row.get('id')!r} of {data_source}: {explain(error)}. "
             "Convert the validated rows again: the reward needs what the convert stage writes."
-        ) from None
+        ) from error
 
 
 async def close() -> None:
@@ -129,5 +129,5 @@ def read_settings(path: str) -> RewardSettings:
         raise ConfigError(
             f"settings={path!r}: no reward settings there ({error}). "
             "Set +reward.custom_reward_function.reward_kwargs.settings to the file's absolute path."
-        ) from None
+        ) from error
     return RewardSettings.parse(values, path)

@@ -50,7 +50,7 @@ class StyleClient:
             raise OutageError(
                 f"{self._where}: no answer ({error or type(error).__name__}). Tried {ATTEMPTS} times; "
                 "see that the service is up, then run again."
-            ) from None
+            ) from error
         if response.status_code != 200:
             raise ConfigError(f"{self._where}: refused with status {response.status_code}. Look at reward.style.url.")
         return response
@@ -60,8 +60,8 @@ def read_style(content: bytes, wanted: tuple[str, ...], where: str) -> float:
     """The wanted labels' probabilities together; a label that the service does not know is a ConfigError."""
     try:
         known = read_answer(content).probabilities
-    except ValueError:
-        raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from None
+    except ValueError as error:
+        raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from error
     if strangers := set(wanted) - known.keys():
         raise ConfigError(f"{where}: no label {min(strangers)!r}. There are: {', '.join(known)}. Mend reward.style.")
     return min(1.0, sum(known[label] for label in set(wanted)))

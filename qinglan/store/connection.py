@@ -127,8 +127,8 @@ class Connection:
             return response
         try:
             raise S3Error.fromxml(response)
-        except ElementTree.ParseError:
-            raise ServerError(f"HTTP {response.status}", response.status) from None
+        except ElementTree.ParseError as error:
+            raise ServerError(f"HTTP {response.status}", response.status) from error
 
     def _signed(self, method: str, url: str, headers: dict[str, str], sha256: str, region: str) -> Mapping[str, str]:
         from minio import time
@@ -162,11 +162,11 @@ class Connection:
         try:
             yield
         except HTTPError as error:
-            raise self._outage(str(getattr(error, "reason", None) or error)) from None
+            raise self._outage(str(getattr(error, "reason", None) or error)) from error
         except S3Error as error:
-            raise self._explained(error) from None
+            raise self._explained(error) from error
         except (MinioException, ElementTree.ParseError) as error:
-            raise self._outage(f"not as S3 does: {str(error)[:200]}") from None
+            raise self._outage(f"not as S3 does: {str(error)[:200]}") from error
 
     def _explained(self, error: "S3Error") -> QinglanError:
         code = error.code or ""

@@ -33,7 +33,7 @@ class FolderShelf:
         except OSError as error:
             raise ConfigError(
                 f"{self._root}: no store can be made here ({error.strerror}). Name another place."
-            ) from None
+            ) from error
 
     def at(self, key: str) -> Path:
         """Where a key lies; a ConfigError where there is no store to look in."""
@@ -55,7 +55,7 @@ class FolderShelf:
                 file.seek(start)
                 return file.read(size)
         except OSError as error:
-            raise DataError(f"{self._root / key}: {error.strerror}. Push the artifact again.") from None
+            raise DataError(f"{self._root / key}: {error.strerror}. Push the artifact again.") from error
 
     def create(self, key: str, data: bytes) -> bool:
         target = self.at(key)

@@ -53,7 +53,7 @@ class Manifest(BaseModel):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from None
+            raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from error
 
 
 def differences(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:

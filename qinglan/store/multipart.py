@@ -37,7 +37,7 @@ def send(
         return s3.ask("PUT", key, query, data, headers, sha256, RETRIES_OF_A_PART).headers["ETag"].strip('"')
     except S3Error as error:
         if error.code in OTHER_BYTES:
-            raise changed(source) from None
+            raise changed(source) from error
         raise
 
 

@@ -53,7 +53,8 @@ class Entry(BaseModel):
         try:
             entry = cls.model_validate_json(data)
         except ValidationError as error:
-            raise DataError(f"{where}: {explain(error)}. The history was changed by other means than ours.") from None
+            why = explain(error)
+            raise DataError(f"{where}: {why}. The history was changed by other means than ours.") from error
         if entry.dump() != data:
             raise DataError(f"{where}: not as it was written. The history was changed by other means than ours.")
         return entry
@@ -101,7 +102,7 @@ def next_entry(name: str, history: Sequence[Entry], digest: str, expected: str |
     try:
         return Entry(digest=digest, time=time, by=by, previous=last.sha256 if last else None)
     except ValidationError as error:
-        raise DataError(f"{name}: {explain(error)}.") from None
+        raise DataError(f"{name}: {explain(error)}.") from error
 
 
 def moved(name: str, last: Entry | None, expected: str | None) -> str:

@@ -57,7 +57,7 @@ def gathered(target: Path, digest: str) -> Iterator[Path]:
                 raise
     except OSError as error:
         kept = f": what came is kept in {own}" if own.exists() else ""
-        raise ConfigError(f"{error.filename or own}: {error.strerror}. See to that and pull again{kept}.") from None
+        raise ConfigError(f"{error.filename or own}: {error.strerror}. See to that and pull again{kept}.") from error
 
 
 def _forget_others(target: Path, own: Path) -> None:

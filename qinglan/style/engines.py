@@ -74,7 +74,7 @@ def open_torch(folder: Path, labels: int) -> TorchLogits:
         raise DataError(
             f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
             "Copy it again from where it was trained, or run that stage again."
-        ) from None
+        ) from error
     if model.config.num_labels != labels:
         raise DataError(f"{folder}: the weights know {model.config.num_labels} labels, the mapping {labels}.")
     return TorchLogits(model.to(device))
@@ -91,7 +91,7 @@ def open_onnx(path: Path, labels: int) -> OnnxLogits:
     try:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no type
-        raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from None
+        raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from error
     if (known := session.get_outputs()[0].shape[-1]) != labels:
         raise DataError(f"{path}: the graph knows {known} labels, the mapping {labels}.")
     return OnnxLogits(session, int(session.get_modelmeta().custom_metadata_map["pad_token_id"]))

@@ -58,9 +58,11 @@ def read_labels(path: Path = DEFAULT_FILE) -> Labels:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"labels: {path}: {error.strerror}. Name a mapping file, as {DEFAULT_FILE.name}.") from None
+        raise ConfigError(
+            f"labels: {path}: {error.strerror}. Name a mapping file, as {DEFAULT_FILE.name}."
+        ) from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"labels: {path}: not readable as YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"labels: {path}: not readable as YAML: {' '.join(str(error).split())}") from error
     return parse_as(Labels, {"labels": values}, f"labels: {path}")
 
 
@@ -84,7 +86,7 @@ def read_mapping(folder: Path) -> Labels:
         return Labels.parse({"labels": found["labels"]}, str(folder / MAPPING))
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         said = error.strerror if isinstance(error, OSError) else repr(error)
-        raise DataError(f"{folder / MAPPING}: {said}. A style model is written by the style stage.") from None
+        raise DataError(f"{folder / MAPPING}: {said}. A style model is written by the style stage.") from error
 
 
 def training_form(question: str, answer: str) -> str:

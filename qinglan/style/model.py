@@ -54,7 +54,7 @@ def read_card(folder: Path) -> StyleCard:
         values = orjson.loads((folder / CARD).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{folder / CARD}: {said}. A style model is written by the style or distil stage.") from None
+        raise DataError(f"{folder / CARD}: {said}. A style model is written by the style or distil stage.") from error
     return StyleCard.parse(values, str(folder / CARD))
 
 

@@ -219,7 +219,7 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise DataError(f"body: not JSON: {error}.") from None
+        raise DataError(f"body: not JSON: {error}.") from error
     if not isinstance(value, dict):
         raise DataError("body: a JSON object belongs here.")
     return value

@@ -135,7 +135,7 @@ class PaidCalls:
                 raw = await self._tried(flight)
             except Closed as closed:
                 self._breaker.trip(str(closed))
-                raise OutageError(str(closed)) from None
+                raise OutageError(str(closed)) from closed
             except Unanswered as failure:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
                 if (brought := self._brought(flight)) is not None:
@@ -144,7 +144,7 @@ class PaidCalls:
                     self._breaker.answered()  # the service is well: it does not want this question
                 else:
                     self._breaker.failed(str(failure))
-                raise RowError(failure.reason, str(failure), failure.raw) from None
+                raise RowError(failure.reason, str(failure), failure.raw) from failure
         self._breaker.answered()
         return raw
 
@@ -170,7 +170,7 @@ class PaidCalls:
                     raise Closed(
                         "rate limit",
                         f"{limited} It wants {waited:.0f} s of waiting; run again later, or lower limits.",
-                    ) from None
+                    ) from limited
                 self._pace.pause(wait)
         raise AssertionError("pauses never end")
 
@@ -194,7 +194,7 @@ class PaidCalls:
         except Unanswered as failure:
             charged = flight.worst if failure.maybe_billed else 0.0
             if self._stopping:
-                raise Stopping(STOPPED) from None
+                raise Stopping(STOPPED) from failure
             raise
         finally:
             self._budget.settle(flight.worst, charged)
@@ -243,7 +243,7 @@ async def _landed(flight: "asyncio.Task[bytes]") -> bytes:
     """The flight's result; whoever waits may hang up, the flight goes on."""
     try:
         return await asyncio.shield(flight)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if flight.cancelled():
-            raise Stopping(STOPPED) from None
+            raise Stopping(STOPPED) from error
         raise

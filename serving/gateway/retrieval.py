@@ -156,7 +156,7 @@ class Retrievals:
             raise OutageError(
                 f"RAG service {self._base_url}{path}: {error or type(error).__name__} "
                 f"after {self._upstream.attempts} tries. See that it is up, then run again."
-            ) from None
+            ) from error
         raise AssertionError("a retry loop ends with an answer or an error")
 
     async def _send_once(self, method: str, path: str, body: bytes) -> Reply:

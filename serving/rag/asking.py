@@ -35,10 +35,10 @@ class Service:
         try:
             async with asyncio.timeout(self._deadline):
                 response = await self._http.request(method, self._url + path, content=content, headers=headers)
-        except (TimeoutError, httpx.TimeoutException):
-            raise Unanswered("timeout") from None
-        except httpx.HTTPError:
-            raise Unanswered("unreachable") from None
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise Unanswered("timeout") from error
+        except httpx.HTTPError as error:
+            raise Unanswered("unreachable") from error
         if response.status_code != 200:
             raise Unanswered("refused")
         return response.content

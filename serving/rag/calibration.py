@@ -74,5 +74,5 @@ def read_fitted(path: Path) -> Reranker | ServiceReranker:
     except (OSError, orjson.JSONDecodeError, TypeError):
         pass  # read_reranker says what is wrong with it
     except ValidationError as error:
-        raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from None
+        raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from error
     return read_reranker(path)

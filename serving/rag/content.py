@@ -81,8 +81,8 @@ def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
     try:
         answered, alone = read_answers(content, 2)
         harmless, called_for = answered.probabilities[config.label], alone.probabilities[config.label]
-    except (ValueError, KeyError):
-        raise Unanswered("malformed") from None
+    except (ValueError, KeyError) as error:
+        raise Unanswered("malformed") from error
     return ContentData(
         checked=True, flagged=flag(called_for, harmless, config), called_for=called_for, harmless=harmless,
         predicted_label=answered.predicted_label, model_version=answered.model_version,

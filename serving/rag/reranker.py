@@ -128,9 +128,9 @@ def read_reranker(path: Path) -> Reranker:
     try:
         return Reranker.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Fit it, or leave it out.") from None
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Fit it, or leave it out.") from error
     except ValidationError as error:
-        raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from None
+        raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from error
 
 
 class Asked(NamedTuple):

@@ -54,8 +54,8 @@ class RerankService:
         """A raw score for each document, in their order; Unanswered at once where it has kept failing."""
         try:
             self._breaker.check()
-        except OutageError:
-            raise Unanswered(OPEN) from None
+        except OutageError as error:
+            raise Unanswered(OPEN) from error
         try:
             found = await self.ask(text, documents)
         except Unanswered as failure:
@@ -73,9 +73,9 @@ class RerankService:
                 size = self._batch
                 parts = [documents[at : at + size] for at in range(0, len(documents), size)]
                 found = await together(*(self._ask_once(text, part) for part in parts))
-        except TimeoutError:
+        except TimeoutError as error:
             self._forget()
-            raise Unanswered("timeout") from None
+            raise Unanswered("timeout") from error
         except Unanswered:
             self._forget()
             raise
@@ -116,8 +116,8 @@ def read_scores(config: RerankServiceConfig, content: bytes, count: int) -> list
         rows, name = (body["results"], "relevance_score") if config.kind == "vllm" else (body, "score")
         found = {row["index"]: row[name] for row in rows}
         whole = len(rows) == count and found.keys() == set(range(count)) and all(map(_is_number, found.values()))
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        raise Unanswered("malformed") from None
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise Unanswered("malformed") from error
     if not whole:
         raise Unanswered("malformed")
     return [float(found[number]) for number in range(count)]
@@ -128,8 +128,8 @@ def read_info(content: bytes) -> tuple[str, int]:
     try:
         body = orjson.loads(content)
         model, batch = body["model_id"], body["max_client_batch_size"]
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        raise Unanswered("malformed") from None
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise Unanswered("malformed") from error
     if not isinstance(model, str) or not isinstance(batch, int) or batch < 1:
         raise Unanswered("malformed")
     return model, batch

@@ -61,8 +61,8 @@ def read_rewrite(config: RewriterConfig, content: bytes) -> Rewritten:
             told = body
             text, version = body["choices"][0]["message"]["content"], body["model"]
         guarded = "fallback" in told
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        raise Unanswered("malformed") from None
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise Unanswered("malformed") from error
     if not isinstance(text, str) or not isinstance(version, str):
         raise Unanswered("malformed")
     query = one_line(text)

@@ -155,4 +155,4 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=2048)
     except OSError as error:
-        raise ConfigError(f"{host}:{port}: cannot listen there ({error.strerror}). Choose another port.") from None
+        raise ConfigError(f"{host}:{port}: cannot listen there ({error.strerror}). Choose another port.") from error

@@ -105,7 +105,7 @@ async def _ask(service: RerankService, index: Index, example: Example) -> Scored
         raise OutageError(
             f"reranker {service.config.url}: {failure} after {ATTEMPTS} tries. See that it is up and serves "
             f"{service.config.model}, then fit again."
-        ) from None
+        ) from failure
     first = max(range(len(raw)), key=raw.__getitem__)
     return Scored(
         example.conversation,

@@ -117,7 +117,7 @@ class OverHttp:
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
                 response = await self._send(body)
         except httpx.HTTPError as error:
-            raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from None
+            raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from error
         if response.status_code != 200:
             raise OutageError(f"The backend at {self._url} refused with {response.status_code}. See its log.")
         return response.content

@@ -181,4 +181,4 @@ def _context(config: ServerConfig) -> int:
     try:
         return int(orjson.loads(path.read_bytes())["max_position_embeddings"])
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from None
+        raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from error

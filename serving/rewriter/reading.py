@@ -96,7 +96,7 @@ def read_chat_request(payload: Any) -> Chat:
     try:
         return Chat.model_validate(payload)
     except ValidationError as error:
-        raise InvalidInput(explain(error, given=False)) from None
+        raise InvalidInput(explain(error, given=False)) from error
 
 
 def read_messages(messages: Sequence[Said], systems: Mapping[str, str]) -> Instance:
@@ -122,4 +122,4 @@ def _instance(values: Any, where: str) -> Instance:
     try:
         return Instance.model_validate(values)
     except ValidationError as error:
-        raise InvalidInput(f"{where}: {explain(error, given=False)}") from None
+        raise InvalidInput(f"{where}: {explain(error, given=False)}") from error

@@ -65,7 +65,7 @@ def main(words: list[str] | None = None) -> None:
         serve(told)
     except QinglanError as error:
         say_error(error)
-        raise SystemExit(error.exit_code) from None
+        raise SystemExit(error.exit_code) from error
 
 
 def serve(told: argparse.Namespace) -> None:

@@ -36,7 +36,7 @@ class History:
         except DataError as error:
             log.error("%s: its history is not kept: %s", told.rollout, error)
         except (ConfigError, OSError) as error:
-            raise OutageError(f"{told.rollout}: its history cannot be kept now: {error}") from None
+            raise OutageError(f"{told.rollout}: its history cannot be kept now: {error}") from error
 
 
 def told_of(namespace: str, name: str, entry: Entry) -> Told:

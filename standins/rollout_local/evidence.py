@@ -90,7 +90,7 @@ def scraped(url: str) -> Counters:
         answer = httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
         return dict(_parsed(answer.text))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError) as error:
-        raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from None
+        raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from error
 
 
 def chosen(counters: Counters, wanted: Callable[[str], bool]) -> Counters:

@@ -32,12 +32,12 @@ class Objects:
         path = self._path(name)
         try:
             found: Object = orjson.loads(path.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            raise DataError(f"{path}: no such file. Deploy something there first.") from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise DataError(f"{path}: no such file. Deploy something there first.") from error
         except OSError as error:
-            raise OutageError(f"{path}: cannot be read ({error.strerror}).") from None
+            raise OutageError(f"{path}: cannot be read ({error.strerror}).") from error
         except orjson.JSONDecodeError as error:
-            raise DataError(f"{path}: no object as it is written here ({error}). Restore it.") from None
+            raise DataError(f"{path}: no object as it is written here ({error}). Restore it.") from error
         if lacking := [one for one in self._wanted if not _has(found, one.split("."))]:
             raise DataError(f"{path}: no object as it is written here: it has no {', '.join(lacking)}. Restore it.")
         return found
@@ -73,7 +73,7 @@ class Objects:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
         except OSError as error:
-            raise OutageError(f"{self._path(name)}: cannot be written ({error.strerror}).") from None
+            raise OutageError(f"{self._path(name)}: cannot be written ({error.strerror}).") from error
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"

@@ -53,7 +53,7 @@ def _variant(text: str) -> tuple[str, Any]:
     try:
         return name, json.loads(value)
     except ValueError as error:
-        raise ConfigError(f"--variant {text}: not JSON after the name ({error}).") from None
+        raise ConfigError(f"--variant {text}: not JSON after the name ({error}).") from error
 
 
 if __name__ == "__main__":

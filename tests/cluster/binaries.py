@@ -179,9 +179,9 @@ def main() -> None:
             cached = build_all()
     except (QinglanError, subprocess.SubprocessError) as error:
         print(error, file=sys.stderr)
-        raise SystemExit(getattr(error, "exit_code", 1)) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        raise SystemExit(getattr(error, "exit_code", 1)) from error
+    except KeyboardInterrupt as error:
+        raise SystemExit(130) from error
     print("cluster binaries: " + ("cached" if cached else f"built in {time.monotonic() - began:.0f} s"), flush=True)
 
 

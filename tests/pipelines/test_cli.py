@@ -57,6 +57,17 @@ def test_what_cannot_be_done_is_explained(tmp_path: Path, words: list[str], code
     assert list(tmp_path.iterdir()) == []
 
 
+def test_debug_shows_the_causes_above_the_message(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [")
+
+    plain, debug = (qinglan(*words, "plan", "acme", "--profile", str(broken)) for words in ((), ("--debug",)))
+
+    assert plain.stderr.startswith("qinglan: ") and "Traceback" not in plain.stderr
+    assert "was the direct cause of the following exception" in debug.stderr and "ParserError" in debug.stderr
+    assert debug.stderr.endswith(plain.stderr) and debug.returncode == plain.returncode == 2
+
+
 def test_a_stage_that_does_not_exist_is_refused_with_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "q.xlsx").touch()
     run = qinglan("run", "fivedoctors", "--questions", "q.xlsx", "--only", "fly", cwd=tmp_path)

@@ -51,7 +51,7 @@ def _of_json(path: Path) -> Iterator[Given]:
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from None
+        raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from error
     values = _parsed(path, content, "") if content.startswith(b"[") else _parsed_lines(path, content)
     for number, one in enumerate(values, 1):
         if not isinstance(one, dict):
@@ -68,7 +68,7 @@ def _parsed(path: Path, content: bytes, where: str) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}: {where}not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from None
+        raise DataError(f"{path}: {where}not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from error
 
 
 def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[Given]:

@@ -90,8 +90,8 @@ def asked_of_chat(line: bytes, where: str) -> Asked:
         prompt = next(said["content"] for said in row["messages"] if said["role"] == "user")
         fields = {name: _field(prompt, name) for name in (QUESTION, HISTORY)}
         name = str(row.get("metadata", {}).get("id", ""))
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration):
-        raise DataError(f"{where}: no chat with a user turn. Convert again.") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise DataError(f"{where}: no chat with a user turn. Convert again.") from error
     if not fields[QUESTION]:
         raise DataError(
             f"{where}: its user turn has no line {QUESTION!r}, so nobody can tell whether the test leaked. "
@@ -108,10 +108,10 @@ def _read_prompts(path: Path) -> Iterator[tuple[str, Asked]]:
     for number, extra in enumerate(_extra_infos(path), 1):
         try:
             asked = Asked(str(extra["id"]), extra["question"], extra["history_summary"] or "")
-        except (KeyError, TypeError):
+        except (KeyError, TypeError) as error:
             raise DataError(
                 f"{path}, row {number}: extra_info has no id, question and history. Convert again."
-            ) from None
+            ) from error
         yield f"{path.name}:{number}", asked
 
 
@@ -124,4 +124,4 @@ def _extra_infos(path: Path) -> Iterator[Any]:
             for batch in file.iter_batches(columns=["extra_info"]):
                 yield from batch.column(0).to_pylist()
     except (pa.ArrowException, OSError, IndexError) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({error}). Convert again.") from None
+        raise DataError(f"{path}: cannot be read as parquet ({error}). Convert again.") from error

@@ -152,7 +152,7 @@ def time_served(url: str, rows: Sequence[Asked]) -> tuple[list[str], list[float]
             except (httpx.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
                 raise OutageError(
                     f"Rewriter {url}{SERVED_PATH}: no rewrite ({error}). Start it, or leave out `rewriter_urls`."
-                ) from None
+                ) from error
             if number:
                 texts.append(text)
                 times.append(time.perf_counter() - started)

@@ -36,4 +36,4 @@ class ClusterRollouts:
         except Refusal as refusal:
             if refusal.status == but:
                 raise
-            raise explain(refusal, self._api.host, self._api.namespace) from None
+            raise explain(refusal, self._api.host, self._api.namespace) from refusal

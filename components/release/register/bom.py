@@ -109,11 +109,11 @@ def _licence(config: RegisterConfig) -> Any:
         if not is_supported_id(config.licence):
             raise ValueError(config.licence)
         return DisjunctiveLicense(id=config.licence)
-    except (ValueError, CycloneDxModelException):
+    except (ValueError, CycloneDxModelException) as error:
         raise ConfigError(
             f"register.licence: {config.licence!r} is no SPDX id. Take one of https://spdx.org/licenses, such as "
             "Apache-2.0."
-        ) from None
+        ) from error
 
 
 def _hash(digest: str, algorithm: str) -> Any:

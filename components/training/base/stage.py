@@ -87,7 +87,7 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
                     f"{config.model}@{config.revision} cannot be had from the hub: {error}. Look at base.model and "
                     "base.revision; without a way to the hub, put the files in a folder and name that, or in "
                     f"{config.model} of the folder that {WEIGHTS_VARIABLE} names."
-                ) from None
+                ) from error
         if not any(partial.glob("*.safetensors")):
             raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
         refuse_foreign_files(partial)

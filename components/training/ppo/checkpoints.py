@@ -35,11 +35,11 @@ def keep(checkpoints: Path, step: int, target: Path) -> None:
         with replaced_folder(target) as partial:
             shutil.copytree(actor(checkpoints, step), partial / "actor", copy_function=os.link)
             (partial / STEP).write_text(str(step))
-    except FileNotFoundError:
+    except FileNotFoundError as error:
         raise TrainingError(
             f"The checkpoint of step {step}, the best so far, was deleted before it could be kept: the training goes "
             "on too fast for so few checkpoints on disk. Raise ppo.keep, or ppo.every."
-        ) from None
+        ) from error
 
 
 def kept_step(best: Path) -> int:
@@ -69,7 +69,7 @@ def _load(path: Path) -> dict[str, Any]:
         # Our own training wrote it a moment ago, with sharded tensors that weights_only refuses.
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
     except (OSError, RuntimeError, EOFError) as error:
-        raise TrainingError(f"{path}: this checkpoint cannot be read ({error}). Run the stage again.") from None
+        raise TrainingError(f"{path}: this checkpoint cannot be read ({error}). Run the stage again.") from error
     return loaded
 
 

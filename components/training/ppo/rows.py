@@ -146,7 +146,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         table = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowInvalid) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({error}). The convert stage writes it.") from None
+        raise DataError(f"{path}: cannot be read as parquet ({error}). The convert stage writes it.") from error
     if missing := set(COLUMNS) - set(table.column_names):
         raise DataError(f"{path}: no column {', '.join(sorted(missing))}. Run the convert stage again.")
     if not table.num_rows:

@@ -50,7 +50,7 @@ def _read(line: bytes, where: str) -> tuple[list[Message], str]:
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise DataError(
             f"{where}: no chat row ({type(error).__name__}: {error}). Run the convert stage again."
-        ) from None
+        ) from error
     if roles != ["system", "user", "assistant"] or not str(messages[2]["content"]).strip():
         raise DataError(
             f"{where}: a chat is system, user and an assistant's answer; this one is {', '.join(roles) or 'empty'}"

@@ -113,7 +113,7 @@ def open_base(base: Path, labels: Labels, seed: int) -> tuple[Any, Any]:
             dtype=torch.float32, use_safetensors=True, local_files_only=True,
         )  # fmt: skip
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{base}: no base model that transformers opens ({str(error).splitlines()[0]}).") from None
+        raise DataError(f"{base}: no base model that transformers opens ({str(error).splitlines()[0]}).") from error
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -41,7 +41,7 @@ class Cluster:
             except TransportError as error:
                 if reason_of(error) != "failed" or index in await self._mappings(alias):
                     raise
-                raise SnapshotGone from None
+                raise SnapshotGone from error
 
         return await self._answered(ask)
 
@@ -54,8 +54,8 @@ class Cluster:
     async def _answered(self, ask: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
         try:
             self._breaker.check()
-        except OutageError:
-            raise EngineAway("open") from None
+        except OutageError as error:
+            raise EngineAway("open") from error
         try:
             answer = await self._in_time(ask)
         except SnapshotGone:
@@ -73,10 +73,10 @@ class Cluster:
         try:
             async with asyncio.timeout(self._config.deadline_seconds):
                 return whole(await ask())
-        except NotFoundError:
-            raise SnapshotGone from None
+        except NotFoundError as error:
+            raise SnapshotGone from error
         except (TimeoutError, OpenSearchException) as error:
-            raise EngineAway(reason_of(error)) from None
+            raise EngineAway(reason_of(error)) from error
 
 
 def whole(answer: Any) -> dict[str, Any]:

@@ -51,10 +51,10 @@ class Notes(Config):
         """Those of an answer of `_mapping`; a DataError where this version cannot use the index."""
         try:
             notes = cls.model_validate(answer["mappings"]["_meta"][OWNER])
-        except (KeyError, TypeError):
-            raise DataError(f"{index}: not an index of ours: its mapping has no notes. {again}") from None
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{index}: not an index of ours: its mapping has no notes. {again}") from error
         except ValidationError as error:
-            raise DataError(f"{index}: its notes are not ours: {explain(error)}. {again}") from None
+            raise DataError(f"{index}: its notes are not ours: {explain(error)}. {again}") from error
         if notes.format != FORMAT:
             raise DataError(f"{index}: has format {notes.format} and this version reads {FORMAT}. {again}")
         return notes

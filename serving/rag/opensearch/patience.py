@@ -42,7 +42,7 @@ class Patience:
                 self._wait(client, str(error))
             except TransportError as error:
                 if not isinstance(error, Unreachable) and error.status_code not in PASSING:
-                    raise OutageError(f"{self.index}: refused: {cause_of(error)}. See the cluster's log.") from None
+                    raise OutageError(f"{self.index}: refused: {cause_of(error)}. See the cluster's log.") from error
                 self._wait(client, cause_of(error))
 
     def _wait(self, client: "OpenSearch", why: str) -> None:

@@ -50,7 +50,7 @@ class Prometheus:
         try:
             answer = self._client.post(f"{self.url}/api/v1/query", data={"query": query, **more})
         except httpx.HTTPError as error:
-            raise OutageError(f"{self.url}: {type(error).__name__} {error}. Does Prometheus run there?") from None
+            raise OutageError(f"{self.url}: {type(error).__name__} {error}. Does Prometheus run there?") from error
         if answer.status_code != 200:
             raise OutageError(f"{self.url}: {answer.status_code} {answer.text[:200]}")
         body = answer.json()
@@ -65,7 +65,7 @@ def _understood(url: str) -> Iterator[None]:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise OutageError(f"{url}: does not answer as Prometheus does ({what}). Is it another server?") from None
+        raise OutageError(f"{url}: does not answer as Prometheus does ({what}). Is it another server?") from error
 
 
 def _series(one: Any) -> Scraped:

@@ -16,7 +16,7 @@ def explained(api: Api) -> Iterator[None]:
         yield
     except Refusal as refusal:
         if refusal.status == CONFLICT:
-            raise Conflict(f"{refusal.resource}: {refusal.message}") from None
+            raise Conflict(f"{refusal.resource}: {refusal.message}") from refusal
         if refusal.passing and refusal.status != 403:  # a server that restarts knows no login for a while
-            raise OutageError(str(explain(refusal, api.host, api.namespace))) from None
-        raise explain(refusal, api.host, api.namespace) from None
+            raise OutageError(str(explain(refusal, api.host, api.namespace))) from refusal
+        raise explain(refusal, api.host, api.namespace) from refusal

@@ -74,4 +74,4 @@ def _outage(address: Address) -> Iterator[None]:
     except OutageError:
         raise
     except (QinglanError, OSError) as error:
-        raise OutageError(f"{address.uri} could not be read: {error}") from None
+        raise OutageError(f"{address.uri} could not be read: {error}") from error

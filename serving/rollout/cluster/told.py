@@ -63,7 +63,7 @@ def open_door(controller: Controller, lease: ClusterLease, host: str, port: int)
     except OSError as error:
         raise ConfigError(
             f"--host {host} --port {port}: {error.strerror}. Choose another, or end who has it."
-        ) from None
+        ) from error
     threading.Thread(target=server.serve_forever, name="door", daemon=True).start()
     say_json({"rollout": f"http://{host}:{server.server_address[1]}"})
     return server

@@ -48,10 +48,10 @@ class Canary:
             async with asyncio.timeout(self._deadline):
                 url = (self._ingress or pair.url.rstrip("/")) + self._path
                 return await self._http.post(url, content=body, headers=headers)
-        except (TimeoutError, httpx.TimeoutException):
-            raise Failure("canary_late", f"no answer within {self._deadline:g} s") from None
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise Failure("canary_late", f"no answer within {self._deadline:g} s") from error
         except httpx.HTTPError as error:
-            raise Failure("canary_unreachable", str(error) or type(error).__name__) from None
+            raise Failure("canary_unreachable", str(error) or type(error).__name__) from error
 
 
 def read_rewrite(content: bytes, version: str) -> str:
@@ -59,8 +59,8 @@ def read_rewrite(content: bytes, version: str) -> str:
     try:
         [told] = orjson.loads(content)["predictions"]
         text, said = told["rewritten_query"], told["model_version"]
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
-        raise Failure("canary_malformed") from None
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
+        raise Failure("canary_malformed") from error
     if said != version:
         raise Failure("other_version", f"version {str(said)[:12]!r} answered, not {version}")
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:

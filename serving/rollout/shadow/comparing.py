@@ -64,7 +64,7 @@ class Searched:
         try:
             return settled(*await together(*(self._quality(asked, need, query) for query in (canary, stable))))
         except (QinglanError, ValidationError) as error:  # their words may repeat the question's
-            raise Failure("rag", f"{self._config.rag}: {type(error).__name__}") from None
+            raise Failure("rag", f"{self._config.rag}: {type(error).__name__}") from error
 
     async def _quality(self, asked: Asked, need: str, query: str) -> float:
         config = self._config
@@ -101,7 +101,7 @@ class Judged:
         try:
             said = await preferred(self._gateway, prompt, canary, stable)
         except QinglanError as error:
-            raise Failure("judge", type(error).__name__) from None
+            raise Failure("judge", type(error).__name__) from error
         words: dict[str, Outcome] = {"first": "won", "second": "lost", "tie": "tied"}
         return words[said.better]
 

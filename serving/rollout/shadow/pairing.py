@@ -43,7 +43,7 @@ class OfService:
             versions = compared(rollouts, self._service)
             service = self._api.get("inferenceservices", self._service) if versions else None
         except Refusal as refusal:
-            raise Failure("api_server", str(refusal)) from None
+            raise Failure("api_server", str(refusal)) from refusal
         if versions is None or service is None:
             return None
         if not (url := tag_route(service)):

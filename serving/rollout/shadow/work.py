@@ -109,4 +109,4 @@ async def _of_the_log(read: Callable[[], Read]) -> Read:
     try:
         return await asyncio.to_thread(read)
     except (QinglanError, OSError) as error:
-        raise Failure("payload_log", str(error)) from None
+        raise Failure("payload_log", str(error)) from error

@@ -21,9 +21,9 @@ def main() -> None:
         {"up": bring_up, "down": take_down, "status": show}[given.what](given.folder)
     except QinglanError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        raise SystemExit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        raise SystemExit(130) from error
 
 
 def bring_up(folder: Path) -> None:

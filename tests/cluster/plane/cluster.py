@@ -82,9 +82,9 @@ def foreign(kubeconfig: Path) -> Cluster:
     try:
         nodes = client.CoreV1Api(unknown.admin()).list_node(_request_timeout=30).items
     except ConfigException as error:
-        raise ConfigError(f"{VARIABLE}={kubeconfig}: this is no kubeconfig that can be used ({error}).") from None
+        raise ConfigError(f"{VARIABLE}={kubeconfig}: this is no kubeconfig that can be used ({error}).") from error
     except (HTTPError, client.ApiException) as error:
-        raise OutageError(f"{VARIABLE}={kubeconfig}: the cluster does not answer as it should: {error}") from None
+        raise OutageError(f"{VARIABLE}={kubeconfig}: the cluster does not answer as it should: {error}") from error
     annotations = [node.metadata.annotations or {} for node in nodes]
     return unknown._replace(simulated=any("kwok.x-k8s.io/node" in each for each in annotations))
 

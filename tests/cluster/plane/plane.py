@@ -47,7 +47,7 @@ def up(root: Path, outlives: bool = True, ports: Ports | None = None) -> Folder:
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{root}: no folder can be made there ({error.strerror}). Name another.") from None
+        raise ConfigError(f"{root}: no folder can be made there ({error.strerror}). Name another.") from error
     with _alone(folder):
         if not _runs_whole(folder):
             build_all()
@@ -248,6 +248,6 @@ def _alone(folder: Folder) -> Iterator[None]:
     with (folder.root / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"{folder.root}: another command is at work on this cluster; wait for it.") from None
+        except BlockingIOError as error:
+            raise ConfigError(f"{folder.root}: another command is at work on this cluster; wait for it.") from error
         yield
