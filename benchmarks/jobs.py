@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import report
 from qinglan.jobs import Command, JobSpec
-from qinglan.jobs.api import Api
 from qinglan.jobs.manifest import render
 from qinglan.jobs.placement import Placement
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
+from qinglan.kubernetes.client import Api
 from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace
 
 PAIRS = 8

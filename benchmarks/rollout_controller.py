@@ -27,16 +27,16 @@ import httpx
 import orjson
 
 from benchmarks.report import report
-from qinglan.jobs.api import Api, connect
-from qinglan.jobs.refusals import Refusal
+from qinglan.kubernetes.client import Api, connect
+from qinglan.kubernetes.refusals import Refusal
 from qinglan.lineage.keychain import ensure_keys
 from qinglan.lineage.keys import VARIABLE
 from qinglan.lineage.trust import TRUST
 from qinglan.rollouts import first_service, rollout_object
 from serving.rollout.cluster.ledger import status_of
+from serving.rollout.cluster.object_cache import OF_SERVICE
 from serving.rollout.cluster.reading import SOURCE, Objects
 from serving.rollout.cluster.serving import served
-from serving.rollout.cluster.shelf import OF_SERVICE
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import Asked, Stable, State
 from serving.rollout.weighing import entered

@@ -33,7 +33,7 @@ class LiveAudit(NamedTuple):
 
 def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], policy: TrustPolicy) -> LiveAudit:
     """By KUBECONFIG; the releases come from the store that they are served from, unless another is named."""
-    from qinglan.jobs.api import connect
+    from qinglan.kubernetes.client import connect
 
     parts = TARGET.fullmatch(target.removeprefix(PREFIX))
     if parts is None:

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from pipelines.rollout.shown import Shown, named, read
 from qinglan.errors import DataError
-from qinglan.jobs.api import Api, connect
-from qinglan.jobs.mirror import Mirror
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.client import Api, connect
+from qinglan.kubernetes.informer import Informer
+from qinglan.kubernetes.refusals import Refusal, explain
 from qinglan.rollouts import PLURAL, Object
 from serving.rollout.state import Happening
 
@@ -46,23 +46,25 @@ class Rollouts:
     def follow(self, name: str, heard: Callable[[Shown], None]) -> Shown:
         """Every state of it as it comes, to its end."""
         news: queue.Queue[tuple[str, Object]] = queue.Queue()
-        mirror = Mirror(self.api, PLURAL, {"fieldSelector": f"metadata.name={name}"}, lambda *what: news.put(what))
-        mirror.start()
+        informer = Informer(
+            self.api, PLURAL, {"fieldSelector": f"metadata.name={name}"}, lambda *what: news.put(what)
+        )
+        informer.start()
         try:
-            return self._followed(name, mirror, news, heard)
+            return self._followed(name, informer, news, heard)
         finally:
-            mirror.stop()
+            informer.stop()
 
     def _followed(
-        self, name: str, mirror: Mirror, news: "queue.Queue[tuple[str, Object]]", heard: Callable[[Shown], None]
+        self, name: str, informer: Informer, news: "queue.Queue[tuple[str, Object]]", heard: Callable[[Shown], None]
     ) -> Shown:
         known = False
         while True:
-            begun = mirror.begun.is_set()
+            begun = informer.begun.is_set()
             try:
                 what, found = news.get(timeout=ASK_SECONDS)
             except queue.Empty:
-                self._raise_of(mirror)
+                self._raise_of(informer)
                 what, found = ("DELETED" if begun and not known else ""), {}
             if what == "DELETED":
                 raise DataError(f"{name}: somebody deleted it while it was watched. What it did stands as it is.")
@@ -73,10 +75,10 @@ class Rollouts:
             if shown.done:
                 return shown
 
-    def _raise_of(self, mirror: Mirror) -> None:
-        if mirror.trouble is None:
+    def _raise_of(self, informer: Informer) -> None:
+        if informer.trouble is None:
             return
-        since, refusal = mirror.trouble
+        since, refusal = informer.trouble
         if not refusal.passing or time.monotonic() - since > OUTAGE_SECONDS:
             raise explain(refusal, self.api.host, self.namespace)
 

@@ -9,7 +9,7 @@ from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
 from pipelines.style_config import DEPLOYED
 from qinglan.config import load_yaml
-from qinglan.jobs.api import Api, connect
+from qinglan.kubernetes.client import Api, connect
 from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.subjects import stored
 from qinglan.lineage.trust import TrustPolicy

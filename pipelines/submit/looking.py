@@ -13,7 +13,7 @@ from pipelines.submit.needs import Inputs, Need, Needs
 from pipelines.submit.snapshot import Node, Quota, Seen, StoreSecret
 from qinglan.errors import ConfigError
 from qinglan.jobs.rights import LAUNCHING, Right
-from qinglan.kubeconfig import load_login
+from qinglan.kubernetes.kubeconfig import load_login
 
 SECONDS = (5, 30)
 """To connect, and to answer."""

@@ -16,9 +16,9 @@ def runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
     """
     if device == "cpu" or not task_config or not task_config.get("resources"):
         return LocalRunner()
-    from qinglan.jobs.api import connect
     from qinglan.jobs.placement import placed
     from qinglan.jobs.pytorchjob import PyTorchJobRunner
+    from qinglan.kubernetes.client import connect
 
     api = connect()
     return PyTorchJobRunner(api, placed(api, task_config))

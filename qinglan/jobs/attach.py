@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 from qinglan.errors import ConfigError
-from qinglan.jobs.api import Api
 from qinglan.jobs.names import ATTEMPT, RUN, SPEC, STEP
 from qinglan.jobs.reading import condition, over
-from qinglan.jobs.refusals import Refusal
 from qinglan.jobs.seen import slim_job
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal
 
 Decision = Literal["attach", "replace", "wait", "refuse"]
 CONFLICT = 409

@@ -4,17 +4,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from qinglan.jobs.api import Api
 from qinglan.jobs.attach import end, persist
 from qinglan.jobs.interrupts import undisturbed
 from qinglan.jobs.logs import PodLog
 from qinglan.jobs.names import ATTEMPT
 from qinglan.jobs.reading import Reading, own_pods, read
-from qinglan.jobs.refusals import Refusal, explain
 from qinglan.jobs.saying import Saying
 from qinglan.jobs.seen import Seen
 from qinglan.jobs.spec import Outcome
 from qinglan.jobs.watch import JobWatch
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal, explain
 
 STOPPED = -15
 """The code of a command that was told to stop, here as on this machine."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qinglan.errors import QinglanError
-from qinglan.jobs.api import Api, connect
 from qinglan.jobs.names import PART_OF, RUN, label_value
 from qinglan.jobs.placement import KFP_RUN
 from qinglan.jobs.reading import over, since_epoch
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.client import Api, connect
+from qinglan.kubernetes.refusals import Refusal, explain
 from qinglan.terminal import say, say_error
 
 OVER = ("Succeeded", "Failed", "Error")

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.files import replaced
-from qinglan.jobs.api import Api
 from qinglan.jobs.endings import restarts
 from qinglan.jobs.manifest import CONTAINER
-from qinglan.jobs.refusals import Refusal
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal
 
 QUIET_SECONDS = 300.0
 """A training may be silent for long; after this the stream is opened anew, in case it is dead."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qinglan.errors import ConfigError
 from qinglan.jobs.names import RUN, TENANT
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.refusals import Refusal, explain
 
 if TYPE_CHECKING:
-    from qinglan.jobs.api import Api
+    from qinglan.kubernetes.client import Api
 
 KFP_RUN = "pipeline/runid"
 WORKFLOW = "workflows.argoproj.io/workflow"

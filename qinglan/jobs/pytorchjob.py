@@ -9,17 +9,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from qinglan.jobs.api import Api
 from qinglan.jobs.attach import decide, make_or_find, persist
 from qinglan.jobs.follower import Follower, Lost, Patience, left_running
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.logs import PodLog
 from qinglan.jobs.manifest import render
 from qinglan.jobs.placement import Placement
-from qinglan.jobs.refusals import Refusal, explain
 from qinglan.jobs.saying import Saying
 from qinglan.jobs.spec import JobSpec, Outcome
 from qinglan.jobs.watch import JobWatch
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal, explain
 from qinglan.terminal import say
 
 

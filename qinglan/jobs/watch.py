@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from qinglan.jobs.api import Api
-from qinglan.jobs.mirror import Mirror
-from qinglan.jobs.refusals import Refusal
 from qinglan.jobs.seen import JOB_OF_POD, Seen, slim_event, slim_job, slim_pod
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.informer import Informer
+from qinglan.kubernetes.refusals import Refusal
 
 BEGUN_SECONDS = 60.0
 
@@ -29,22 +29,22 @@ class JobWatch:
         self._refused: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._changed = threading.Event()
-        self._mirrors = [
-            Mirror(api, "pytorchjobs", {"fieldSelector": f"metadata.name={name}"}, self._on_job),
-            Mirror(api, "pods", {"labelSelector": f"{JOB_OF_POD}={name}"}, self._on_pod),
-            Mirror(api, "events", {"fieldSelector": refused_pods}, self._on_event),
+        self._informers = [
+            Informer(api, "pytorchjobs", {"fieldSelector": f"metadata.name={name}"}, self._on_job),
+            Informer(api, "pods", {"labelSelector": f"{JOB_OF_POD}={name}"}, self._on_pod),
+            Informer(api, "events", {"fieldSelector": refused_pods}, self._on_event),
         ]
 
     def __enter__(self) -> Self:
-        for mirror in self._mirrors:
-            mirror.start()
+        for informer in self._informers:
+            informer.start()
         try:
-            for mirror in self._mirrors:
-                begun = mirror.begun.wait(BEGUN_SECONDS)
-                if mirror.trouble:
-                    raise mirror.trouble[1]
+            for informer in self._informers:
+                begun = informer.begun.wait(BEGUN_SECONDS)
+                if informer.trouble:
+                    raise informer.trouble[1]
                 if not begun:
-                    raise Refusal("GET", mirror.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
+                    raise Refusal("GET", informer.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
         except BaseException:
             self._stop()
             raise
@@ -66,7 +66,7 @@ class JobWatch:
 
     def trouble(self) -> tuple[float, Refusal] | None:
         """The seconds since a watch last worked, and why it does not; None while all work."""
-        troubles = [mirror.trouble for mirror in self._mirrors if mirror.trouble]
+        troubles = [informer.trouble for informer in self._informers if informer.trouble]
         since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))
         return (time.monotonic() - since, refusal) if refusal else None
 
@@ -77,8 +77,8 @@ class JobWatch:
                 self._job = slim_job(job)
 
     def _stop(self) -> None:
-        for mirror in self._mirrors:
-            mirror.stop()
+        for informer in self._informers:
+            informer.stop()
 
     def _on_job(self, change: str, job: Mapping[str, Any]) -> None:
         with self._lock:

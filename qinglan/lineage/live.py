@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qinglan.errors import ConfigError
-from qinglan.jobs.api import Api
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal, explain
 from qinglan.lineage.addresses import Address, read_address
 from qinglan.lineage.findings import Finding
 from qinglan.rollouts import Object, brought_by, of_service, outcome_of, told_of

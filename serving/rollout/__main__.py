@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import QinglanError
-from qinglan.jobs.api import connect
+from qinglan.kubernetes.client import connect
 from qinglan.lineage.trust import house_trust, load_trust
 from qinglan.terminal import say_error
 from serving.rollout.cluster.controller import Controller, Settings

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.jobs import Command, JobSpec, Outcome
-from qinglan.jobs.api import Api
 from qinglan.jobs.follower import Patience
 from qinglan.jobs.manifest import render
 from qinglan.jobs.placement import Placement
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
+from qinglan.kubernetes.client import Api
 from tests.cluster.waiting import until
 
 ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)

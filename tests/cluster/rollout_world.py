@@ -19,8 +19,8 @@ import pytest
 import yaml
 from minio import Minio as Client
 
-from qinglan.jobs.api import Api
-from qinglan.jobs.mirror import Mirror
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.informer import Informer
 from qinglan.lineage.addresses import Address
 from qinglan.lineage.digests import digest
 from qinglan.lineage.release_folder import MODEL, read_release
@@ -260,9 +260,9 @@ class Players:
         self.fails: dict[str, float] = {}
         self._owed: dict[tuple[str, str], float] = {}
         self._heard: dict[str, dict[str, Object]] = {"inferenceservices": {}, "revisions": {}}
-        self._mirrors = [Mirror(house.api, kind, {}, self._hearing(kind)) for kind in self._heard]
-        for mirror in self._mirrors:
-            mirror.start()
+        self._informers = [Informer(house.api, kind, {}, self._hearing(kind)) for kind in self._heard]
+        for informer in self._informers:
+            informer.start()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
         self._thread.start()
@@ -270,8 +270,8 @@ class Players:
     def close(self) -> None:
         self._stopped.set()
         self._thread.join()
-        for mirror in self._mirrors:
-            mirror.stop()
+        for informer in self._informers:
+            informer.stop()
 
     def _hearing(self, kind: str) -> Callable[[str, Any], None]:
         """To be told of changes: asking ten times a second would keep the API server from everybody else."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.jobs import Command
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from tests.cluster.job_world import ENDS_BADLY, ENDS_WELL, ONE, RUNS_ON, World, running
 from tests.cluster.plane.cluster import Cluster
 

@@ -18,7 +18,7 @@ from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
 from qinglan.errors import ConfigError, Conflict, QinglanError
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from qinglan.lineage.digests import digest
 from qinglan.lineage.trust import TRUST
 from qinglan.rollouts import first_service

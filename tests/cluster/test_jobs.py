@@ -13,14 +13,14 @@ import pytest
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.jobs import Outcome, janitor
-from qinglan.jobs import api as api_module
-from qinglan.jobs.api import Api
 from qinglan.jobs.follower import Patience
 from qinglan.jobs.manifest import GPU, PRODUCT
 from qinglan.jobs.placement import placed
 from qinglan.jobs.reading import LATE
 from qinglan.jobs.rights import LAUNCHING
 from qinglan.jobs.spec import JobSpec
+from qinglan.kubernetes import client as api_module
+from qinglan.kubernetes.client import Api
 from tests.cluster.api_proxy import wire
 from tests.cluster.job_world import (
     ENDS_BADLY,
@@ -148,7 +148,7 @@ def test_a_namespace_that_enforces_the_restricted_standard_takes_it(
 CHILD = """
 import sys
 from pathlib import Path
-from qinglan.jobs.api import connect
+from qinglan.kubernetes.client import connect
 from tests.cluster.job_world import ONE, World
 api = connect()
 World(api, Path(sys.argv[1]), []).runner({annotations}).run(ONE, Path(sys.argv[1]) / "train.log")

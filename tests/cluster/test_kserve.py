@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from serving.rollout.shadow.pairing import OfService
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from qinglan.jobs.mirror import Mirror
+from qinglan.kubernetes.informer import Informer
 from qinglan.lineage.rollouts import Kept, Told, kept_beside
 from qinglan.store import open_store
 from serving.rollout.cluster.ledger import entry_of
@@ -281,11 +281,11 @@ class Book:
 
     def __init__(self, world: World) -> None:
         self.asked: list[tuple[str, int | None]] = []
-        self._mirror = Mirror(world.api, "inferenceservices", {}, self._hear)
-        self._mirror.start()
+        self._informer = Informer(world.api, "inferenceservices", {}, self._hear)
+        self._informer.start()
 
     def close(self) -> list[tuple[str, int | None]]:
-        self._mirror.stop()
+        self._informer.stop()
         return self.asked
 
     def _hear(self, what: str, service: Any) -> None:
@@ -304,9 +304,9 @@ def heard(world: World, name: str) -> Iterator[dict[str, threading.Event]]:
         if rollout["metadata"]["name"] == name:
             phases[(rollout.get("status") or {}).get("phase", "Verify")].set()
 
-    mirror = Mirror(world.api, "modelrollouts", {}, hear)
-    mirror.start()
+    informer = Informer(world.api, "modelrollouts", {}, hear)
+    informer.start()
     try:
         yield phases
     finally:
-        mirror.stop()
+        informer.stop()

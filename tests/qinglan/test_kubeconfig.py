@@ -8,7 +8,7 @@ import pytest
 from kubernetes import client
 
 from qinglan.errors import ConfigError
-from qinglan.kubeconfig import load_login
+from qinglan.kubernetes.kubeconfig import load_login
 from tests.kubeconfigs import BROKEN, with_plugin
 
 TOKEN = (

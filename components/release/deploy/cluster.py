@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from qinglan.jobs.api import Api, connect
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.client import Api, connect
+from qinglan.kubernetes.refusals import Refusal, explain
 from qinglan.rollouts import PLURAL, Object
 
 TAKEN = 409

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from qinglan.errors import ConfigError, Conflict, OutageError
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.rollouts import under_way, whose_turn
 from serving.rollout import machine
@@ -18,12 +18,12 @@ from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence
 from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, Unreadable, entry_of, state_of
 from serving.rollout.cluster.metrics import Metrics, Standing, judges_quality
+from serving.rollout.cluster.object_cache import OF_SERVICE, ObjectCache
 from serving.rollout.cluster.outages import SpokenEvidence, SpokenReleases
 from serving.rollout.cluster.prometheus import Prometheus
 from serving.rollout.cluster.reading import Object
 from serving.rollout.cluster.releases import StoreReleases
 from serving.rollout.cluster.schedule import Schedule
-from serving.rollout.cluster.shelf import OF_SERVICE, Shelf
 from serving.rollout.cluster.target import ClusterTarget
 from serving.rollout.history import History
 from serving.rollout.ports import Entry, Lease, Ports
@@ -61,7 +61,7 @@ class Controller:
 
     def __init__(self, api: Api, lease: Lease, settings: Settings) -> None:
         self.api, self.lease, self.settings = api, lease, settings
-        self.shelf, self.schedule = Shelf(api, self._told), Schedule()
+        self.cache, self.schedule = ObjectCache(api, self._told), Schedule()
         self.metrics = Metrics(self._standing)
         self.ticked = time.monotonic()
         self._versions: dict[str, tuple[str, int]] = {}
@@ -72,7 +72,7 @@ class Controller:
 
     def run(self, stop: threading.Event) -> None:
         led = False
-        self.shelf.start()
+        self.cache.start()
         try:
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="look") as pool:
                 while not stop.is_set():
@@ -88,11 +88,11 @@ class Controller:
                     for name in self.schedule.take(AT_ONCE, TICK):
                         pool.submit(self._looked, name)
         finally:
-            self.shelf.stop()
+            self.cache.stop()
 
     def _begin(self) -> None:
         """A new leader looks at all that is under way, and at what ended not long ago."""
-        for rollout in self.shelf.all(ROLLOUTS):
+        for rollout in self.cache.all(ROLLOUTS):
             if under_way(rollout) or _ended_lately(rollout):
                 self.schedule.soon(rollout["metadata"]["name"])
 
@@ -125,7 +125,7 @@ class Controller:
 
     def _turn(self, service: str | None) -> Object | None:
         """Which of an InferenceService's is looked at now."""
-        return whose_turn(one for one in self.shelf.all(ROLLOUTS) if one["spec"]["inferenceService"] == service)
+        return whose_turn(one for one in self.cache.all(ROLLOUTS) if one["spec"]["inferenceService"] == service)
 
     def _looked(self, name: str) -> None:
         """One look, whatever comes of it: the others go on."""
@@ -146,13 +146,13 @@ class Controller:
 
     def look(self, name: str) -> str:
         """Of the one whose turn it is at its InferenceService; the others wait until it has ended."""
-        rollout = self.shelf.get(ROLLOUTS, name)
+        rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             self.schedule.forget(name)
             return "done"
         if under_way(rollout) and not self._its_turn(rollout):
             return "done"
-        ledger = ClusterLedger(self.api, self.shelf, name, self.settings.shadowed)
+        ledger = ClusterLedger(self.api, self.cache, name, self.settings.shadowed)
         try:
             entry = entry_of(rollout, self.settings.shadowed)
         except Unreadable as error:
@@ -174,7 +174,7 @@ class Controller:
         settings = self.settings
         return Ports(
             ledger=ledger,
-            target=ClusterTarget(self.api, self.shelf, rollout, settings.standard_canary),
+            target=ClusterTarget(self.api, self.cache, rollout, settings.standard_canary),
             evidence=SpokenEvidence(
                 ledger.name, PrometheusEvidence(settings.prometheus, self.api.namespace, entry.spec.checks)
             ),
@@ -189,7 +189,7 @@ class Controller:
 
     def _ended(self, name: str) -> str:
         """Its history is kept, and the next rollout of its InferenceService has its turn."""
-        rollout = self.shelf.get(ROLLOUTS, name)
+        rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             return "done"
         self._soon(rollout["spec"]["inferenceService"])
@@ -202,7 +202,7 @@ class Controller:
         return "done"
 
     def _tell(self, name: str) -> None:
-        rollout = self.shelf.get(ROLLOUTS, name)
+        rollout = self.cache.get(ROLLOUTS, name)
         history = state_of(rollout).history if rollout else ()
         if rollout is None or not history or self._events.get(name) == history[-1]:
             return
@@ -213,7 +213,7 @@ class Controller:
         self._events[name] = history[-1]
 
     def _tell_failure(self, name: str, error: Exception) -> None:
-        rollout = next((one for one in self.shelf.all(ROLLOUTS) if one["metadata"]["name"] == name), None)
+        rollout = next((one for one in self.cache.all(ROLLOUTS) if one["metadata"]["name"] == name), None)
         if rollout is not None:
             why = f"{type(error).__name__}: {error}"
             phase = (rollout.get("status") or {}).get("phase", "Verify")
@@ -222,7 +222,7 @@ class Controller:
             )
 
     def _standing(self) -> Standing:
-        rollouts = [one for one in self.shelf.all(ROLLOUTS) if under_way(one)]
+        rollouts = [one for one in self.cache.all(ROLLOUTS) if under_way(one)]
         phases = Counter((one.get("status") or {}).get("phase", "Verify") for one in rollouts)
         judging = sum(map(judges_quality, rollouts))
         return Standing(phases, judging, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable
 
 from qinglan.errors import Conflict, QinglanError
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from qinglan.rollouts import GROUP, KIND, VERSION
 from serving.rollout.cluster.reading import MANAGER, Object
 from serving.rollout.cluster.refused import explained

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from qinglan.errors import ConfigError, Conflict, QinglanError
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from serving.rollout.cluster.refused import explained
 
 NAME = "qinglan-rollout"

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from typing import Any
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from qinglan.rollouts import GROUP, KIND, VERSION
+from serving.rollout.cluster.object_cache import ObjectCache
 from serving.rollout.cluster.reading import Object
 from serving.rollout.cluster.refused import explained
-from serving.rollout.cluster.shelf import Shelf
 from serving.rollout.ports import Entry
 from serving.rollout.spec import Check, RolloutSpec, default_checks
 from serving.rollout.state import State
@@ -23,8 +23,8 @@ class Unreadable(ConfigError):
 class ClusterLedger:
     """`shadowed`: the InferenceServices for which a shadow runs."""
 
-    def __init__(self, api: Api, shelf: Shelf, name: str, shadowed: Collection[str] = ()) -> None:
-        self.api, self.shelf, self.name, self.shadowed = api, shelf, name, shadowed
+    def __init__(self, api: Api, cache: ObjectCache, name: str, shadowed: Collection[str] = ()) -> None:
+        self.api, self.cache, self.name, self.shadowed = api, cache, name, shadowed
 
     def read(self) -> Entry:
         return entry_of(self._object(), self.shadowed)
@@ -40,7 +40,7 @@ class ClusterLedger:
             "status": status_of(state),
         }
         with explained(self.api):
-            self.shelf.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
+            self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 
     def refuse(self, why: str, now: float) -> None:
         """The end of one whose spec cannot be read: nothing was changed for it, and nothing will be."""
@@ -49,7 +49,7 @@ class ClusterLedger:
         self.write(done, str(found["metadata"]["resourceVersion"]))
 
     def _object(self) -> Object:
-        found = self.shelf.get(ROLLOUTS, self.name)
+        found = self.cache.get(ROLLOUTS, self.name)
         if found is None:
             raise OutageError(f"modelrollout {self.name} is gone: it was deleted. What it asked for last stays so.")
         return found

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qinglan.errors import Conflict, OutageError
-from qinglan.jobs.api import Api
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal, explain
 
 CONFLICT = 409
 

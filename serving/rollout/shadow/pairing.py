@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from qinglan.jobs.api import Api, connect
-from qinglan.jobs.refusals import Refusal
+from qinglan.kubernetes.client import Api, connect
+from qinglan.kubernetes.refusals import Refusal
 from qinglan.rollouts import PLURAL, TAG_ROUTING, Object, of_service, whose_turn
 from serving.rollout.shadow.config import Pair, ShadowConfig
 from serving.rollout.shadow.metrics import Failure

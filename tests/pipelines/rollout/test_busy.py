@@ -7,7 +7,7 @@ from kubernetes import client
 from pipelines.rollout import cluster
 from pipelines.rollout.cluster import Rollouts
 from qinglan.errors import OutageError
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from tests.echo import Reply, Scripted, running
 
 BUSY = Reply(429, orjson.dumps({"message": "storage is (re)initializing"}), {"retry-after": "1"})

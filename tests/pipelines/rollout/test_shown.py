@@ -8,7 +8,7 @@ from pipelines.rollout.cluster import News, Rollouts
 from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table, waits
 from pipelines.rollout.words import spoken
 from qinglan.errors import ConfigError, DataError, Held
-from qinglan.jobs.api import Api
+from qinglan.kubernetes.client import Api
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import default_checks
 from serving.rollout.state import Stable, State

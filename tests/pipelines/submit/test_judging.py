@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+import qinglan.jobs
 from pipelines.submit.inputs import root_without_address
 from pipelines.submit.judging import judge
 from pipelines.submit.needs import Inputs, Machines, Need, Needs
 from pipelines.submit.snapshot import Finding, Node, Quota, Seen, StoreSecret
-from qinglan.jobs import api
 from qinglan.jobs.rights import LAUNCHING
 
 GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
@@ -152,7 +152,7 @@ def test_what_launching_lacks_is_named_and_the_whole_role_is_given() -> None:
 
 
 def test_the_rights_are_those_that_the_jobs_own_readme_lists() -> None:
-    table = (Path(api.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = (Path(qinglan.jobs.__file__).parent / "README.md").read_text(encoding="utf-8")
 
     for right in LAUNCHING:
         group = f" ({right.group})" if right.group else ""

@@ -6,7 +6,7 @@ import pytest
 
 from qinglan.jobs.attach import Decision, decide, persist
 from qinglan.jobs.names import ATTEMPT, SPEC
-from qinglan.jobs.refusals import Refusal
+from qinglan.kubernetes.refusals import Refusal
 from tests.qinglan.jobs.things import job, said
 
 RUNNING, SUCCEEDED, FAILED = said("Running"), said("Succeeded"), said("Failed")

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.jobs.api import Api
 from qinglan.jobs.logs import PodLog, Position, in_utc, placed
+from qinglan.kubernetes.client import Api
 from tests.pod_logs import PodLogs, pod_logs
 
 POD: dict[str, Any] = {"metadata": {"name": "sft-0a-master-0", "uid": "p1"}, "status": {}}

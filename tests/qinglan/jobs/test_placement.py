@@ -6,8 +6,8 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.jobs import LocalRunner, runner
-from qinglan.jobs.api import Api
 from qinglan.jobs.placement import of_pod, placed
+from qinglan.kubernetes.client import Api
 
 WORKFLOW = {
     "apiVersion": "argoproj.io/v1alpha1",

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from qinglan.errors import ConfigError
-from qinglan.jobs.refusals import Refusal
-from qinglan.kubeconfig import load_login
+from qinglan.kubernetes.kubeconfig import load_login
+from qinglan.kubernetes.refusals import Refusal
 
 PATHS = {
     "pytorchjobs": "/apis/kubeflow.org/v1",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
-from qinglan.jobs.api import connect
-from qinglan.jobs.refusals import Refusal, explain
+from qinglan.kubernetes.client import connect
+from qinglan.kubernetes.refusals import Refusal, explain
 from tests.kubeconfigs import BROKEN
 
 HOST, NAMESPACE = "https://10.0.0.1:6443", "team"

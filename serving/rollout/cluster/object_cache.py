@@ -8,60 +8,60 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from qinglan.errors import OutageError
-from qinglan.jobs.api import Api
-from qinglan.jobs.mirror import Mirror
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.informer import Informer
 from serving.rollout.cluster.reading import Object
 
 KINDS = ("modelrollouts", "inferenceservices", "revisions")
 OF_SERVICE = "serving.kserve.io/inferenceservice"
 BEGIN_SECONDS = 30.0
 
-Told = Callable[[str, Object, bool], None]
-"""Of a kind, of one object of it that changed or went, and whether it is gone."""
+Observer = Callable[[str, Object, bool], None]
+"""Called with the kind, the object that changed, and whether it was deleted."""
 
 
-class Shelf:
-    """One namespace's."""
+class ObjectCache:
+    """The objects of one namespace."""
 
-    def __init__(self, api: Api, told: Told) -> None:
+    def __init__(self, api: Api, observer: Observer) -> None:
         self._lock = threading.Lock()
-        self._things: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
+        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
         self._deleted: dict[tuple[str, str], str] = {}
         """By kind and name, the uid of the last object that was deleted."""
 
-        self._told = told
-        self._mirrors = {kind: Mirror(api, kind, {}, self._hearing(kind)) for kind in KINDS}
+        self._observer = observer
+        self._informers = {kind: Informer(api, kind, {}, self._handler(kind)) for kind in KINDS}
 
     def start(self) -> None:
-        for mirror in self._mirrors.values():
-            mirror.start()
-        for mirror in self._mirrors.values():
-            mirror.begun.wait(BEGIN_SECONDS)
+        for informer in self._informers.values():
+            informer.start()
+        for informer in self._informers.values():
+            informer.begun.wait(BEGIN_SECONDS)
 
     def stop(self) -> None:
-        for mirror in self._mirrors.values():
-            mirror.stop()
+        for informer in self._informers.values():
+            informer.stop()
 
     def get(self, kind: str, name: str) -> Object | None:
-        """OutageError where this kind is not heard of: what is here may be long over."""
-        self.heard(kind)
+        """The object, or None; an OutageError while the watch does not work, since the copy may be old."""
+        self.check_watched(kind)
         with self._lock:
-            return self._things[kind].get(name)
+            return self._objects[kind].get(name)
 
     def all(self, kind: str) -> list[Object]:
         with self._lock:
-            return list(self._things[kind].values())
+            return list(self._objects[kind].values())
 
     def revisions(self, service: str) -> dict[str, Object]:
-        self.heard("revisions")
-        found = [one for one in self.all("revisions") if one["metadata"]["labels"].get(OF_SERVICE) == service]
-        return {one["metadata"]["name"]: one for one in found}
+        self.check_watched("revisions")
+        revisions = [each for each in self.all("revisions") if each["metadata"]["labels"].get(OF_SERVICE) == service]
+        return {revision["metadata"]["name"]: revision for revision in revisions}
 
-    def heard(self, kind: str) -> None:
-        mirror = self._mirrors[kind]
-        if mirror.trouble or not mirror.begun.is_set():
-            why = mirror.trouble[1].message if mirror.trouble else "not listed yet"
-            raise OutageError(f"{kind} are not heard of: {why}. Check the API server and this account's rights.")
+    def check_watched(self, kind: str) -> None:
+        informer = self._informers[kind]
+        if informer.trouble or not informer.begun.is_set():
+            why = informer.trouble[1].message if informer.trouble else "not listed yet"
+            raise OutageError(f"{kind} cannot be watched: {why}. Check the API server and this account's rights.")
 
     def put(self, kind: str, thing: Object) -> None:
         """Take what the API server answered to a write of ours: the watch may report it later.
@@ -71,23 +71,23 @@ class Shelf:
         """
         name, uid = thing["metadata"]["name"], thing["metadata"]["uid"]
         with self._lock:
-            known = self._things[kind].get(name)
+            known = self._objects[kind].get(name)
             if self._deleted.get((kind, name)) == uid or (known is not None and _supersedes(known, thing)):
                 return
-            self._things[kind][name] = TRIMMED[kind](thing)
+            self._objects[kind][name] = TRIMMED[kind](thing)
 
-    def _hearing(self, kind: str) -> Callable[[str, Mapping[str, Any]], None]:
-        def hear(what: str, thing: Object) -> None:
-            name, gone = thing["metadata"]["name"], what == "DELETED"
+    def _handler(self, kind: str) -> Callable[[str, Mapping[str, Any]], None]:
+        def handle(change: str, thing: Object) -> None:
+            name, gone = thing["metadata"]["name"], change == "DELETED"
             with self._lock:
                 if gone:  # a list that lacks it tells of its name alone
                     self._deleted[kind, name] = thing["metadata"]["uid"]
-                    thing = self._things[kind].pop(name, thing)
+                    thing = self._objects[kind].pop(name, thing)
                 else:
-                    thing = self._things[kind][name] = TRIMMED[kind](thing)
-            self._told(kind, thing, gone)
+                    thing = self._objects[kind][name] = TRIMMED[kind](thing)
+            self._observer(kind, thing, gone)
 
-        return hear
+        return handle
 
 
 def _supersedes(known: Object, answer: Object) -> bool:

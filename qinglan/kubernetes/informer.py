@@ -1,4 +1,7 @@
-"""A copy of one kind of object, kept by one list and one watch, however many ask of it.
+"""Reports every change of one kind of object, by one list and then one watch.
+
+    informer = Informer(api, "pods", {"labelSelector": "app=x"}, lambda change, pod: print(change, pod))
+    informer.start()
 
 The watch goes on where it stopped; where that is too long ago, everything is listed again.
 """
@@ -11,39 +14,39 @@ from typing import Any
 
 import orjson
 
-from qinglan.jobs.api import Api
-from qinglan.jobs.refusals import Refusal
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.refusals import Refusal
 
 WATCH_SECONDS = 120
-"""How long one call watches; the server ends it then, and the next goes on."""
+"""The server ends a watch after so long, and the next one goes on from there."""
 
 QUIET_SECONDS = WATCH_SECONDS + 15.0
-"""Longer silence is a connection that nobody holds any more."""
+"""A connection that is silent for longer is taken for dead."""
 
 PAGE = 200
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 GONE = 410
 
-Change = Callable[[str, Mapping[str, Any]], None]
-"""Told of "ADDED", "MODIFIED" or "DELETED", and the object."""
+Handler = Callable[[str, Mapping[str, Any]], None]
+"""Called with "ADDED", "MODIFIED" or "DELETED", and the object."""
 
 
-class Mirror:
-    """Feeds `change` from a thread of its own, until it is stopped."""
+class Informer:
+    """Calls `handler` from a thread of its own until it is stopped."""
 
-    def __init__(self, api: Api, resource: str, query: Mapping[str, str], change: Change) -> None:
-        self.api, self.resource, self.query, self.change = api, resource, query, change
+    def __init__(self, api: Api, resource: str, query: Mapping[str, str], handler: Handler) -> None:
+        self.api, self.resource, self.query, self.handler = api, resource, query, handler
         self.trouble: tuple[float, Refusal] | None = None
-        """Since when nothing is heard, and why."""
+        """Since when nothing succeeds, and why; None while all is well."""
 
         self.begun = threading.Event()
-        """Set once everything was listed and is watched, or the first try was refused."""
+        """Set once everything is listed and watched, or the first attempt was refused."""
 
         self._version, self._pause = "", FIRST_PAUSE
         self._known: dict[str, Mapping[str, Any]] = {}
         self._stopped = threading.Event()
         self._open: Any = None
-        self._thread = threading.Thread(target=self._run, name=f"mirror of {resource}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"informer of {resource}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -80,23 +83,23 @@ class Mirror:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _list(self) -> None:
-        found: dict[str, Mapping[str, Any]] = {}
+        listed: dict[str, Mapping[str, Any]] = {}
         query = {**self.query, "limit": str(PAGE)}
         while True:
             page = self.api.all(self.resource, query)
-            found |= {one["metadata"]["name"]: one for one in page["items"]}
+            listed |= {item["metadata"]["name"]: item for item in page["items"]}
             if not (more := page["metadata"].get("continue")):
                 break
             query["continue"] = more
-        for name in self._known.keys() - found.keys():
-            self.change("DELETED", self._known[name])
-        for one in found.values():
-            self.change("MODIFIED", one)
-        self._known = {name: _key(one) for name, one in found.items()}
+        for name in self._known.keys() - listed.keys():
+            self.handler("DELETED", self._known[name])
+        for item in listed.values():
+            self.handler("MODIFIED", item)
+        self._known = {name: _key(item) for name, item in listed.items()}
         self._version = str(page["metadata"]["resourceVersion"])
 
     def _watch(self) -> None:
-        """Hear changes until the call ends."""
+        """Apply changes until the call ends."""
         query = {
             **self.query, "watch": "true", "resourceVersion": self._version, "timeoutSeconds": str(WATCH_SECONDS),
             "allowWatchBookmarks": "true",
@@ -108,20 +111,20 @@ class Mirror:
                 for event in self._events(response):
                     if event["type"] == "ERROR":
                         raise Refusal("GET", self.resource, event["object"].get("code", GONE), "the watch ended")
-                    self._heard(event["type"], event["object"])
+                    self._apply(event["type"], event["object"])
                     self._version = event["object"]["metadata"]["resourceVersion"]
             finally:
                 self._open = None
 
-    def _heard(self, what: str, thing: Mapping[str, Any]) -> None:
+    def _apply(self, change: str, thing: Mapping[str, Any]) -> None:
         name = thing["metadata"].get("name", "")
-        if what == "BOOKMARK":
+        if change == "BOOKMARK":
             return
-        if what == "DELETED":
+        if change == "DELETED":
             self._known.pop(name, None)
         else:
             self._known[name] = _key(thing)
-        self.change(what, thing)
+        self.handler(change, thing)
 
     def _events(self, response: Any) -> Iterator[dict[str, Any]]:
         if self._stopped.is_set():  # just before there was something to shut
@@ -132,7 +135,7 @@ class Mirror:
 
 
 def _key(thing: Mapping[str, Any]) -> dict[str, Any]:
-    """Enough to tell of its deletion, should it be missing from the next list."""
+    """What its deletion is reported with, should it be missing from the next list."""
     meta = thing["metadata"]
     kept = {name: meta[name] for name in ("name", "uid", "labels", "ownerReferences") if name in meta}
     return {"metadata": kept, "involvedObject": thing.get("involvedObject", {})}

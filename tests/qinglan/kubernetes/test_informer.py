@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from qinglan.jobs.mirror import Mirror
+from qinglan.kubernetes.informer import Informer
 
 
 class CutOff:
@@ -11,6 +11,6 @@ class CutOff:
 
 
 def test_half_a_line_at_the_end_of_a_watch_is_no_event_and_ends_nobody() -> None:
-    mirror = Mirror(CutOff(), "pods", {}, lambda what, thing: None)  # type: ignore[arg-type]
+    informer = Informer(CutOff(), "pods", {}, lambda what, thing: None)  # type: ignore[arg-type]
 
-    assert [event["type"] for event in mirror._events(None)] == ["ADDED", "MODIFIED"]
+    assert [event["type"] for event in informer._events(None)] == ["ADDED", "MODIFIED"]
