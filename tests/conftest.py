@@ -1,5 +1,6 @@
 """What every test stands on."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ LONG = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     places = {config.rootpath / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    assert "swift" not in sys.modules, (
+        f"{item.nodeid} imported ms-swift, which changes transformers' Trainer for every later test of this process: "
+        "ask it in a process of its own (tests/components/training/swift_questions.py)."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,6 +3,7 @@
 One whole training is what the killed one and the two nodes are held against.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -21,6 +22,8 @@ from qinglan.prompts import Message
 from qinglan.rewriter import Student, load_tokenizer, render
 from qinglan.rewriter_card import read_card
 from qinglan.scratch import VARIABLE, last_checkpoint
+from tests.components.training.swift_questions import encoded
+from tests.components.training.verl_questions import ask
 from tests.qinglan.jobs.rendered import LoopbackRunner
 from tests.qwen3 import CHAT_TEMPLATE
 from tests.tiny import tiny_model
@@ -162,26 +165,20 @@ def test_lora_is_trained_and_merged_and_the_two_say_the_same(inputs: Inputs, tmp
 @pytest.mark.parametrize("template", ["chatml", "qwen3"])
 def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, template: str) -> None:
     """ms-swift renders for training, the tokenizer's own template for verl and serving."""
-    from swift.model import get_processor
-    from swift.template import get_template
-
     base = tiny_model(tmp_path / "base", stage="base")
     if template == "qwen3":
         tokenizer = load_tokenizer(base)
         tokenizer.chat_template = CHAT_TEMPLATE
         tokenizer.save_pretrained(base)
-    processor = get_processor(str(base), model_type="qwen3")
-    swift = get_template(processor, template_type=template, enable_thinking=False)
-    swift.set_mode("train")
     row: dict[str, Any] = {"messages": chat(5)["messages"]}
     asked: list[Message] = row["messages"][:2]
 
-    encoded = swift.encode(row)
+    ids = ask(encoded, str(base), template, row, environment=os.environ)
 
     served = load_tokenizer(base)
     prompt = served(render(served, asked), add_special_tokens=False).input_ids
-    assert encoded["input_ids"][: len(prompt)] == prompt
-    answer = served.decode(encoded["input_ids"][len(prompt) :])
+    assert ids[: len(prompt)] == prompt
+    answer = served.decode(ids[len(prompt) :])
     assert answer == row["messages"][2]["content"] + "<|im_end|>\n"
 
 

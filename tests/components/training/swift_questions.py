@@ -1,0 +1,26 @@
+"""Questions to ms-swift itself, each answered in a process of its own.
+
+ms-swift replaces parts of transformers' Trainer as it is imported, and any other training in that process would fail.
+"""
+
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def argument_names() -> set[str]:
+    """The options that `swift sft` takes."""
+    from swift.arguments import SftArguments
+
+    return set(SftArguments.__dataclass_fields__)
+
+
+def encoded(base: str, template: str, row: Row) -> list[int]:
+    """The token ids that a chat is trained on."""
+    from swift.model import get_processor
+    from swift.template import get_template
+
+    chosen = get_template(get_processor(base, model_type="qwen3"), template_type=template, enable_thinking=False)
+    chosen.set_mode("train")
+    ids: list[int] = chosen.encode(row)["input_ids"]
+    return ids
