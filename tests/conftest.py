@@ -1,6 +1,7 @@
 """What every test stands on."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    assert "swift" not in sys.modules, (
-        f"{item.nodeid} imported ms-swift, which changes transformers' Trainer for every later test of this process: "
-        "ask it in a process of its own (tests/components/training/swift_questions.py)."
-    )
+@pytest.fixture(scope="module", autouse=True)
+def without_swift() -> Iterator[None]:
+    """ms-swift changes transformers' Trainer for every later test of a process: ask it in a process of its own."""
+    before = "swift" in sys.modules
+    yield
+    assert before or "swift" not in sys.modules, "only tests/components/training/swift_questions.py may import it"
 
 
 def pytest_configure(config: pytest.Config) -> None:

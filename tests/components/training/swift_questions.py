@@ -5,6 +5,8 @@ ms-swift replaces parts of transformers' Trainer as it is imported, and any othe
 
 from typing import Any
 
+from qinglan.errors import TrainingError
+
 Row = dict[str, Any]
 
 
@@ -24,3 +26,20 @@ def encoded(base: str, template: str, row: Row) -> list[int]:
     chosen.set_mode("train")
     ids: list[int] = chosen.encode(row)["input_ids"]
     return ids
+
+
+def refusals(cases: list[tuple[int, int, int]]) -> list[str]:
+    """What our plug-in says, given the processes asked for, those torch knows of, and those the trainer knows of.
+
+    Empty where they train together.
+    """
+    from components.training.sft.plugin.together import refuse_copies
+
+    messages = []
+    for wanted, torch_knows, trainer_knows in cases:
+        try:
+            refuse_copies(wanted, torch_knows, trainer_knows)
+            messages.append("")
+        except TrainingError as error:
+            messages.append(str(error))
+    return messages

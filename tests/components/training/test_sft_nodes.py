@@ -11,6 +11,8 @@ from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
 from qinglan.jobs import Outcome
 from qinglan.jobs.failures import explain_failure
+from tests.components.training.swift_questions import refusals
+from tests.components.training.verl_questions import ask
 from tests.qinglan.jobs.rendered import on_loopback
 from tests.tiny import tiny_model
 from tests.training_rows import chats
@@ -42,17 +44,13 @@ def test_with_rank_alone_each_would_train_a_copy_and_none_does(tmp_path: Path) -
     assert not list(tmp_path.glob("out/checkpoint-*"))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "torch_knows", "trainer_knows", "well"),
-    [(1, 1, 1, True), (8, 8, 8, True), (8, 1, 1, False), (2, 2, 1, False), (8, 4, 4, False), (1, 2, 2, False)],
-)
-def test_as_many_as_were_asked_for_train_together(
-    wanted: int, torch_knows: int, trainer_knows: int, well: bool
-) -> None:
-    from components.training.sft.plugin.together import refuse_copies
+@pytest.mark.slow
+def test_as_many_as_were_asked_for_train_together() -> None:
+    well = [(1, 1, 1), (8, 8, 8)]
+    copies = [(8, 1, 1), (2, 2, 1), (8, 4, 4), (1, 2, 2)]
 
-    if well:
-        refuse_copies(wanted, torch_knows, trainer_knows)
-    else:
-        with pytest.raises(TrainingError, match=f"{wanted} processes were to train one model"):
-            refuse_copies(wanted, torch_knows, trainer_knows)
+    messages = ask(refusals, [*well, *copies], environment=os.environ)
+
+    assert messages[:2] == ["", ""]
+    for (wanted, *_), message in zip(copies, messages[2:], strict=True):
+        assert message.startswith(f"{wanted} processes were to train one model")
