@@ -21,10 +21,10 @@ import orjson
 from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from benchmarks.standin import started
-from qinglan.llm.client import Gateway, Wish
+from qinglan.concurrency import map_in_order
+from qinglan.llm.client import GatewayClient, PlannedRequest
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.records import read_report
-from qinglan.ordered import ordered
+from qinglan.llm.journal_reader import read_report
 from tests.echo import EchoBrain, GatewayProcess, gateway_config
 
 TARGET_RATIO = 1.0
@@ -110,15 +110,15 @@ def measure(config: GatewayConfig, rows: int, fetched: int = 0) -> Measured:
 async def ask_all(url: str, rows: int, fetched: int) -> tuple[float, float]:
     """As a stage asks: announced where that helps, then row by row with a window of them in memory."""
     started = time.perf_counter()
-    async with Gateway(url, "generate") as client:
-        await client.ahead(lambda: (Wish("teacher", str(n), messages(n)) for n in range(rows)))
+    async with GatewayClient(url, "generate") as client:
+        await client.ahead(lambda: (PlannedRequest("teacher", str(n), messages(n)) for n in range(rows)))
         ahead = time.perf_counter() - started
 
         async def ask(n: int) -> str:
             return (await client.ask("teacher", messages(n), row=str(n))).text
 
         expected = 0
-        async for text in ordered(range(fetched), ask, UNDER_WAY):
+        async for text in map_in_order(range(fetched), ask, UNDER_WAY):
             assert text == f"回声 问题 {expected}", text
             expected += 1
     assert expected == fetched

@@ -25,7 +25,7 @@ from components.data.generate.stage import generate
 from components.data.validate.config import ValidateConfig
 from components.data.validate.stage import validate
 from pipelines.rundir import write_json
-from qinglan.services import service
+from qinglan.services import run_service
 from qinglan.tables import read_table, write_table
 from standins.samples import write_sample
 
@@ -75,7 +75,7 @@ def prepare(root: Path, rows: int) -> tuple[Path, Path]:
 def stand_ins(root: Path, knowledge_base: Path) -> Iterator[tuple[str, str, str]]:
     with ExitStack() as stack:
         arguments = ["--kb", f"fivedoctors={knowledge_base}", "--latency", str(TEACHER_SECONDS), "--port", "0"]
-        teacher_url = stack.enter_context(service("standins.teacher", arguments, root / "teacher.log"))
+        teacher_url = stack.enter_context(run_service("standins.teacher", arguments, root / "teacher.log"))
         rag_url = stack.enter_context(started("benchmarks.slow_rag", str(RAG_SECONDS)))
         model = {"base_url": teacher_url, "model": "fivedoctors", "price": PRICE}
         settings = {
@@ -85,7 +85,11 @@ def stand_ins(root: Path, knowledge_base: Path) -> Iterator[tuple[str, str, str]
         write_json(root / "gateway.json", settings)
         arguments = ["--config", str(root / "gateway.json"), "--journal", str(root / "journal.sqlite")]
         arguments += ["--retrieval-cache", str(root / "retrievals.sqlite"), "--port", "0"]
-        yield teacher_url, rag_url, stack.enter_context(service("serving.gateway", arguments, root / "gateway.log"))
+        yield (
+            teacher_url,
+            rag_url,
+            stack.enter_context(run_service("serving.gateway", arguments, root / "gateway.log")),
+        )
 
 
 def time_plan(out: Path, questions: Path, teacher_url: str, rag_url: str) -> dict[str, float]:

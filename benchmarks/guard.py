@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import report
-from qinglan.guard import GUARDS, hits
 from qinglan.prompts import teacher_messages
 from qinglan.questions import Columns, read_questions
+from qinglan.rewrite_guard import GUARDS, failed_guards
 from qinglan.rows import Question
 from standins.samples import TENANTS, write_sample
-from standins.teacher.extractive import load_brain
+from standins.teacher.extractive_backend import load_extractive_backend
 
 CONVERSATIONS = 1600
 MOST_ALARMS = 0.005
@@ -48,20 +48,20 @@ class Alarms(NamedTuple):
 
 def alarms(tenant: str, folder: Path) -> Alarms:
     rows = list(rewritten(tenant, folder))
-    false = {guard: sum(guard in hits(row, good) for row, good in rows) for guard in GUARDS}
+    false = {guard: sum(guard in failed_guards(row, good) for row, good in rows) for guard in GUARDS}
     caught = {}
     for guard, spoil in SPOILED.items():
         spoiled = [
             (row, spoil(row, good)) for row, good in rows if guard != "history" or len(row.history_summary) > 24
         ]
-        caught[guard] = sum(bool(hits(row, bad)) for row, bad in spoiled), len(spoiled)
+        caught[guard] = sum(bool(failed_guards(row, bad)) for row, bad in spoiled), len(spoiled)
     return Alarms(len(rows), max(len(good) for _, good in rows), false, caught)
 
 
 def rewritten(tenant: str, folder: Path) -> Iterator[tuple[Question, str]]:
     """Every question, and what the stand-in teacher makes of it."""
     write_sample(tenant, folder, CONVERSATIONS, seed=0)
-    brain = load_brain({tenant: folder / "knowledge_base.jsonl"})
+    brain = load_extractive_backend({tenant: folder / "knowledge_base.jsonl"})
     for row in read_questions(folder / "questions.xlsx", Columns(), tenant):
         if isinstance(row, Question):
             messages: list[dict[str, Any]] = [dict(one.items()) for one in teacher_messages(row)]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import report
 from qinglan.jobs import Command, JobSpec
-from qinglan.jobs.manifest import render
-from qinglan.jobs.placement import Placement
+from qinglan.jobs.launch_context import LaunchContext
+from qinglan.jobs.manifest import render_pytorchjob
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
 from qinglan.kubernetes.client import Api
 from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace
@@ -70,7 +70,7 @@ def raw(cluster: Cluster, namespace: str, run: str) -> float:
     api = client.CustomObjectsApi(cluster.admin())
     kind = ("kubeflow.org", "v1", namespace, "pytorchjobs")
     began = time.monotonic()
-    made = api.create_namespaced_custom_object(*kind, render(step("sft"), placement(namespace, run)))
+    made = api.create_namespaced_custom_object(*kind, render_pytorchjob(step("sft"), placement(namespace, run)))
     while True:
         job = api.get_namespaced_custom_object(*kind, made["metadata"]["name"])
         states = {one["type"] for one in job.get("status", {}).get("conditions") or () if one["status"] == "True"}
@@ -79,9 +79,9 @@ def raw(cluster: Cluster, namespace: str, run: str) -> float:
         time.sleep(POLL_SECONDS)
 
 
-def placement(namespace: str, run: str) -> Placement:
+def placement(namespace: str, run: str) -> LaunchContext:
     task = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
-    return Placement(namespace, run, IMAGE, task=task, annotations=PODS)
+    return LaunchContext(namespace, run, IMAGE, task=task, annotations=PODS)
 
 
 def step(name: str) -> JobSpec:

@@ -22,11 +22,11 @@ import httpx
 import orjson
 
 from benchmarks.report import report
-from qinglan.files import replaced, sha256_file
-from qinglan.llm.client import Gateway
+from qinglan.files import atomic_write, sha256_file
+from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig
+from qinglan.llm.journal_reader import export_journal, read_report
 from qinglan.llm.prices import Usage
-from qinglan.llm.records import export_journal, read_report
 from qinglan.services import free_port
 from serving.gateway import server
 from standins.teacher.app import create_app, prompt_digest
@@ -136,7 +136,7 @@ def measure(kind: type[GatewayProcess], config: GatewayConfig, calls: int) -> Me
 
 
 async def ask_all(url: str, calls: int) -> Measured:
-    async with Gateway(url, "bench") as client:
+    async with GatewayClient(url, "bench") as client:
         await client.ask("teacher", messages("warm"), row="warm")
         started, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(client.ask("teacher", messages(str(n)), row=str(n)) for n in range(calls)))
@@ -154,10 +154,10 @@ def messages(text: str) -> list[Any]:
 
 async def stage(url: str, output: Path) -> None:
     """A stage in small: ask for every row, write the file whole, tell the journal."""
-    async with Gateway(url, "stage") as client:
+    async with GatewayClient(url, "stage") as client:
         rows = [str(n) for n in range(ROWS)]
         answers = await asyncio.gather(*(client.ask("teacher", question(row), row=row) for row in rows))
-        with replaced(output) as partial, partial.open("wb") as file:
+        with atomic_write(output) as partial, partial.open("wb") as file:
             for row, answer in zip(rows, answers, strict=True):
                 file.write(orjson.dumps({"row": row, "text": answer.text, "call": answer.call}) + b"\n")
         await client.exported(sha256_file(output))

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from qinglan.files import dump_line, replaced
+from qinglan.files import atomic_write, dump_line
 from qinglan.rag.contract import Passage
-from standins.samples.passages import passages
-from standins.samples.world import Draw, draw
+from standins.samples.passages import make_passages
+from standins.samples.tenant_content import TenantDraw, draw_tenant
 
 TENANT = "fivedoctors"
 SYLLABLES = "安百宝辰诚川春德东方丰福光国海和恒弘华佳健江金景康兰乐利良林龙美明南宁启清泉仁荣瑞润山盛泰"
@@ -36,11 +36,11 @@ class Query(NamedTuple):
 def write_knowledge_base(path: Path, passages: int, queries: int, seed: int = 0) -> list[Query]:
     """So many passages in `path`, written as they are made, and queries from everywhere in it."""
     rng = random.Random(f"{seed}-queries")
-    drawn = draw(TENANT, seed)
+    drawn = draw_tenant(TENANT, seed)
     series = -(-passages // (len(drawn.items) * (len(drawn.world.aspects) + len(drawn.world.fillers))))
     asked: list[Query] = []
     written = 0
-    with replaced(path) as partial, partial.open("wb") as file:
+    with atomic_write(path) as partial, partial.open("wb") as file:
         for made, candidates in itertools.islice(_series(drawn, seed), series):
             kept = made[: passages - written]
             file.writelines(map(dump_line, kept))
@@ -49,13 +49,13 @@ def write_knowledge_base(path: Path, passages: int, queries: int, seed: int = 0)
     return rng.sample(asked, min(queries, len(asked)))
 
 
-def _series(drawn: Draw, seed: int) -> Iterator[tuple[list[Passage], dict[tuple[str, str], str]]]:
+def _series(drawn: TenantDraw, seed: int) -> Iterator[tuple[list[Passage], dict[tuple[str, str], str]]]:
     """One series after another: its passages, and which of them answers which item and aspect."""
     names = [first + second for first, second in itertools.permutations(SYLLABLES, 2)]
     random.Random(f"{seed}-series").shuffle(names)
     for number, name in enumerate(names):
         its_own = drawn._replace(items=[name + item for item in drawn.items])
-        made, gold = passages(TENANT, seed * 10_000 + number, its_own)
+        made, gold = make_passages(TENANT, seed * 10_000 + number, its_own)
         prefix = f"{TENANT}-{number:04d}-"
         yield (
             [passage.model_copy(update={"id": _numbered(prefix, passage.id)}) for passage in made],
@@ -69,7 +69,7 @@ def _numbered(prefix: str, id: str) -> str:
 
 def _choose(gold: dict[tuple[str, str], str], there: set[str], count: int, rng: random.Random) -> Iterator[Query]:
     pairs = [pair for pair, id in gold.items() if id in there]
-    asks = draw(TENANT, 0).world.aspects
+    asks = draw_tenant(TENANT, 0).world.aspects
     for item, term in rng.sample(pairs, min(count, len(pairs))):
         if rng.random() < 0.5:
             yield Query(f"{item} {term}", gold[item, term], in_house_words=True)

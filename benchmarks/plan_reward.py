@@ -33,7 +33,7 @@ class Trainer:
             *(self._call_rag(query, prompt) for query in (rewrite, prompt.teacher_rewrite, prompt.question))
         )
         judge, judge_teacher = (self._score(prompt, text) for text in (rewrite, prompt.teacher_rewrite))
-        return seed_v1.reward(judge, judge_teacher, student, teacher, RewardConfig(mode="seed_v1"))
+        return seed_v1.compute_reward(judge, judge_teacher, student, teacher, RewardConfig(mode="seed_v1"))
 
     def _score(self, prompt: Prompt, rewrite: str) -> float:
         messages: Any = judge_messages(prompt, rewrite)

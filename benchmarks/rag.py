@@ -22,7 +22,7 @@ from qinglan.files import dump_line
 from qinglan.rag.contract import RAG_PATH, Passage, RagRequest
 from qinglan.rag.index import Index, build_index
 from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import retrieve
 
 PASSAGES = 10_000
@@ -45,7 +45,7 @@ def main() -> None:
         index = build_index(kb, folder / "index", TENANT)
         console.print(f"{PASSAGES:,} passages indexed in {time.perf_counter() - started:.1f} s")
         requests = make_requests()
-        direct = measure_engine(TantivyEngine(Index.open(index), DEFAULT), requests)
+        direct = measure_engine(TantivyEngine(Index.open(index), DEFAULT_RERANKER), requests)
         asked = folder / "requests.jsonl"
         asked.write_bytes(b"\n".join(requests))
         with service(kb, folder / "index") as url:

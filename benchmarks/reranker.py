@@ -18,11 +18,11 @@ from qinglan.prompts import need_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rag.index import Index, build_index
 from qinglan.rows import Question
-from serving.rag.fitting import CANDIDATES, fit_from_rows
-from serving.rag.reranker import LexicalReranker, Reranker
+from serving.rag.lexical_reranker import LexicalReranker, RerankerModel
+from serving.rag.reranker_fit import CANDIDATES, fit_from_rows
 from standins.samples import TENANTS, write_sample
-from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS
-from standins.teacher.extractive import ExtractiveBrain, load_brain
+from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS
+from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend
 
 CONVERSATIONS, SEED, LABELS = 1000, 100, 1000
 WELL_CALIBRATED = 0.03
@@ -40,7 +40,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             write_sample(tenant, root, CONVERSATIONS, SEED)
-            brain = load_brain({tenant: root / KNOWLEDGE_BASE})
+            brain = load_extractive_backend({tenant: root / KNOWLEDGE_BASE})
             fits = {name: _fit(root, tenant, text) for name, text in _needs(tenant, brain).items()}
             for name, fitted in fits.items():
                 assert fitted.report is not None
@@ -68,12 +68,12 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _needs(tenant: str, brain: ExtractiveBrain) -> dict[str, Text]:
+def _needs(tenant: str, brain: ExtractiveBackend) -> dict[str, Text]:
     """What stands in the labelled rows' need column when the reranker is fitted."""
     return {"stated needs": lambda row: _need(brain, tenant, row), "history + question": lambda row: ""}
 
 
-def _queries(tenant: str, brain: ExtractiveBrain) -> dict[str, Callable[[Case], str]]:
+def _queries(tenant: str, brain: ExtractiveBackend) -> dict[str, Callable[[Case], str]]:
     return {
         "the plain question": lambda case: case.question.question,
         "a standalone question": lambda case: _need(brain, tenant, case.question),
@@ -82,11 +82,11 @@ def _queries(tenant: str, brain: ExtractiveBrain) -> dict[str, Callable[[Case], 
     }
 
 
-def _need(brain: ExtractiveBrain, tenant: str, row: Question) -> str:
+def _need(brain: ExtractiveBackend, tenant: str, row: Question) -> str:
     return ask(brain, tenant, need_messages(row))
 
 
-def _fit(root: Path, tenant: str, need: Text) -> Reranker:
+def _fit(root: Path, tenant: str, need: Text) -> RerankerModel:
     rows = root / "labelled.jsonl"
     questions = (
         row for row in read_questions(root / QUESTIONS, Columns(), tenant) if isinstance(row, Question) and row.gold

@@ -22,11 +22,11 @@ from benchmarks.plan_reward import Rollout, Trainer
 from benchmarks.report import report
 from benchmarks.standin import serve, started
 from pipelines.rundir import write_json
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import GatewayClient
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import Prompt
 from qinglan.reward.scorer import Scorer
-from qinglan.services import service
+from qinglan.services import run_service
 
 BATCH = 64
 JUDGE_SECONDS, RAG_SECONDS = 0.2, 0.05
@@ -113,7 +113,7 @@ async def timed(rewards: Callable[[Batch], Awaitable[Any]], batches: Sequence[Ba
 
 
 async def calls(gateway_url: str) -> Calls:
-    async with Gateway(gateway_url, "benchmark") as gateway:
+    async with GatewayClient(gateway_url, "benchmark") as gateway:
         found = await gateway.report()
     return Calls(int(found["calls"]), int(found["retrieval_misses"]))
 
@@ -132,7 +132,7 @@ def stand_ins(root: Path) -> Iterator[tuple[str, str, str]]:
         write_json(root / "gateway.json", settings)
         arguments = ["--config", str(root / "gateway.json"), "--journal", str(root / "journal.sqlite")]
         arguments += ["--retrieval-cache", str(root / "retrievals.sqlite"), "--port", "0"]
-        yield judge_url, rag_url, stack.enter_context(service("serving.gateway", arguments, root / "gateway.log"))
+        yield judge_url, rag_url, stack.enter_context(run_service("serving.gateway", arguments, root / "gateway.log"))
 
 
 def judge(path: str, body: bytes) -> dict[str, Any]:

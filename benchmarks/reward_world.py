@@ -17,21 +17,21 @@ import orjson
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages, need_messages, teacher_messages
 from qinglan.questions import Columns, read_questions
-from qinglan.rag.contract import Recall
+from qinglan.rag.contract import RecalledPassage
 from qinglan.rag.index import Index, build_index
-from qinglan.reward import floors
+from qinglan.reward import floor_checks
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.episode import Episode, Found, Hit, Judged, Prompt
-from qinglan.reward.judge import BEST
-from qinglan.reward.score import score
+from qinglan.reward.episode import Episode, Hit, JudgeScores, Prompt, RetrievalResult
+from qinglan.reward.judge import MAX_JUDGE_SCORE
+from qinglan.reward.reward_terms import compute_reward_terms
 from qinglan.rows import Question, Split
 from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import retrieve
 from standins.samples import write_sample
-from standins.samples.world import load_world
-from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
-from standins.teacher.extractive import ExtractiveBrain, load_brain
+from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES
+from standins.samples.tenant_content import load_tenant_content
+from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend
 
 
 class Case(NamedTuple):
@@ -66,7 +66,7 @@ class World:
     """Knowledge base, stand-in judge and rows, each loaded once."""
 
     def __init__(
-        self, folder: Path, tenant: str, brain: ExtractiveBrain, engine: TantivyEngine,
+        self, folder: Path, tenant: str, brain: ExtractiveBackend, engine: TantivyEngine,
         loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         self.tenant = tenant
@@ -85,31 +85,33 @@ class World:
         return self.reward(case.prompt, KINDS[kind](case), config)
 
     def reward(self, prompt: Prompt, text: str, config: RewardConfig) -> dict[str, float]:
-        rewrite = floors.answer(text)
+        rewrite = floor_checks.strip_turn_end(text)
         need = prompt.need if config.mode == "anchored_v2" else None
         student, teacher, plain = (
             self._found(query, need) for query in (rewrite, prompt.teacher_rewrite, prompt.question)
         )
-        judged = Judged(self._rated(prompt, rewrite), self._rated(prompt, prompt.teacher_rewrite), judged=True)
-        return score(Episode(prompt, rewrite, student, teacher, plain, judged), config)
+        judged = JudgeScores(self._rated(prompt, rewrite), self._rated(prompt, prompt.teacher_rewrite), judged=True)
+        return compute_reward_terms(Episode(prompt, rewrite, student, teacher, plain, judged), config)
 
     def _case(self, row: Question, slice: dict[str, Any]) -> Case:
         need = self._said(need_messages(row))
         teacher = self._said(teacher_messages(row))
         prompt = Prompt.model_validate({**row.model_dump(), "need": need, "teacher_rewrite": teacher})
         hits = self._found(teacher, None).hits
-        terms = list(load_world(self.tenant).aspects)
+        terms = list(load_tenant_content(self.tenant).aspects)
         other = terms[(terms.index(slice["aspect"]) + 7) % len(terms)]
         return Case(prompt, slice["item"], slice["aspect"], other, hits[0].content if hits else "")
 
-    def _find(self, query: str, need: str | None) -> Found:
+    def _find(self, query: str, need: str | None) -> RetrievalResult:
         if not query.strip():
-            return Found((), "need" if need else "query")
+            return RetrievalResult((), "need" if need else "query")
         recall = self._loop.run_until_complete(retrieve(self._engine, query, 10, 0.0, need)).recall
-        return Found(tuple(map(_hit, recall)), "need" if need else "query")
+        return RetrievalResult(tuple(map(_hit, recall)), "need" if need else "query")
 
     def _rate(self, prompt: Prompt, rewrite: str) -> float:
-        return float(json.loads(self._said(judge_messages(prompt, rewrite), JUDGE_FORMAT))["综合得分"]) / BEST
+        return (
+            float(json.loads(self._said(judge_messages(prompt, rewrite), JUDGE_FORMAT))["综合得分"]) / MAX_JUDGE_SCORE
+        )
 
     def _said(self, messages: Any, shape: dict[str, Any] | None = None) -> str:
         return str(self._brain.answer(self.tenant, messages, shape))
@@ -122,10 +124,10 @@ def opened(tenant: str, conversations: int, seed: int) -> Iterator[World]:
         folder = Path(name)
         write_sample(tenant, folder, conversations, seed)
         index = Index.open(build_index(folder / KNOWLEDGE_BASE, folder / "index", tenant))
-        brain = load_brain({tenant: folder / KNOWLEDGE_BASE})
+        brain = load_extractive_backend({tenant: folder / KNOWLEDGE_BASE})
         with closing(asyncio.new_event_loop()) as loop:  # one for all: a search takes little longer than making one
-            yield World(folder, tenant, brain, TantivyEngine(index, DEFAULT), loop)
+            yield World(folder, tenant, brain, TantivyEngine(index, DEFAULT_RERANKER), loop)
 
 
-def _hit(item: Recall) -> Hit:
+def _hit(item: RecalledPassage) -> Hit:
     return Hit(item.id, item.reranker_score, str(item.metadata.get("title", "")), item.content)

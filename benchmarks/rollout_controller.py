@@ -27,19 +27,19 @@ import httpx
 import orjson
 
 from benchmarks.report import report
+from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api, connect
-from qinglan.kubernetes.refusals import Refusal
-from qinglan.lineage.keychain import ensure_keys
-from qinglan.lineage.keys import VARIABLE
-from qinglan.lineage.trust import TRUST
-from qinglan.rollouts import first_service, rollout_object
-from serving.rollout.cluster.ledger import status_of
-from serving.rollout.cluster.object_cache import OF_SERVICE
-from serving.rollout.cluster.reading import SOURCE, Objects
-from serving.rollout.cluster.serving import served
+from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.trust import TRUST_FILE
+from qinglan.model_rollouts import first_inference_service, rollout_object
+from serving.rollout.canary_analysis import enter_step
+from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, ServiceObjects
+from serving.rollout.cluster.ledger import dump_status
+from serving.rollout.cluster.object_cache import SERVICE_LABEL
+from serving.rollout.cluster.snapshot import service_snapshot
 from serving.rollout.spec import RolloutSpec
-from serving.rollout.state import Asked, Stable, State
-from serving.rollout.weighing import entered
+from serving.rollout.state import DesiredModel, StableRelease, State
 from tests.cluster.binaries import manifests
 from tests.cluster.plane import certs, objects
 from tests.cluster.plane.parts import Keys, parts, server
@@ -117,7 +117,7 @@ def each(work: Callable[[str], None], names: list[str]) -> None:
 def make(api: Api, service: str) -> None:
     """As they stand at 5 %: two revisions, and a rollout that has ended."""
     rollout = rollout_object(NS, 1, spec_of(service))
-    one = first_service(rollout)
+    one = first_inference_service(rollout)
     one["spec"]["predictor"]["canaryTrafficPercent"] = 5
     made = api.create("inferenceservices", one)
     revisions = {name: uri(digest) for name, digest in ((f"{service}-1", OLD), (f"{service}-2", NEW))}
@@ -128,7 +128,7 @@ def make(api: Api, service: str) -> None:
     api.replace("inferenceservices", f"{service}/status", {**made, "status": status(*revisions)})
     body = api.create("modelrollouts", rollout)
     done = State(phase="Done", outcome="Promoted")
-    api.replace("modelrollouts", f"{service}-1/status", {**body, "status": status_of(done)})
+    api.replace("modelrollouts", f"{service}-1/status", {**body, "status": dump_status(done)})
 
 
 def begin(api: Api, service: str) -> None:
@@ -136,19 +136,24 @@ def begin(api: Api, service: str) -> None:
     found = api.get("inferenceservices", service)
     assert found is not None, "made before"
     revisions = {one: api.get("revisions", one) or {} for one in (f"{service}-1", f"{service}-2")}
-    seen = served(Objects(found, revisions))
+    seen = service_snapshot(ServiceObjects(found, revisions))
     body = api.create("modelrollouts", rollout_object(NS, 2, {**spec_of(service), "paused": True}))
     spec = RolloutSpec.parse(body["spec"], service)
     state = State(
-        phase="Analyse", stable=Stable(uri=uri(OLD), digest=OLD, model=OLD), asked=Asked(uri=uri(NEW), percent=5),
-        rest=seen.rest, uid=seen.uid, generation=seen.generation, percent=5,
-    )  # fmt: skip
-    body["status"] = status_of(entered(state, spec, 0))
+        phase="Analyse",
+        stable=StableRelease(uri=uri(OLD), digest=OLD, model=OLD),
+        asked=DesiredModel(uri=uri(NEW), percent=5),
+        rest=seen.rest,
+        uid=seen.uid,
+        generation=seen.generation,
+        percent=5,
+    )
+    body["status"] = dump_status(enter_step(state, spec, 0))
     while True:
         try:
             api.replace("modelrollouts", f"{service}-2/status", body)
             break
-        except Refusal:  # the controller was faster: what it wrote is put right
+        except ApiError:  # the controller was faster: what it wrote is put right
             body["metadata"] = (api.get("modelrollouts", f"{service}-2") or {})["metadata"]
 
 
@@ -170,7 +175,7 @@ def revision(service: str, name: str, source: str) -> dict[str, Any]:
     container = {"name": "kserve-container", "image": "qinglan/cpu:0.1.0", "env": environment}
     return {
         "apiVersion": "serving.knative.dev/v1", "kind": "Revision",
-        "metadata": {"name": name, "labels": {OF_SERVICE: service}, "annotations": {SOURCE: source}},
+        "metadata": {"name": name, "labels": {SERVICE_LABEL: service}, "annotations": {SOURCE_ANNOTATION: source}},
         "spec": {"containers": [container]},
     }  # fmt: skip
 
@@ -189,10 +194,10 @@ def status(old: str, new: str) -> dict[str, Any]:
 
 @contextmanager
 def controller(api: Api, folder: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    os.environ[VARIABLE] = str(folder / "keys")
+    os.environ[KEYS_VARIABLE] = str(folder / "keys")
     ensure_keys(folder / "keys")
     command = [sys.executable, "-m", "serving.rollout", "--prometheus=http://127.0.0.1:1", "--port=0"]
-    command += [f"--namespace={NS}", f"--trust={folder / 'keys' / TRUST}"]
+    command += [f"--namespace={NS}", f"--trust={folder / 'keys' / TRUST_FILE}"]
     with (folder / "controller.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
     try:

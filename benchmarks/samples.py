@@ -17,9 +17,9 @@ from qinglan.prompts import Message, need_messages, teacher_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Question
 from standins.samples import TENANTS, write_sample
-from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
-from standins.teacher.extractive import ExtractiveBrain
-from standins.teacher.reading import Reader
+from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES
+from standins.teacher.extractive_backend import ExtractiveBackend
+from standins.teacher.question_parser import QuestionParser
 
 CONVERSATIONS = 1600
 SEED = 100
@@ -62,10 +62,10 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
     write_sample(tenant, out, CONVERSATIONS, seed)
     writing = time.perf_counter() - started
     started = time.perf_counter()
-    reader = Reader.load(out / KNOWLEDGE_BASE)
+    reader = QuestionParser.load(out / KNOWLEDGE_BASE)
     loading = time.perf_counter() - started
     cases = list(dev_cases(out, tenant))
-    brain = ExtractiveBrain({tenant: reader})
+    brain = ExtractiveBackend({tenant: reader})
     started = time.perf_counter()
     rewrites = [ask(brain, tenant, teacher_messages(case.question)) for case in cases]
     rewriting = time.perf_counter() - started
@@ -77,7 +77,7 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
     )  # fmt: skip
 
 
-def ask(brain: ExtractiveBrain, tenant: str, messages: list[Message]) -> str:
+def ask(brain: ExtractiveBackend, tenant: str, messages: list[Message]) -> str:
     return str(brain.answer(tenant, [{"role": said["role"], "content": said["content"]} for said in messages], None))
 
 
@@ -88,7 +88,7 @@ def dev_cases(out: Path, tenant: str) -> Iterator[Case]:
             yield Case(row, slices[row.id])
 
 
-def _by_slice(reader: Reader, cases: list[Case], rewrites: list[str]) -> dict[str, dict[str, float]]:
+def _by_slice(reader: QuestionParser, cases: list[Case], rewrites: list[str]) -> dict[str, dict[str, float]]:
     hits = [
         {name: _first(reader, query) in case.question.gold for name, query in _queries(case, rewrite).items()}
         for case, rewrite in zip(cases, rewrites, strict=True)
@@ -109,7 +109,7 @@ def _queries(case: Case, rewrite: str) -> dict[str, str]:
     }
 
 
-def _first(reader: Reader, query: str) -> str:
+def _first(reader: QuestionParser, query: str) -> str:
     number = reader.first(query)
     return "" if number is None else reader.index.passage(number).id
 

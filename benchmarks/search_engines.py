@@ -17,7 +17,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index, read_knowledge_base, searched_text
 from qinglan.text import bigrams
 from serving.rag.engine import Engine, TantivyEngine
-from serving.rag.reranker import DEFAULT
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import CANDIDATES, retrieve
 
 NODE = "BENCH_OPENSEARCH"
@@ -48,25 +48,25 @@ def load_tantivy(kb: Path, folder: Path) -> None:
 
 def open_tantivy(folder: Path) -> Opened:
     (built,) = (folder / TENANT / "default").iterdir()
-    return _engine(TantivyEngine(Index.open(built), DEFAULT), asyncio.new_event_loop())
+    return _engine(TantivyEngine(Index.open(built), DEFAULT_RERANKER), asyncio.new_event_loop())
 
 
 def load_opensearch(kb: Path, folder: Path) -> None:
-    from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
-    from serving.rag.opensearch.loading import load
+    from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
+    from serving.rag.opensearch.loader import load
 
     client = connect_to_load(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=PATIENCE_SECONDS))
     load(client, kb, TENANT, "default", replicas=0, patience_seconds=PATIENCE_SECONDS, refused=folder / "refused")
 
 
 def open_opensearch(_: Path) -> Opened:
-    from serving.rag.opensearch.asking import Cluster
-    from serving.rag.opensearch.connecting import OpenSearchConfig
-    from serving.rag.opensearch.live import LiveEngine
+    from serving.rag.opensearch.alias_engine import AliasEngine
+    from serving.rag.opensearch.cluster_client import ClusterClient
+    from serving.rag.opensearch.connection import OpenSearchConfig
 
-    cluster = Cluster(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=DEADLINE_SECONDS))
+    cluster = ClusterClient(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=DEADLINE_SECONDS))
     loop = asyncio.new_event_loop()
-    return _engine(loop.run_until_complete(LiveEngine(cluster, TENANT, "default", DEFAULT).current()), loop)
+    return _engine(loop.run_until_complete(AliasEngine(cluster, TENANT, "default", DEFAULT_RERANKER).current()), loop)
 
 
 def _engine(engine: Engine, loop: asyncio.AbstractEventLoop) -> Opened:

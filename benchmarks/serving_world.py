@@ -79,7 +79,7 @@ def serve_stub(seconds: str) -> None:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from serving.listening import listen, serve_app
+    from serving.http_server import listen, serve_app
 
     body = orjson.dumps(COMPLETION)
 
@@ -102,7 +102,7 @@ def serve_proxy(url: str) -> None:
     import httpx
     from fastapi import FastAPI, Request, Response
 
-    from serving.listening import listen, serve_app
+    from serving.http_server import listen, serve_app
 
     app, client = FastAPI(), httpx.AsyncClient(base_url=url, trust_env=False, timeout=30)
 
@@ -118,7 +118,7 @@ def serve_alone(model: str) -> None:
     from serving.rewriter import __main__, backends
     from serving.rewriter.config import ServerConfig
 
-    backends.MOST_TOGETHER = 1
+    backends.MAX_BATCH = 1
     sys.argv = sys.argv[:1]
     __main__.serve(ServerConfig(model=Path(model), port=0))
 

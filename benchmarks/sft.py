@@ -20,8 +20,8 @@ from components.training.base.stage import base
 from components.training.sft.stage import sft
 from pipelines.config import load_config
 from qinglan.questions import Columns, read_questions
-from qinglan.rewriter import load_tokenizer, render
-from qinglan.rows import Hit, Question, Retrieval, Validated
+from qinglan.rewriter import load_tokenizer, render_prompt
+from qinglan.rows import Hit, Question, Retrieval, ValidatedRewrite
 from standins.samples import write_sample
 
 CONVERSATIONS = 400
@@ -73,9 +73,9 @@ def write_rows(folder: Path) -> tuple[Path, Path]:
     return folder / "chats", folder / "prompts"
 
 
-def _validated(row: Question) -> Validated:
+def _validated(row: Question) -> ValidatedRewrite:
     found = Retrieval(query=row.question, hits=(Hit(id="k", reranker_score=0.5),), top1_score=0.5, count=1)
-    return Validated(
+    return ValidatedRewrite(
         **row.model_dump(exclude={"need"}), rewritten_query=row.question, teacher="bench", call="", need=row.question,
         need_source="sheet", scored_against="need", snapshot="s", plain=found, rewritten=found, accepted=True,
         reason="",
@@ -88,7 +88,7 @@ def lengths(base_model: Path, chats: Path, batch: int) -> Lengths:
     counts = []
     for line in chats.read_bytes().splitlines():
         messages = orjson.loads(line)["messages"]
-        text = render(tokenizer, messages[:2]) + messages[2]["content"]
+        text = render_prompt(tokenizer, messages[:2]) + messages[2]["content"]
         counts.append(len(tokenizer(text, add_special_tokens=False).input_ids) + 2)
     groups = [counts[at : at + batch] for at in range(0, len(counts), batch)]
     return Lengths(sum(counts), sum(max(group) * len(group) for group in groups))

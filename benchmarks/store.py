@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.report import report
 from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
-from qinglan.store.parallel import AT_ONCE
-from qinglan.store.shelf import PART
+from qinglan.store.backend import MIN_PART_SIZE
+from qinglan.store.parallel import MAX_WORKERS
 
 if TYPE_CHECKING:
     from minio import Minio
@@ -100,15 +100,17 @@ def raw_push(raw: "Minio", source: Path, prefix: str) -> None:
     """Files several at once; those of several parts one after another, their parts at once: as ours does."""
 
     def push(path: Path) -> None:
-        raw.fput_object(BUCKET, f"{prefix}/{path.name}", str(path), part_size=PART, num_parallel_uploads=AT_ONCE)
+        raw.fput_object(
+            BUCKET, f"{prefix}/{path.name}", str(path), part_size=MIN_PART_SIZE, num_parallel_uploads=MAX_WORKERS
+        )
 
     files = sorted(source.iterdir())
-    with ThreadPoolExecutor(1 if files[0].stat().st_size > PART else AT_ONCE) as pool:
+    with ThreadPoolExecutor(1 if files[0].stat().st_size > MIN_PART_SIZE else MAX_WORKERS) as pool:
         list(pool.map(push, files))
 
 
 def raw_pull(raw: "Minio", prefix: str, back: Path, names: list[str]) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_WORKERS) as pool:
         list(pool.map(lambda name: raw.fget_object(BUCKET, f"{prefix}/{name}", str(back / name)), names))
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.base.corpus import Text
+from components.training.base.corpus import TrainingText
 from examples.style_policy.__main__ import LAPTOP as LAPTOP_FILE
 from examples.style_policy.config import StylePolicyConfig
 from qinglan.config import load_yaml
 from qinglan.files import dump_line
-from qinglan.style.labels import DEFAULT_LABELS, training_form, write_mapping
+from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, write_card
 from qinglan.style.rows import SPLITS, StyleRow
 from standins.samples.style import style_rows
@@ -30,7 +30,7 @@ SHAPE = BaseConfig(source="tiny", tiny=TinyConfig(hidden=128, layers=2, heads=4,
 def write_style_rows(folder: Path, count: int, seed: int = 100) -> Path:
     """The folder that the style line's stages hand on: train, dev and test of the seeded sample."""
     rows = [
-        StyleRow(id=f"s{number}", input=training_form(row.question, row.answer), label=row.label)
+        StyleRow(id=f"s{number}", input=format_training_text(row.question, row.answer), label=row.label)
         for number, row in enumerate(style_rows(count, seed))
     ]
     folder.mkdir(parents=True)
@@ -54,10 +54,10 @@ def tiny_base(folder: Path, texts: int, config: BaseConfig = SHAPE, seed: int = 
     from components.training.base.pretrain import new_model, pretrain
     from components.training.base.tokenizer import train_tokenizer
 
-    read = [training_form(row.question, row.answer) for row in style_rows(texts, seed)]
+    read = [format_training_text(row.question, row.answer) for row in style_rows(texts, seed)]
     tokenizer: Any = train_tokenizer(read, config.tiny)
     model = new_model(tokenizer, config.tiny, config.seed)
-    pretrain(model, tokenizer, [Text((), text) for text in read], config)
+    pretrain(model, tokenizer, [TrainingText((), text) for text in read], config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -70,7 +70,7 @@ def with_images(text: str, built: Sequence[Built]) -> str:
 
 def compile_options(built: Sequence[Built]) -> list[str]:
     """What `qinglan compile` and `qinglan submit` take to write digests into the graphs: images that these name."""
-    from pipelines.compiling import image_names
+    from pipelines.graph_compiler import image_names
 
     taken = image_names()
     return [f"--image {name}={image.reference}" for image in built if (name := f"qinglan/{image.name}") in taken]

@@ -21,8 +21,8 @@ import yaml
 
 from images import IMAGES
 from images.building import VERSION, need_engine
-from qinglan.lineage.dsse import ENDING, encoded, open_envelope
-from qinglan.lineage.keychain import ensure_keys
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope, pre_authentication_encoding
+from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import PublicKey, load_signer
 from standins.samples.style import write_style_sample
 
@@ -90,7 +90,7 @@ def run_step(engine: str, image: str, folder: Path, rows: int) -> dict[str, Any]
     done = subprocess.run([engine, "run", "--rm", *HARDENED, *mounts, image, *command], check=False)
     if done.returncode:
         sys.exit(f"The step ended with {done.returncode} inside {image}; what it said is above.")
-    (statement,) = (bucket / "lineage").glob(f"{STEP}-*{ENDING}")
+    (statement,) = (bucket / "lineage").glob(f"{STEP}-*{ENVELOPE_SUFFIX}")
     return verified(statement, keys)
 
 
@@ -98,7 +98,9 @@ def verified(statement: Path, keys: Path) -> dict[str, Any]:
     """The statement's content, if the key that was mounted signed it."""
     envelope, signer = open_envelope(statement.read_bytes()), load_signer("builder", keys)
     public = PublicKey(signer.id, signer.key.public_key())
-    if not public.verifies(envelope.signatures[0].value, encoded(envelope.payload, envelope.payload_type)):
+    if not public.verifies(
+        envelope.signatures[0].value, pre_authentication_encoding(envelope.payload, envelope.payload_type)
+    ):
         sys.exit(f"{statement}: not signed by the key that was mounted.")
     found: dict[str, Any] = json.loads(envelope.payload)
     return found

@@ -50,12 +50,12 @@ def audit(
     Exit code 0: all is there and as it was. 8: something is altered, or signed by no key that counts. 9: something is
     missing.
     """
-    from pipelines.executing import STORE_VARIABLE
+    from pipelines.execution import STORE_VARIABLE
     from qinglan.errors import ConfigError
     from qinglan.lineage.keys import keys_folder
-    from qinglan.lineage.trust import TRUST, load_trust
+    from qinglan.lineage.trust import TRUST_FILE, load_trust
 
-    policy = load_trust(trust or keys_folder() / TRUST)
+    policy = load_trust(trust or keys_folder() / TRUST_FILE)
     live = live or target.startswith("isvc:")
     if sum((which_models, why, bool(diff), bool(break_glass), live)) > 1:
         raise ConfigError("--which-models, --why, --diff, --break-glass and --live: one at a time.")
@@ -67,7 +67,7 @@ def audit(
     elif which_models:
         _which_models(target, store, files or [], policy, as_json)
     elif why or diff:
-        _ask(target, diff, store, files or [], policy, as_json)
+        _why_or_diff(target, diff, store, files or [], policy, as_json)
     elif break_glass:
         _break_glass(target, store, files or [], policy, break_glass, by)
     else:
@@ -91,12 +91,12 @@ def _audit(
     if as_json:
         say_json(auditing.as_json(found))
     else:
-        from qinglan.lineage.tree import print_audit
+        from qinglan.lineage.terminal_tree import print_audit
 
         print_audit(found)
         if page:
             say(page)
-    if error := auditing.refusal(found):
+    if error := auditing.audit_error(found):
         raise error
 
 
@@ -113,21 +113,21 @@ def _audit_live(target: str, namespace: str, store: str, files: list[Path], poli
         raise error
 
 
-def _ask(target: str, other: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
-    from qinglan.lineage.asks import diff, said_of_diff, why
-    from qinglan.lineage.audit import audit_subject, refusal
-    from qinglan.lineage.subjects import subject
+def _why_or_diff(target: str, other: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
+    from qinglan.lineage.audit import audit_error, audit_target
+    from qinglan.lineage.audit_targets import open_target
+    from qinglan.lineage.explain import diff_releases, explain_release, format_changes
 
-    with subject(target, store, files) as one:
-        error = refusal(audit_subject(one, policy))
+    with open_target(target, store, files) as one:
+        error = audit_error(audit_target(one, policy))
         if not other:
-            lines = why(one, policy)
+            lines = explain_release(one, policy)
             say_json(lines) if as_json else say(*lines)
         else:
-            with subject(other, store, files) as before:
-                changes = diff(before, one, policy)
-                error = error or refusal(audit_subject(before, policy))
-            say_json([one._asdict() for one in changes]) if as_json else say(*said_of_diff(changes))
+            with open_target(other, store, files) as before:
+                changes = diff_releases(before, one, policy)
+                error = error or audit_error(audit_target(before, policy))
+            say_json([one._asdict() for one in changes]) if as_json else say(*format_changes(changes))
     if error:
         raise error
 
@@ -135,7 +135,7 @@ def _ask(target: str, other: str, store: str, files: list[Path], policy: Any, as
 def _which_models(target: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
     from qinglan.lineage.descendants import which_models
     from qinglan.lineage.digests import digest
-    from qinglan.lineage.tree import print_descendants
+    from qinglan.lineage.terminal_tree import print_descendants
 
     path = Path(target)
     wanted = digest(path) if path.exists() else target
@@ -144,6 +144,6 @@ def _which_models(target: str, store: str, files: list[Path], policy: Any, as_js
 
 
 def _break_glass(target: str, store: str, files: list[Path], policy: Any, reason: str, by: str) -> None:
-    from qinglan.lineage.deploying import break_glass
+    from qinglan.lineage.deploy_gate import break_glass
 
     say(*break_glass(target, store, files, policy, reason, by))

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.errors import Altered, ConfigError, DataError, Incomplete, QinglanError
-from qinglan.lineage.audit import Audit, as_json, audit, refusal
+from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError, QinglanError
+from qinglan.lineage.audit import Audit, as_json, audit, audit_error
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.live import Live, look, told, unmatched
+from qinglan.lineage.live_service import LiveService, inspect_service, service_lines, unmatched_versions
 from qinglan.lineage.release_folder import MODEL
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.terminal import say
@@ -18,7 +18,7 @@ TARGET = re.compile(r"((?P<namespace>[a-z0-9][a-z0-9-]*)/)?(?P<name>[a-z][a-z0-9
 
 
 class LiveAudit(NamedTuple):
-    live: Live
+    live: LiveService
     audits: tuple[Audit, ...]
     findings: tuple[Finding, ...]
     """Of what is served; each release has its own."""
@@ -26,8 +26,11 @@ class LiveAudit(NamedTuple):
     @property
     def error(self) -> QinglanError | None:
         """The gravest of all; None where everything that is served is a release, and each is intact."""
-        own = [Altered(_said(one)) if one.state != "missing" else Incomplete(_said(one)) for one in self.findings]
-        found: list[QinglanError] = [*own, *filter(None, map(refusal, self.audits))]
+        own = [
+            AlteredError(_said(one)) if one.state != "missing" else IncompleteAuditError(_said(one))
+            for one in self.findings
+        ]
+        found: list[QinglanError] = [*own, *filter(None, map(audit_error, self.audits))]
         return min(found, key=lambda one: one.exit_code, default=None)
 
 
@@ -40,27 +43,31 @@ def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], p
         raise ConfigError(
             f"{target}: no InferenceService's name. Give NAME with -n NAMESPACE, or isvc:NAMESPACE/NAME."
         )
-    live = look(connect().within(parts["namespace"] or namespace), parts["name"])
+    live = inspect_service(connect().within(parts["namespace"] or namespace), parts["name"])
     audits, gone = [], []
     for one in live.addresses:
         try:
             audits.append(audit(one.digest, policy, store=store or one.store, files=files))
         except DataError as error:
             gone.append(Finding(one.uri, "missing", str(error)))
-    findings = (*live.findings, *gone, *unmatched(live.versions, {model_of(one): one.name for one in audits}))
+    findings = (
+        *live.findings,
+        *gone,
+        *unmatched_versions(live.versions, {model_digest(one): one.name for one in audits}),
+    )
     return LiveAudit(live, tuple(audits), findings)
 
 
-def model_of(found: Audit) -> str:
+def model_digest(found: Audit) -> str:
     """The digest of a release's model, as its statement has it."""
     return next((one for one in found.graph.starts if found.graph.things[one].name == MODEL), "")
 
 
 def print_live(found: LiveAudit) -> None:
-    from qinglan.lineage.tree import print_audit
+    from qinglan.lineage.terminal_tree import print_audit
 
     say(f"{PREFIX}{found.live.namespace}/{found.live.name}")
-    for line in told(found.live):
+    for line in service_lines(found.live):
         say(f"  {line}")
     for finding in found.findings:
         say(f"✗ {finding.state} {finding.what}: {finding.why}")

@@ -2,30 +2,30 @@
 
 from pathlib import Path
 
-from qinglan.errors import Altered, OutageError
-from qinglan.lineage.addresses import read_address
-from qinglan.lineage.live import VERSION, unmatched
-from qinglan.lineage.release_folder import MODEL, read_claim
+from qinglan.errors import AlteredError, OutageError
+from qinglan.lineage.live_service import VERSION_METRIC, unmatched_versions
+from qinglan.lineage.release_address import parse_release_uri
+from qinglan.lineage.release_folder import MODEL, read_release_statement
 from qinglan.terminal import say
-from standins.rollout_local.objects import Objects
-from standins.rollout_local.releases import fetched
-from standins.rollout_local.service import NAME, served, status_of
+from standins.rollout_local.object_files import ObjectFiles
+from standins.rollout_local.releases import fetch_release
+from standins.rollout_local.service import SERVICE_NAME, parse_status, service_snapshot
 
 ANSWER_SECONDS = 10.0
 
 
 def show_live(folder: Path) -> None:
     """Each server that has users: its release, and as which version it answers. Altered where they differ."""
-    one = Objects(folder).read(NAME)
-    status = status_of(one)
+    one = ObjectFiles(folder).read(SERVICE_NAME)
+    status = parse_status(one)
     say(f"Live, asked at {status.url}:")
-    for uri, share in served(one).traffic.items():
-        claim = read_claim(fetched(uri, folder))
+    for uri, share in service_snapshot(one).traffic.items():
+        claim = read_release_statement(fetch_release(uri, folder))
         made = {part.name: part.digest for part in claim.statement.made}
         counts, answers = _versions(status.seen(uri).url)
-        if faults := unmatched({*counts, answers}, {made[MODEL]: claim.name}):
-            raise Altered(f"{uri}: {faults[0].why}. Find out who put it there.")
-        digest = read_address(uri).digest
+        if faults := unmatched_versions({*counts, answers}, {made[MODEL]: claim.name}):
+            raise AlteredError(f"{uri}: {faults[0].why}. Find out who put it there.")
+        digest = parse_release_uri(uri).digest
         say(
             f"  ✓ {share} % of the users: release {digest[:12]}, of model {made[MODEL][:12]}; its server counts as "
             f"{', '.join(counts)} and answers as {answers}"
@@ -41,7 +41,9 @@ def _versions(url: str) -> tuple[tuple[str, ...], str]:
         question = {"instances": [{"query": "一天吃几次", "tenant_id": _tenant(counts)}]}
         path = "/v1/models/rewriter:predict"
         answer = httpx.post(f"{url}{path}", json=question, timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
-        return tuple(sorted(set(VERSION.findall(counts)))), str(answer.json()["predictions"][0]["model_version"])
+        return tuple(sorted(set(VERSION_METRIC.findall(counts)))), str(
+            answer.json()["predictions"][0]["model_version"]
+        )
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise OutageError(
             f"{url}: could not be asked what it is ({type(error).__name__}). Look at its log."

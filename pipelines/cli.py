@@ -152,18 +152,18 @@ def run(
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
-    from pipelines.executing import refuse_held, wanted_stages
-    from pipelines.lines import REWRITER
+    from pipelines.execution import raise_if_held, select_stages
     from pipelines.run import run_pipeline
+    from pipelines.stage_lines import REWRITER
     from pipelines.summary import print_summary
 
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
     if config.pays and not yes and (not only or only in REWRITER.asks_the_gateway):
-        _ask_to_spend(config, evaluates="evaluate" in wanted_stages(REWRITER, only, until))
+        _ask_to_spend(config, evaluates="evaluate" in select_stages(REWRITER, only, until))
     record = run_pipeline(config, root, only, until, quiet=as_json)
     say_json(record) if as_json else print_summary(config, root, record)
-    refuse_held(record)
+    raise_if_held(record)
 
 
 def _ask_to_spend(config: Any, evaluates: bool) -> None:
@@ -202,13 +202,13 @@ def blind(
     as_json: Json = False,
 ) -> None:
     """What people gave each system without knowing who wrote what, and how far the examiner agrees with them."""
-    from components.evaluation.rewriter.blind import read_scores
-    from pipelines.rundir import NAMES, RunDir
-    from pipelines.summary import print_blind
+    from components.evaluation.rewriter.blind_sheet import read_scores
+    from pipelines.rundir import ARTIFACT_FILES, RunDir
+    from pipelines.summary import print_human_scores
 
     files = RunDir(out).files
-    found = read_scores(sheet, files / NAMES["blind_key"], files / NAMES["predictions"])
-    say_json(found) if as_json else print_blind(found)
+    found = read_scores(sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"])
+    say_json(found) if as_json else print_human_scores(found)
 
 
 @app.command("compile")
@@ -225,9 +225,9 @@ def compile_(
     ] = None,
 ) -> None:
     """Write pipelines as YAML for Kubeflow, with a profile's settings and machines; the same bytes every time."""
-    from pipelines.compiling import chosen, compile_targets, read_images
+    from pipelines.graph_compiler import compile_targets, read_images, select_targets
 
-    for path in compile_targets(chosen(tenant, profile, training), out, read_images(image or ())):
+    for path in compile_targets(select_targets(tenant, profile, training), out, read_images(image or ())):
         say(path)
 
 

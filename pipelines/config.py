@@ -21,8 +21,8 @@ from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
-from pipelines.lines import REWRITER
-from pipelines.machines import ClusterConfig, Machine, known, machines
+from pipelines.cluster_resources import ClusterConfig, Machine, check_pod_stages, stage_machines
+from pipelines.stage_lines import REWRITER
 from qinglan.config import Config, Fraction, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
@@ -121,12 +121,12 @@ class RunConfig(Config):
             release = {"name": f"{values['tenant_id']}/rewriter", **(values.get("register") or {})}
             values = {**values, "generate": {"tenant_id": values["tenant_id"], **generate}, "register": release}
             if isinstance(deploy := values.get("deploy"), dict):
-                values["deploy"] = {**released(release), **deploy}
+                values["deploy"] = {**deploy_defaults(release), **deploy}
         return values
 
     @model_validator(mode="after")
     def _known_pods(self) -> Self:
-        known(REWRITER, self.cluster)
+        check_pod_stages(REWRITER, self.cluster)
         return self
 
     def machines(self) -> dict[str, Machine]:
@@ -136,14 +136,14 @@ class RunConfig(Config):
             gpus |= {"sft": self.sft.gpus, "evaluate": 1}
         if self.ppo.hardware.device == "cuda":
             gpus["ppo"] = self.ppo.hardware.per_node
-        return machines(REWRITER, self.cluster, gpus)
+        return stage_machines(REWRITER, self.cluster, gpus)
 
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
         settings = {
             "generate": self.generate, "validate": self.validate_, "convert": self.convert, "base": self.base,
             "sft": self.sft, "ppo": self.ppo, "evaluate": self.evaluate, "gate": self.evaluate.gate,
-            "register": from_base(self.register_, self.base),
+            "register": with_base_name(self.register_, self.base),
         }  # fmt: skip
         if self.deploy:
             settings["deploy"] = self.deploy
@@ -156,12 +156,12 @@ class RunConfig(Config):
         return not self.stand_ins.teacher
 
 
-def released(register: Mapping[str, Any]) -> dict[str, Any]:
+def deploy_defaults(register: Mapping[str, Any]) -> dict[str, Any]:
     """What the deploy stage takes from the register stage, where nothing else is said."""
     return {name: register[name] for name in ("name", "store") if name in register}
 
 
-def from_base(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
+def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
     """The release's settings with the base model's public name, where they have none."""
     public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
     name = public if base.source == "hub" else base.source
@@ -197,8 +197,8 @@ def load_config(tenant: str, profile: str, **given: Any) -> RunConfig:
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
     given = {name: value for name, value in given.items() if value is not None}
-    values = merged(values, given)
-    values = merged(training_settings(values), values)
+    values = merge_settings(values, given)
+    values = merge_settings(training_settings(values), values)
     return RunConfig.parse(values, str(path))
 
 
@@ -212,12 +212,12 @@ def training_settings(values: dict[str, Any]) -> dict[str, Any]:
     return load_yaml(path)
 
 
-def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """One mapping laid over another, level by level."""
     out = dict(under)
     for name, value in over.items():
         both = isinstance(value, dict) and isinstance(out.get(name), dict)
-        out[name] = merged(out[name], value) if both else value
+        out[name] = merge_settings(out[name], value) if both else value
     return out
 
 
@@ -225,8 +225,8 @@ def dump_config(config: Config, path: Path) -> None:
     """Write the resolved configuration, every default spelled out."""
     import yaml
 
-    from qinglan.files import replaced
+    from qinglan.files import atomic_write
 
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         text = yaml.safe_dump(config.model_dump(mode="json", by_alias=True), allow_unicode=True, sort_keys=False)
         partial.write_text(text, encoding="utf-8")

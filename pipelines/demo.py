@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import RunConfig, load_config
-from pipelines.executing import locked
-from pipelines.held import release_held
-from pipelines.loopback import roll_out
-from pipelines.proof import show_audit, show_refusal
+from pipelines.demo_audit import show_audit, show_refusal
+from pipelines.execution import run_lock
+from pipelines.held_release import release_held
+from pipelines.loopback_rollout import roll_out
 from pipelines.run import run_pipeline
 from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
@@ -22,7 +22,7 @@ TENANTS = ("fivedoctors", "chengla")
 
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     root = out / TENANTS[0]
-    with locked(RunDir(root)):  # a demo that is under way reads what is about to be written
+    with run_lock(RunDir(root)):  # a demo that is under way reads what is about to be written
         for tenant in TENANTS:
             _sample(tenant, out / "data" / tenant, conversations, seed)
     data = out / "data" / TENANTS[0]
@@ -39,7 +39,7 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
 def show_rest(root: Path, verdict: dict[str, Any]) -> None:
     """From the verdict to the audit, whatever the verdict is: a hold, and a canary taken back, are results too."""
     run = RunDir(root)
-    with locked(run):
+    with run_lock(run):
         config = _config_of(run)
         if verdict.get("word") == "hold":
             release_held(config, run, verdict["reasons"])
@@ -52,7 +52,7 @@ def run_demo_rollout(out: Path) -> None:
     run = RunDir(out / TENANTS[0])
     if not run.config.is_file():
         raise ConfigError(f"{run.root}: no run there. `make demo` makes one.")
-    with locked(run):
+    with run_lock(run):
         _show_rollout(_config_of(run), run.root)
 
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
-from pipelines.lines import BEFORE, LINEAGE, Line
-from pipelines.machines import HERE, Cluster, Machine, placed
+from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve_image
+from pipelines.stage_lines import BEFORE, LINEAGE, StageLine
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
-from qinglan.lineage.keys import MOUNTED
+from qinglan.lineage.keys import MOUNTED_KEYS
 from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
-from qinglan.lineage.trust import TRUST, VARIABLE
+from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
 
@@ -48,7 +48,7 @@ KINDS = {
 class Wiring(NamedTuple):
     """A line's components, and what the cluster must know of them."""
 
-    line: Line
+    line: StageLine
     components: Mapping[str, Any]
     """By stage."""
 
@@ -59,7 +59,7 @@ class Wiring(NamedTuple):
     """They compute from their inputs alone, in seconds: what failed once fails again."""
 
 
-class Given(NamedTuple):
+class GraphInputs(NamedTuple):
     """What a graph is built of, beside its artifacts."""
 
     settings: Mapping[str, Mapping[str, Any]]
@@ -68,16 +68,16 @@ class Given(NamedTuple):
     parameters: Mapping[str, Any]
     """What people choose for each run, by the name of a component's input."""
 
-    cluster: Cluster = HERE
+    cluster: Cluster = LOCAL_CLUSTER
 
 
-def given(uri: Any, kind: Any = dsl.Dataset, immutable: bool = False) -> Any:
+def import_artifact(uri: Any, kind: Any = dsl.Dataset, immutable: bool = False) -> Any:
     """An artifact that no stage made. KFP's cache knows it by its import, so bytes that may change come in anew."""
     # No display name: the 2.17 back end looks an importer up by its task name, and records the display name.
     return dsl.importer(artifact_uri=uri, artifact_class=kind, reimport=not immutable).output
 
 
-def wire(wiring: Wiring, stages: Sequence[str], made: dict[str, Any], told: Given) -> None:
+def wire_stages(wiring: Wiring, stages: Sequence[str], made: dict[str, Any], told: GraphInputs) -> None:
     """The stages one after another, and behind the gate what only a promoted model gets to."""
     verdict: Any = None
     with ExitStack() as promoted:
@@ -92,35 +92,35 @@ def wire(wiring: Wiring, stages: Sequence[str], made: dict[str, Any], told: Give
             made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
-def alone(wiring: Wiring, stage: str, inputs: dict[str, str], told: Given) -> Any:
+def single_stage_graph(wiring: Wiring, stage: str, inputs: dict[str, str], told: GraphInputs) -> Any:
     """A graph of one stage, fed from artifacts that are there already."""
 
     @dsl.pipeline(name=f"qinglan-{stage}")
     def graph() -> None:
         wanted = wiring.components[stage].component_spec.inputs
-        made = {name: given(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}
+        made = {name: import_artifact(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}
         made[LINEAGE] = made.get(BEFORE)
         _task(wiring, stage, made, told)
 
     return graph
 
 
-def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> Any:
+def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: GraphInputs) -> Any:
     """One stage, with the artifacts and parameters that it names."""
     machine = told.cluster.machines.get(stage)
-    component = _keeping_its_pod(wiring.components[stage], machine)
+    component = _with_own_resources(wiring.components[stage], machine)
     wanted = set(component.component_spec.inputs)
     mine = {name: value for name, value in told.parameters.items() if name in wanted}
     if BEFORE in wanted:
         mine[BEFORE] = made[LINEAGE]
     artifacts = {name: made[name] for name in wiring.line.thread[stage]}
     task = component(**artifacts, **mine, config=dict(told.settings[stage]))
-    image = placed(component.component_spec.implementation.container.image, told.cluster.images)
+    image = resolve_image(component.component_spec.implementation.container.image, told.cluster.images)
     task.set_container_image(image)
     moves = stage in wiring.never_cached or _from_a_branch(stage, told.settings[stage])
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
     task.set_caching_options("@sha256:" in image and not moves)
-    _signs(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
+    _mount_signing_key(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
     endpoints = [STORE_ENDPOINT] if stage in ("register", "deploy") else []
     if any(map(_imported, artifacts.values())):
         endpoints.append(FETCH_ENDPOINT)
@@ -128,12 +128,12 @@ def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: Given) -> A
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
         kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
     if stage == "deploy":
-        kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST: VARIABLE})
+        kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST_FILE: TRUST_VARIABLE})
     if machine:
-        _labelled(task, stage, told.cluster.tenant)
-        _on_a_pod(task, machine, 0 if stage in wiring.never_retried else RETRIES)
-        _on_gpus(task, machine, _passes_on(component))
-        _on_volumes(task, machine)
+        _add_labels(task, stage, told.cluster.tenant)
+        _set_pod_resources(task, machine, 0 if stage in wiring.never_retried else RETRIES)
+        _set_gpus(task, machine, _launches_job(component))
+        _mount_volumes(task, machine)
     return task
 
 
@@ -149,14 +149,14 @@ def _from_a_branch(stage: str, settings: Mapping[str, Any]) -> bool:
     return stage == "base" and settings["source"] == "hub" and not COMMIT.fullmatch(settings["revision"])
 
 
-def _passes_on(component: Any) -> bool:
+def _launches_job(component: Any) -> bool:
     """Whether the step hands its GPUs on to a job."""
     return bool(component.component_spec.task_config_passthroughs)
 
 
-def _keeping_its_pod(component: Any, machine: Machine | None) -> Any:
+def _with_own_resources(component: Any, machine: Machine | None) -> Any:
     """A step that could hand its machine on to a job and has no GPU trains in its own pod, and needs it there."""
-    if machine is None or machine.gpus or not _passes_on(component):
+    if machine is None or machine.gpus or not _launches_job(component):
         return component
     kept = copy.copy(component)
     handed = [
@@ -166,15 +166,15 @@ def _keeping_its_pod(component: Any, machine: Machine | None) -> Any:
     return kept
 
 
-def _signs(task: Any, secret: str, image: str) -> None:
+def _mount_signing_key(task: Any, secret: str, image: str) -> None:
     """What a step's statement needs of its pod: the key, the run, the image."""
-    kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED))
+    kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED_KEYS))
     kubernetes.use_field_path_as_env(task, RUN_VARIABLE, "metadata.labels['pipeline/runid']")
     kubernetes.add_pod_annotation(task, IMAGE_NOTE, image)
     kubernetes.use_field_path_as_env(task, IMAGE_VARIABLE, f"metadata.annotations['{IMAGE_NOTE}']")
 
 
-def _labelled(task: Any, stage: str, tenant: str) -> None:
+def _add_labels(task: Any, stage: str, tenant: str) -> None:
     """By which network policies and people know the pod, and a job that it launches its tenant."""
     labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, "qinglan.dev/tenant": tenant}
     for name, value in labels.items():
@@ -182,7 +182,7 @@ def _labelled(task: Any, stage: str, tenant: str) -> None:
             kubernetes.add_pod_label(task, name, value)
 
 
-def _on_a_pod(task: Any, machine: Machine, retries: int) -> None:
+def _set_pod_resources(task: Any, machine: Machine, retries: int) -> None:
     """What quotas and Pod Security ask of any pod."""
     pod = machine.pod
     task.set_cpu_request(str(pod.cpu)).set_cpu_limit(str(pod.cpu))
@@ -195,7 +195,7 @@ def _on_a_pod(task: Any, machine: Machine, retries: int) -> None:
         task.set_retry(retries, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration=f"{whole}s")
 
 
-def _on_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
+def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
     """Type and count together: with one of them alone the back end asks for no GPU at all."""
     if not machine.gpus:
         return
@@ -207,7 +207,7 @@ def _on_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
         kubernetes.empty_dir_mount(task, volume_name="shm", mount_path="/dev/shm", medium="Memory")
 
 
-def _on_volumes(task: Any, machine: Machine) -> None:
+def _mount_volumes(task: Any, machine: Machine) -> None:
     """Checkpoints outlive the pod; base models are read where there is no way to the hub."""
     if machine.scratch:
         kubernetes.mount_pvc(task, pvc_name=machine.scratch, mount_path=SCRATCH)

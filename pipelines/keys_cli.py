@@ -24,7 +24,7 @@ def new(
     folder: Folder = None,
 ) -> None:
     """Make the keys of these roles, and let the trust policy name them."""
-    from qinglan.lineage.keychain import new_key
+    from qinglan.lineage.key_lifecycle import new_key
     from qinglan.lineage.keys import ROLES, keys_folder
 
     place = folder or keys_folder()
@@ -36,7 +36,7 @@ def new(
 @keys.command()
 def rotate(role: RoleName, folder: Folder = None) -> None:
     """Replace a role's key: what the old one has signed counts as of its time, and it signs nothing more."""
-    from qinglan.lineage.keychain import rotate_key
+    from qinglan.lineage.key_lifecycle import rotate_key
     from qinglan.lineage.keys import keys_folder
 
     old, made = rotate_key(folder or keys_folder(), _role(role))
@@ -53,7 +53,7 @@ def revoke(
     folder: Folder = None,
 ) -> None:
     """Trust a key no more, from a time on: now, or earlier."""
-    from qinglan.lineage.keychain import revoke_key
+    from qinglan.lineage.key_lifecycle import revoke_key
     from qinglan.lineage.keys import keys_folder
 
     revoked, when = revoke_key(folder or keys_folder(), key, reason, at)
@@ -66,13 +66,13 @@ def list_(folder: Folder = None) -> None:
     from rich.table import Table
 
     from qinglan.console import Console
-    from qinglan.lineage.keychain import shown
+    from qinglan.lineage.key_lifecycle import key_rows
     from qinglan.lineage.keys import keys_folder
-    from qinglan.lineage.trust import TRUST, load_trust
+    from qinglan.lineage.trust import TRUST_FILE, load_trust
 
     place = folder or keys_folder()
-    table = Table("key", "role", "tenants", "since", "until", "", title=str(place / TRUST), title_justify="left")
-    for row in shown(load_trust(place / TRUST), place):
+    table = Table("key", "role", "tenants", "since", "until", "", title=str(place / TRUST_FILE), title_justify="left")
+    for row in key_rows(load_trust(place / TRUST_FILE), place):
         table.add_row(*row)
     Console().print(table)
 

@@ -5,9 +5,9 @@ from typing import NamedTuple, get_args
 
 from pydantic import Field
 
-from components.evaluation.rewriter.obstacles import Obstacle
+from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.config import RunConfig
-from pipelines.preflight import check_given, known_gold, lost_gold, rows_in_words, without_knowledge_base
+from pipelines.preflight import check_input_files, known_gold, missing_gold, rows_in_words, without_knowledge_base
 from pipelines.promotion import Promotion, promotion, too_few_prompts
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from qinglan.config import Config
@@ -58,7 +58,7 @@ class PlanStep(Config):
         return self.cost, self.seconds
 
 
-class TheirBudget(Config):
+class OriginalBudgetLine(Config):
     """A line of the original plan's budget, with ours for the same work where we can tell."""
 
     what: str
@@ -94,10 +94,10 @@ class Plan(Config):
     """Whether the gate can promote what a run makes."""
 
     warnings: tuple[str, ...] = Field(default=())
-    original: tuple[TheirBudget, ...]
+    original: tuple[OriginalBudgetLine, ...]
 
 
-class Rewards(NamedTuple):
+class TrainingCalls(NamedTuple):
     """What training and evaluation ask for, at most: a text that comes again costs nothing."""
 
     rollouts: int
@@ -108,16 +108,16 @@ class Rewards(NamedTuple):
     examined: int
 
 
-class Tokens(NamedTuple):
+class TokenCount(NamedTuple):
     calls: int = 0
     input: int = 0
 
-    def of(self, calls: int) -> "Tokens":
+    def of(self, calls: int) -> "TokenCount":
         """So many calls like these."""
-        return Tokens(calls, round(self.input / self.calls * calls) if self.calls else 0)
+        return TokenCount(calls, round(self.input / self.calls * calls) if self.calls else 0)
 
-    def plus(self, messages: list[Message]) -> "Tokens":
-        return Tokens(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
+    def plus(self, messages: list[Message]) -> "TokenCount":
+        return TokenCount(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
 
 
 def make_plan(config: RunConfig, today: date | None = None) -> Plan:
@@ -126,7 +126,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         missing = f"{config.questions}: no such file" if config.questions else "is missing"
         raise ConfigError(f"--questions {missing}. A plan counts its rows.")
     if config.knowledge_base is not None:
-        check_given(config)
+        check_input_files(config)
     sheet, tokens = count_tokens(config)
     known = known_gold(config, sheet) if config.knowledge_base else {}
     steps = _steps(config, sheet, tokens)
@@ -140,7 +140,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         live_cost=sum(step.cost for step in steps),
         live_seconds=sum(step.seconds for step in steps),
         batch_cost=sum(step.cost if step.batch_cost is None else step.batch_cost for step in steps),
-        training=_training_in_words(config, rewards(config, sheet)),
+        training=_training_in_words(config, training_calls(config, sheet)),
         budget=config.gateway.budget,
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
@@ -151,24 +151,24 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     )
 
 
-class Questioning(NamedTuple):
+class CallTokens(NamedTuple):
     """Tokens of what will be asked about the rows."""
 
-    rewrites: Tokens
-    needs: Tokens
-    judgements: Tokens
+    rewrites: TokenCount
+    needs: TokenCount
+    judgements: TokenCount
 
-    def plus(self, row: Question, system_prompt: str) -> "Questioning":
-        return Questioning(
+    def plus(self, row: Question, system_prompt: str) -> "CallTokens":
+        return CallTokens(
             self.rewrites.plus(teacher_messages(row, system_prompt)),
             self.needs if row.need else self.needs.plus(need_messages(row)),
             self.judgements.plus(judge_messages(row, row.question)),
         )
 
 
-def count_tokens(config: RunConfig) -> tuple[Sheet, Questioning]:
+def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
     """The sheet, and what asking about its rows takes, in one pass."""
-    tokens = Questioning(Tokens(), Tokens(), Tokens())
+    tokens = CallTokens(TokenCount(), TokenCount(), TokenCount())
 
     def count(row: Question) -> None:
         nonlocal tokens
@@ -177,8 +177,8 @@ def count_tokens(config: RunConfig) -> tuple[Sheet, Questioning]:
     return read_sheet(config, count), tokens
 
 
-def _steps(config: RunConfig, sheet: Sheet, tokens: Questioning) -> tuple[PlanStep, ...]:
-    models, learned, rows = config.gateway.models(), rewards(config, sheet), sheet.splits.total()
+def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
+    models, learned, rows = config.gateway.models(), training_calls(config, sheet), sheet.splits.total()
     judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
     return (
         _paid_step(config, "generate", "rewrite", tokens.rewrites, models["teacher"]),
@@ -191,17 +191,17 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: Questioning) -> tuple[PlanSt
     )
 
 
-def _training_in_words(config: RunConfig, learned: Rewards) -> str:
+def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
     return f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}."
 
 
-def rewards(config: RunConfig, sheet: Sheet) -> Rewards:
+def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
     """At most: near-duplicates, and rows that a stage refuses, are left out later."""
     learning, tested = sheet.splits["train"], sheet.splits["test"]
     steps = config.ppo.steps or config.ppo.epochs * (learning // config.ppo.prompts)
     rollouts = steps * config.ppo.collection
     share = config.ppo.reward.judge_share
-    return Rewards(
+    return TrainingCalls(
         rollouts=rollouts,
         steps=steps,
         judgements=round(share * (rollouts + learning)),
@@ -211,7 +211,7 @@ def rewards(config: RunConfig, sheet: Sheet) -> Rewards:
     )
 
 
-def _paid_step(config: RunConfig, step: str, what: str, tokens: Tokens, model: PaidModel) -> PlanStep:
+def _paid_step(config: RunConfig, step: str, what: str, tokens: TokenCount, model: PaidModel) -> PlanStep:
     output = tokens.calls * ANSWER_TOKENS[what]
     live = cost(model.price, input=tokens.input, output=output)
     factor = (model.batch or BatchConfig()).price_factor
@@ -237,7 +237,7 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     if total > config.gateway.budget:
         found.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
     for role, model in config.gateway.models().items():
-        found += stale(f"The {role}", model.price, today) if config.pays else []
+        found += stale_price_warning(f"The {role}", model.price, today) if config.pays else []
     return found
 
 
@@ -258,27 +258,29 @@ def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) 
 def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[Obstacle]:
     """Reasons why a whole run of this would be refused before it pays."""
     given = (
-        [*lost_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
+        [*missing_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
     )
     return [*given, *too_few_prompts(config, sheet)]
 
 
-def stale(whose: str, price: Price, today: date) -> list[str]:
+def stale_price_warning(whose: str, price: Price, today: date) -> list[str]:
     """What to say of a price that nobody has looked at for long, if it is one."""
     age = (today - price.as_of).days
     return [f"{whose}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
 
 
-def original_budget(rewriting: PlanStep, rows: int, judgements: Tokens, judge: PaidModel) -> tuple[TheirBudget, ...]:
+def original_budget(
+    rewriting: PlanStep, rows: int, judgements: TokenCount, judge: PaidModel
+) -> tuple[OriginalBudgetLine, ...]:
     """The original plan's 4.1 and 2.3, beside what the same number of calls costs at this profile's prices."""
     data = rewriting.cost / rows * 500 if rows else 0.0
     tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
     reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgement"])
     return (
-        TheirBudget(what="SFT data, 500 rows", theirs="$5", ours=f"{data:.2f}"),
-        TheirBudget(what="RL judging, 3,000 calls", theirs="$30", ours=f"{reward:.2f}"),
-        TheirBudget(what="API calls in all", theirs="$35-50", ours=f"{data + reward:.2f}"),
-        TheirBudget(what="SFT, LoRA", theirs="4 A100-80GB, 2-3 days", ours="not measured yet"),
-        TheirBudget(what="SFT, all weights", theirs="8 A100-80GB, 4-5 days", ours="not measured yet"),
-        TheirBudget(what="RL", theirs="3-5 days", ours="not measured yet"),
+        OriginalBudgetLine(what="SFT data, 500 rows", theirs="$5", ours=f"{data:.2f}"),
+        OriginalBudgetLine(what="RL judging, 3,000 calls", theirs="$30", ours=f"{reward:.2f}"),
+        OriginalBudgetLine(what="API calls in all", theirs="$35-50", ours=f"{data + reward:.2f}"),
+        OriginalBudgetLine(what="SFT, LoRA", theirs="4 A100-80GB, 2-3 days", ours="not measured yet"),
+        OriginalBudgetLine(what="SFT, all weights", theirs="8 A100-80GB, 4-5 days", ours="not measured yet"),
+        OriginalBudgetLine(what="RL", theirs="3-5 days", ours="not measured yet"),
     )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipelines.plan import Plan, PlanStep
-from pipelines.promotion import Promotion, in_words
+from pipelines.promotion import Promotion, promotion_lines
 
 
 def print_plan(plan: Plan, evaluates: bool = True) -> None:
@@ -32,7 +32,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
 def print_promotion(console: Any, promotion: Promotion) -> None:
     style = "" if promotion.possible else "yellow"
     console.print("Can this be promoted?", style="bold")
-    for line in in_words(promotion):
+    for line in promotion_lines(promotion):
         console.print(f"  {line}", style=style, highlight=False)
 
 

@@ -5,12 +5,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from components.evaluation.rewriter.obstacles import Obstacle
+from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.config import RunConfig
-from pipelines.lines import REWRITER
 from pipelines.promotion import too_few_prompts
-from pipelines.rundir import NAMES, RunDir
+from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
+from pipelines.stage_lines import REWRITER
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import read_jsonl
@@ -27,7 +27,7 @@ A_PASSAGE = (
 FIRST_BYTES, SHOWN = 4096, 5
 
 
-def check_given(config: RunConfig) -> None:
+def check_input_files(config: RunConfig) -> None:
     """Both files are there, and the knowledge base's first line is a passage."""
     for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
         if path is None or not path.exists() or (name == "questions" and not path.is_file()):
@@ -78,14 +78,14 @@ def check_machine(config: RunConfig, stages: Sequence[str]) -> None:
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
     """Labels and rows are such that these stages can run."""
-    refusals = [*lost_gold(config, sheet, known_gold(config, sheet))]
+    refusals = [*missing_gold(config, sheet, known_gold(config, sheet))]
     if "ppo" in stages:
         refusals += too_few_prompts(config, sheet)
     for refusal in refusals:
         raise DataError(f"{refusal.reason} {refusal.next_step}")
 
 
-def lost_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> Iterator[Obstacle]:
+def missing_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> Iterator[Obstacle]:
     """Rows about passages that are all missing: whatever is retrieved would count as wrong."""
     lost = [row for row in unknown_gold(sheet.gold, known) if row.every]
     if lost:
@@ -158,7 +158,7 @@ def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_nam
     return asyncio.run(ask())
 
 
-def own_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
+def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """A stage alone works on the run's own sheet and knowledge base; another's would tell a false story."""
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
@@ -166,7 +166,9 @@ def own_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     if needed:
         for name in needed:
             if not run.shown(name).exists():
-                raise ConfigError(f"{run.root}: no {NAMES[name]} there. Run the stage before {only!r} first.")
+                raise ConfigError(
+                    f"{run.root}: no {ARTIFACT_FILES[name]} there. Run the stage before {only!r} first."
+                )
         for name in ("questions", "knowledge_base"):
             mine = run.shown(name).resolve()
             given: Path | None = getattr(config, name)

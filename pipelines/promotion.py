@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from components.evaluation.rewriter.obstacles import Obstacle, Prospect, obstacles
+from components.evaluation.rewriter.gate_precheck import Obstacle, PlannedRun, find_obstacles
 from pipelines.config import RunConfig
 from pipelines.sheet import Sheet
 from qinglan.config import Config
@@ -31,11 +31,11 @@ def promotion(
     refusals = tuple(refusals)
     models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
     price = models["teacher"].price
-    prospect = Prospect(
+    prospect = PlannedRun(
         judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test if sheet else None,
         teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
     )  # fmt: skip
-    reasons, unchecked = tuple(obstacles(prospect, config.evaluate.gate)), []
+    reasons, unchecked = tuple(find_obstacles(prospect, config.evaluate.gate)), []
     if sheet is None:
         unchecked.append("How many rows of the locked test have gold passages. `qinglan plan` counts them.")
     if snapshot is None:
@@ -58,16 +58,16 @@ def too_few_prompts(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
         )
 
 
-def on_a_cluster(config: RunConfig) -> list[str]:
+def cluster_promotion_notes(config: RunConfig) -> list[str]:
     """The same for a run to be submitted, whose sheet and gateway are not here."""
     unchecked = (
         "Not looked at: gateway.yaml of the cluster, which says who judges and who examines there, and whether its "
         "RAG service names the knowledge base in its answers (data.snapshot). This is about the profile."
     )
-    return [*in_words(promotion(config, None, snapshot=True)), unchecked]
+    return [*promotion_lines(promotion(config, None, snapshot=True)), unchecked]
 
 
-def in_words(answer: Promotion) -> list[str]:
+def promotion_lines(answer: Promotion) -> list[str]:
     """The answer first, then a line for each reason."""
     open_ = "Nothing that is known beforehand stands against it; the gate will decide on the numbers."
     if answer.refusals:

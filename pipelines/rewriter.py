@@ -20,9 +20,9 @@ from components.release.register.component import register
 from components.training.base.component import base
 from components.training.ppo.component import ppo
 from components.training.sft.component import sft
-from pipelines.graph import GATEWAY, Given, Wiring, given, wire
-from pipelines.lines import REWRITER
-from pipelines.machines import HERE, Cluster
+from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster
+from pipelines.graph import GATEWAY, GraphInputs, Wiring, import_artifact, wire_stages
+from pipelines.stage_lines import REWRITER
 
 WIRING = Wiring(
     REWRITER,
@@ -38,7 +38,10 @@ WIRING = Wiring(
 
 
 def until(
-    stages: Sequence[str], settings: Mapping[str, Mapping[str, Any]], cluster: Cluster = HERE, about: str = ""
+    stages: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]],
+    cluster: Cluster = LOCAL_CLUSTER,
+    about: str = "",
 ) -> Any:
     """The graph of these stages from the thread's beginning, with each stage's settings as constants."""
 
@@ -60,7 +63,9 @@ def until(
             release_name: Tenant and model under which what passes is registered, and asked for in production.
         """
         uris = {"questions": questions, "knowledge_base": knowledge_base}
-        made = {name: given(uri, immutable=cluster.immutable_inputs) for name, uri in uris.items()}
-        wire(WIRING, stages, made, Given(settings, {"gateway_url": gateway_url, "name": release_name}, cluster))
+        made = {name: import_artifact(uri, immutable=cluster.immutable_inputs) for name, uri in uris.items()}
+        wire_stages(
+            WIRING, stages, made, GraphInputs(settings, {"gateway_url": gateway_url, "name": release_name}, cluster)
+        )
 
     return rewriter

@@ -12,7 +12,7 @@ from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import read_jsonl
 from qinglan.questions import read_questions
-from qinglan.rows import Quarantined, Question, Retrieval, Rewrite, Validated
+from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, ValidatedRewrite
 
 SPLITS = ("train", "dev")
 
@@ -58,7 +58,7 @@ def _generate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 
 
 def _validate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
-    for row in _rows(run.shown("validated"), Validated, row_id):
+    for row in _rows(run.shown("validated"), ValidatedRewrite, row_id):
         outcome = "accepted" if row.accepted else f"not accepted: {row.reason}"
         found = f"plain: {_found(row.plain)}; rewritten: {_found(row.rewritten)}"
         detail = f"{found}; scored against the {row.scored_against}"
@@ -73,7 +73,7 @@ def _found(retrieval: Retrieval) -> str:
 
 def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     yield from _set_aside(run.shown("left_out"), "convert", row_id)
-    for _ in _rows(run.shown("locked_test"), Validated, row_id):
+    for _ in _rows(run.shown("locked_test"), ValidatedRewrite, row_id):
         yield StageNote("convert", "test", "locked away: no training sees it")
     for split in SPLITS:
         path = run.shown("chats") / f"{split}.jsonl"
@@ -103,7 +103,7 @@ def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 
 
 def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
-    for row in _rows(path, Quarantined, row_id):
+    for row in _rows(path, QuarantinedRow, row_id):
         yield StageNote(stage, f"left out: {row.reason}", f"{row.detail} ({path.name})")
 
 

@@ -13,34 +13,34 @@ from typing import Any
 
 from components.data.convert.split_rows import split_of
 from pipelines.config import RunConfig, dump_config
-from pipelines.executing import (
+from pipelines.execution import (
     check_deploys,
     check_keys,
     execute,
+    gate_verdict,
     link_files,
-    locked,
-    make_room,
-    verdict,
-    wanted_stages,
+    prepare_folders,
+    run_lock,
+    select_stages,
     with_store,
 )
-from pipelines.lines import REWRITER
-from pipelines.local import Job, write_job
+from pipelines.local_execution import LocalJob, write_job
 from pipelines.preflight import (
-    check_given,
+    check_input_files,
     check_machine,
     check_served,
     check_sheet,
     knowledge_bases,
     names_knowledge_bases,
-    own_files,
+    with_run_files,
 )
-from pipelines.promotion import in_words, promotion
+from pipelines.promotion import promotion, promotion_lines
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
+from pipelines.stage_lines import REWRITER
 from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
-from qinglan.services import service, started
+from qinglan.services import run_service, start_service
 from qinglan.terminal import say
 
 ROLES = ("teacher", "judge", "examiner")
@@ -52,16 +52,16 @@ def run_pipeline(
     config: RunConfig, root: Path, only: str = "", until: str = REWRITER.last, quiet: bool = False
 ) -> dict[str, Any]:
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds."""
-    run, stages = RunDir(root), wanted_stages(REWRITER, only, until)
-    config = own_files(config, run, only)
+    run, stages = RunDir(root), select_stages(REWRITER, only, until)
+    config = with_run_files(config, run, only)
     check_deploys(config, stages)
     check_keys()
-    check_given(config)
+    check_input_files(config)
     check_machine(config, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
-    with locked(run):
-        make_room(run, REWRITER, stages, alone=bool(only))
+    with run_lock(run):
+        prepare_folders(run, REWRITER, stages, alone=bool(only))
         hide_release(run, stages)
         config = with_store(config, run)
         dump_config(config, run.config)
@@ -91,7 +91,7 @@ def _run(
                     warn_of_obstacles(config, sheet, gateway_url)
                 record["gateway_before"] = _gateway_report(gateway_url)
             uris = {name: str(path) for name, path in given.items()}
-            write_job(run, Job(REWRITER.name, uris, gateway_url, stages, alone=bool(only)))
+            write_job(run, LocalJob(REWRITER.name, uris, gateway_url, stages, alone=bool(only)))
             execute(run, REWRITER, stages, quiet)
             record["gateway"] = _gateway_report(gateway_url)
         record["status"] = "done"
@@ -99,7 +99,7 @@ def _run(
         link_files(run, given, stages)
         record["seconds"] = round(time.monotonic() - clock, 3)
         record["steps"] = {stage: run.step_record(stage) for stage in REWRITER.stages}
-        record["verdict"] = verdict(record["steps"], stages)
+        record["verdict"] = gate_verdict(record["steps"], stages)
         write_json(run.record, record)
     return record
 
@@ -109,7 +109,7 @@ def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None
     sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.evaluate.kb_name)
     answer = promotion(config, sheet, sends)
     if answer.obstacles:
-        say("! Can this be promoted?", *(f"  {line}" for line in in_words(answer)), to=sys.stderr)
+        say("! Can this be promoted?", *(f"  {line}" for line in promotion_lines(answer)), to=sys.stderr)
 
 
 def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
@@ -129,13 +129,13 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
     bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
     if config.stand_ins.teacher:
         arguments = [*bases, "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
-        teacher = stack.enter_context(started("standins.teacher", arguments, run.logs / "teacher.log"))
+        teacher = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
     if config.stand_ins.rag:
         arguments = [*bases, "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
             if reranker := _fit_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
-        here = {"base_url": stack.enter_context(service("serving.rag", arguments, run.logs / "rag.log"))}
+        here = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
         gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
     if teacher:
         here = {"base_url": teacher()}
@@ -151,20 +151,20 @@ def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]
     arguments += ["--retrieval-cache", str(run.retrievals), "--port", "0"]
-    return stack.enter_context(service("serving.gateway", arguments, run.logs / "gateway.log"))
+    return stack.enter_context(run_service("serving.gateway", arguments, run.logs / "gateway.log"))
 
 
 def _fit_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:
     """Fit the local reranker on training conversations that people labelled, where there are any."""
-    from qinglan.files import dump_line, replaced
+    from qinglan.files import atomic_write, dump_line
     from qinglan.questions import read_questions
     from qinglan.rows import Question
-    from serving.rag.fitting import fit_from_rows
+    from serving.rag.reranker_fit import fit_from_rows
 
     assert config.questions is not None
     labelled = run.index / f"{tenant}-labelled.jsonl"
     count = 0
-    with replaced(labelled) as partial, partial.open("wb") as file:
+    with atomic_write(labelled) as partial, partial.open("wb") as file:
         for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
             if not isinstance(row, Question) or not row.gold or row.tenant_id != tenant:
                 continue

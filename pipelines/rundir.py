@@ -22,9 +22,9 @@ from typing import Any
 
 import orjson
 
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 
-NAMES = {
+ARTIFACT_FILES = {
     "questions": "questions.xlsx",
     "knowledge_base": "knowledge_base.jsonl",
     "rewrites": "rewrites.jsonl",
@@ -126,7 +126,7 @@ class RunDir:
 
     def shown(self, name: str) -> Path:
         """The path in files/ of an artifact; questions that were given as JSON lines keep that ending."""
-        path = self.files / NAMES[name]
+        path = self.files / ARTIFACT_FILES[name]
         as_lines = path.with_suffix(JSON_LINES)
         return as_lines if name == "questions" and as_lines.exists() else path
 
@@ -138,7 +138,7 @@ class RunDir:
 
     def link(self, name: str, target: Path) -> None:
         """Show an artifact under the name that a person knows; a real file there, or the link itself, is left."""
-        link = self.files / NAMES[name]
+        link = self.files / ARTIFACT_FILES[name]
         if name == "questions" and target.suffix == JSON_LINES:
             link = link.with_suffix(JSON_LINES)
         place = link.parent.resolve() / link.name
@@ -165,11 +165,11 @@ class RunDir:
         ending. It is a copy and no hard link because people fill in sheets, and the signed bytes must not change by
         that. JSON lines and folders open without an ending and may be large: they are not copied.
         """
-        copy = target.with_name(NAMES[name])
+        copy = target.with_name(ARTIFACT_FILES[name])
         if copy.suffix not in OPENED_BY_ENDING or not target.is_file() or not self._made_here(target):
             return target
         if not copy.exists():  # an artifact is written once; a copy that is there may hold what a person filled in
-            with replaced(copy) as partial:
+            with atomic_write(copy) as partial:
                 shutil.copyfile(target, partial)
         return copy
 
@@ -178,5 +178,5 @@ class RunDir:
 
 
 def write_json(path: Path, value: Any) -> None:
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))

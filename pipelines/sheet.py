@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import Conversation, split_of
-from components.evaluation.rewriter.obstacles import Labelled
+from components.evaluation.rewriter.gate_precheck import GoldCounts
 from pipelines.config import RunConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.prompts import prompt_file
 from qinglan.questions import read_questions
-from qinglan.rows import Quarantined, Question, Split
+from qinglan.rows import QuarantinedRow, Question, Split
 
 
 class GoldRow(NamedTuple):
@@ -46,7 +46,7 @@ class Sheet:
     splits: Counter[Split] = field(default_factory=Counter)
     """Rows by split: the sheet's own where it names one, else the draw of the convert stage."""
 
-    test: dict[str, Labelled] = field(default_factory=dict)
+    test: dict[str, GoldCounts] = field(default_factory=dict)
     """Labelled rows of the locked test, by tenant with rows in it."""
 
     gold: list[GoldRow] = field(default_factory=list)
@@ -61,9 +61,9 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
     assert config.questions is not None
     sheet = Sheet()
     conversations: dict[Conversation, _Conversation] = {}
-    first_unfit: Quarantined | None = None
+    first_unfit: QuarantinedRow | None = None
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
-        if isinstance(row, Quarantined):
+        if isinstance(row, QuarantinedRow):
             sheet.unfit, first_unfit = sheet.unfit + 1, first_unfit or row
             continue
         if row.tenant_id not in sheet.questions:
@@ -122,8 +122,8 @@ def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], conf
         split = conversation.split or split_of(name, config)
         sheet.splits[split] += conversation.rows
         if split == "test":
-            tenant = sheet.test.get(name[0], Labelled())
-            labelled = Labelled(
+            tenant = sheet.test.get(name[0], GoldCounts())
+            labelled = GoldCounts(
                 tenant.rows + conversation.labelled, tenant.conversations + bool(conversation.labelled)
             )
             sheet.test[name[0]] = labelled

@@ -19,9 +19,9 @@ from components.release.deploy.component import deploy
 from components.release.register.component import register_style
 from components.training.base.component import text_base
 from components.training.style.component import distil, style
-from pipelines.graph import Given, Wiring, given, wire
-from pipelines.lines import STYLE
-from pipelines.machines import HERE, Cluster
+from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster
+from pipelines.graph import GraphInputs, Wiring, import_artifact, wire_stages
+from pipelines.stage_lines import STYLE
 
 WIRING = Wiring(
     STYLE,
@@ -35,7 +35,10 @@ WIRING = Wiring(
 
 
 def until(
-    stages: Sequence[str], settings: Mapping[str, Mapping[str, Any]], cluster: Cluster = HERE, about: str = ""
+    stages: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]],
+    cluster: Cluster = LOCAL_CLUSTER,
+    about: str = "",
 ) -> Any:
     """The graph of these stages from the line's beginning, with each stage's settings as constants."""
 
@@ -47,7 +50,7 @@ def until(
             labelled: The labelled answers, such as s3://bucket/style: JSON, .xlsx, or a folder with unlabelled texts.
             release_name: Tenant and model under which what passes is registered, and asked for in production.
         """
-        made = {"labelled": given(labelled, immutable=cluster.immutable_inputs)}
-        wire(WIRING, stages, made, Given(settings, {"name": release_name}, cluster))
+        made = {"labelled": import_artifact(labelled, immutable=cluster.immutable_inputs)}
+        wire_stages(WIRING, stages, made, GraphInputs(settings, {"name": release_name}, cluster))
 
     return style_line

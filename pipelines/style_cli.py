@@ -27,7 +27,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the style line here, from labelled answers to a signed release and a small model."""
-    from pipelines.executing import refuse_held
+    from pipelines.execution import raise_if_held
     from pipelines.style_config import load_style_config
     from pipelines.style_run import run_style
     from pipelines.style_summary import print_style_summary
@@ -35,7 +35,7 @@ def run(
     config = load_style_config(profile, labelled=labelled, labels=labels)
     record = run_style(config, out, only, until, quiet=as_json)
     say_json(record) if as_json else print_style_summary(out, record)
-    refuse_held(record)
+    raise_if_held(record)
 
 
 @style.command()
@@ -50,7 +50,7 @@ def predict(
 ) -> None:
     """What the style model says of every row of a file."""
     from qinglan.errors import ConfigError, DataError
-    from qinglan.style.files import predict_file
+    from qinglan.style.file_prediction import predict_file
     from qinglan.style.model import StyleModel
 
     if not model.is_dir():
@@ -82,18 +82,18 @@ def blind(
     as_json: Json = False,
 ) -> None:
     """What people said without knowing the model's word, and how far model, data and people agree."""
-    from components.evaluation.style.blind import read_labels_given
-    from components.evaluation.style.markdown import people_markdown
-    from pipelines.rundir import NAMES, RunDir
+    from components.evaluation.style.blind_sheet import read_human_labels
+    from components.evaluation.style.markdown import human_labels_markdown
+    from pipelines.rundir import ARTIFACT_FILES, RunDir
 
     files = RunDir(out).files
-    found = read_labels_given(sheet, files / NAMES["blind_key"], files / NAMES["predictions"])
+    found = read_human_labels(sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"])
     if as_json:
         say_json(found)
     else:
         from qinglan.console import Console, markdown
 
-        Console().print(markdown(people_markdown(found)))
+        Console().print(markdown(human_labels_markdown(found)))
 
 
 @style.command()

@@ -11,15 +11,15 @@ from components.release.deploy.config import DeployConfig
 from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
-from pipelines.config import STYLES, from_base, merged, released
-from pipelines.lines import STYLE
-from pipelines.machines import ClusterConfig, Machine, known, machines
+from pipelines.cluster_resources import ClusterConfig, Machine, check_pod_stages, stage_machines
+from pipelines.config import STYLES, deploy_defaults, merge_settings, with_base_name
+from pipelines.stage_lines import STYLE
 from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.style.labels import read_labels
 
 NAME = "house/style"
-DEPLOYED = {
+DEPLOY_DEFAULTS = {
     "service": "style", "runtime": "qinglan-style", "format": "qinglan-style",
     "rollout": {"checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 0.25}]},
 }  # fmt: skip
@@ -66,12 +66,15 @@ class StyleRunConfig(Config):
         if isinstance(values, dict) and isinstance(values.get("register"), dict):
             values = {**values, "register": {"name": NAME, **values["register"]}}
         if isinstance(values, dict) and isinstance(deploy := values.get("deploy"), dict):
-            values = {**values, "deploy": {**DEPLOYED, **released(values.get("register", {"name": NAME})), **deploy}}
+            values = {
+                **values,
+                "deploy": {**DEPLOY_DEFAULTS, **deploy_defaults(values.get("register", {"name": NAME})), **deploy},
+            }
         return values
 
     @model_validator(mode="after")
     def _known_pods(self) -> Self:
-        known(STYLE, self.cluster)
+        check_pod_stages(STYLE, self.cluster)
         return self
 
     def machines(self) -> dict[str, Machine]:
@@ -80,13 +83,13 @@ class StyleRunConfig(Config):
         gpus = {stage: 1 for stage in trained if getattr(self, stage).device == "cuda"}
         if "style" in gpus:
             gpus["evaluate"] = 1
-        return machines(STYLE, self.cluster, gpus)
+        return stage_machines(STYLE, self.cluster, gpus)
 
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
         settings = {
             "prepare": self.prepare, "base": self.base, "style": self.style, "evaluate": self.evaluate,
-            "gate": self.evaluate.gate, "register": from_base(self.register_, self.base), "distil": self.distil,
+            "gate": self.evaluate.gate, "register": with_base_name(self.register_, self.base), "distil": self.distil,
         }  # fmt: skip
         if self.deploy:
             settings["deploy"] = self.deploy
@@ -100,8 +103,8 @@ def load_style_config(profile: str, **given: Any) -> StyleRunConfig:
     if not path.is_file():
         known = ", ".join(sorted(one.stem for one in STYLES.glob("*.yaml")))
         raise ConfigError(f"--profile {profile}: no such profile. There are: {known}, or a path that ends in .yaml.")
-    values = merged(load_yaml(path), {name: value for name, value in given.items() if value is not None})
+    values = merge_settings(load_yaml(path), {name: value for name, value in given.items() if value is not None})
     if labels := values.get("labels"):
         found = [one.model_dump() for one in read_labels(Path(labels)).labels]
-        values = merged(values, {"prepare": {"labels": found}})
+        values = merge_settings(values, {"prepare": {"labels": found}})
     return StyleRunConfig.parse(values, str(path))

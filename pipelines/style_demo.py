@@ -3,14 +3,14 @@
 import time
 from pathlib import Path
 
-from pipelines.executing import locked, refuse_held
-from pipelines.proof import show_audit
-from pipelines.rundir import NAMES, RunDir
+from pipelines.demo_audit import show_audit
+from pipelines.execution import raise_if_held, run_lock
+from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.style_config import StyleRunConfig, load_style_config
 from pipelines.style_run import run_style
 from pipelines.style_summary import print_style_summary
 from qinglan.config import load_yaml
-from qinglan.style.labels import training_form
+from qinglan.style.labels import format_training_text
 from qinglan.terminal import say
 from standins.samples.style import write_style_sample
 
@@ -27,7 +27,7 @@ ASKED = (
 def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     started, root = time.monotonic(), out / "run"
     run = RunDir(root)
-    with locked(run):  # a demo that is under way reads what is about to be written
+    with run_lock(run):  # a demo that is under way reads what is about to be written
         counts = write_style_sample(out / "data", rows, seed)
     say(
         f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
@@ -35,9 +35,9 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     )  # fmt: skip
     record = run_style(load_style_config("laptop", labelled=out / "data"), root)
     print_style_summary(root, record)
-    refuse_held(record)
+    raise_if_held(record)
     show_audit(root, StyleRunConfig.parse(load_yaml(run.config), str(run.config)).register_.store)
-    _ask(run.files / NAMES["student_model"])
+    _ask(run.files / ARTIFACT_FILES["student_model"])
     say(f"In all {time.monotonic() - started:.0f} s.")
 
 
@@ -46,7 +46,7 @@ def _ask(folder: Path) -> None:
 
     say("The small model, int8, of answers that it has not seen:")
     model = StyleModel.load(folder, "onnx")
-    said = model.predict([training_form(*pair) for pair in ASKED])
+    said = model.predict([format_training_text(*pair) for pair in ASKED])
     for (question, answer), one in zip(ASKED, said, strict=True):
         unsure = " (unsure)" if one["confidence"] < UNSURE else ""
         say(f"  {one['predicted_label']} {one['confidence']:.2f}{unsure}  {question} -> {answer}")

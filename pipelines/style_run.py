@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import dump_config
-from pipelines.executing import (
+from pipelines.execution import (
     check_deploys,
     check_keys,
     execute,
+    gate_verdict,
     link_files,
-    locked,
-    make_room,
-    verdict,
-    wanted_stages,
+    prepare_folders,
+    run_lock,
+    select_stages,
     with_store,
 )
-from pipelines.lines import STYLE
-from pipelines.local import Job, write_job
-from pipelines.rundir import NAMES, RunDir, write_json
+from pipelines.local_execution import LocalJob, write_job
+from pipelines.rundir import ARTIFACT_FILES, RunDir, write_json
+from pipelines.stage_lines import STYLE
 from pipelines.style_config import StyleRunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
@@ -33,7 +33,7 @@ def run_style(
     config: StyleRunConfig, root: Path, only: str = "", until: str = STYLE.last, quiet: bool = False
 ) -> dict[str, Any]:
     """Execute the style line up to a stage, or one stage of it; the answer is what run.json holds."""
-    run, stages = RunDir(root), wanted_stages(STYLE, only, until)
+    run, stages = RunDir(root), select_stages(STYLE, only, until)
     if not config.labelled.exists():
         raise ConfigError(
             f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
@@ -44,15 +44,15 @@ def run_style(
         if stage in stages and getattr(config, stage).device == "cuda":
             need_gpus(stage, 1)
     for name in STYLE.thread[only] if only else ():
-        if name not in STYLE.given and not (run.files / NAMES[name]).exists():
+        if name not in STYLE.given and not (run.files / ARTIFACT_FILES[name]).exists():
             raise ConfigError(
-                f"--only {only}: {run.files / NAMES[name]} is not there. Run the stages before it first."
+                f"--only {only}: {run.files / ARTIFACT_FILES[name]} is not there. Run the stages before it first."
             )
     if only and "labelled" not in STYLE.thread[only]:
         config = _as_prepared(config, run)
     check_keys()
-    with locked(run):
-        make_room(run, STYLE, stages, alone=bool(only))
+    with run_lock(run):
+        prepare_folders(run, STYLE, stages, alone=bool(only))
         config = with_store(config, run)
         dump_config(config, run.config)
         return _run(config, run, stages, only, quiet)
@@ -69,7 +69,7 @@ def _run(config: StyleRunConfig, run: RunDir, stages: tuple[str, ...], only: str
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     labelled = config.labelled.resolve()
     try:
-        write_job(run, Job(STYLE.name, {"labelled": str(labelled)}, "", stages, alone=bool(only)))
+        write_job(run, LocalJob(STYLE.name, {"labelled": str(labelled)}, "", stages, alone=bool(only)))
         execute(run, STYLE, stages, quiet)
         record["status"] = "done"
     finally:
@@ -77,6 +77,6 @@ def _run(config: StyleRunConfig, run: RunDir, stages: tuple[str, ...], only: str
         record["seconds"] = round(time.monotonic() - clock, 3)
         record["ran"] = stages
         record["steps"] = {stage: run.step_record(stage) for stage in STYLE.stages}
-        record["verdict"] = verdict(record["steps"], stages)
+        record["verdict"] = gate_verdict(record["steps"], stages)
         write_json(run.record, record)
     return record

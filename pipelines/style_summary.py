@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pipelines.rundir import NAMES, RunDir
+from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.summary import steps_table
 
 
@@ -19,13 +19,13 @@ def print_style_summary(root: Path, record: dict[str, Any]) -> None:
     done = {stage for stage, step in ran.items() if step and step["status"] == "done"}
     console.print(steps_table(ran))
     if "evaluate" in done:
-        console.print(markdown(evaluated(orjson.loads((run.files / NAMES["evaluation"]).read_bytes()))))
+        console.print(markdown(evaluated(orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes()))))
     if "distil" in done:
-        console.print(markdown(sizes(run.files / NAMES["distil_table"])))
+        console.print(markdown(sizes(run.files / ARTIFACT_FILES["distil_table"])))
     if record["verdict"].get("word") == "hold" and "distil" not in done:
         console.print("Held, so no small model is made. `--only distil` makes one all the same.", highlight=False)
     console.print("Files:")
-    for name in NAMES.values():
+    for name in ARTIFACT_FILES.values():
         if (run.files / name).exists():
             console.print(f"  {run.files / name}", highlight=False, soft_wrap=True)
     console.print(

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.config import RunConfig
-from pipelines.live import said, seconds
-from pipelines.rundir import NAMES, RunDir
+from pipelines.rundir import ARTIFACT_FILES, RunDir
+from pipelines.step_display import duration_seconds, format_facts
 
 
 class FunnelRow(NamedTuple):
@@ -47,7 +47,7 @@ LEFT_OUT = (
 def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
     """Rows that training does not use though they came so far: why, how many, and the file that lists them."""
     facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
-    counted = [(why, facts.get(stage, {}).get(fact, 0), NAMES[name]) for why, stage, fact, name in LEFT_OUT]
+    counted = [(why, facts.get(stage, {}).get(fact, 0), ARTIFACT_FILES[name]) for why, stage, fact, name in LEFT_OUT]
     return [(why, rows, file) for why, rows, file in counted if rows]
 
 
@@ -64,13 +64,13 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
         console.print(_evaluation(run, record["verdict"]))
     console.print("Files:")
-    for name in NAMES.values():
+    for name in ARTIFACT_FILES.values():
         if (run.files / name).exists():
             console.print(f"  {run.files / name}", highlight=False, soft_wrap=True)
     console.print(f"  {run.root}: config.yaml, run.json, records/, logs/, journal.sqlite", highlight=False)
 
 
-def print_blind(found: dict[str, Any]) -> None:
+def print_human_scores(found: dict[str, Any]) -> None:
     """People's scores by system, and the examiner beside them."""
     from rich.table import Table
 
@@ -97,7 +97,7 @@ def _evaluation(run: RunDir, verdict: dict[str, Any]) -> Any:
     from components.evaluation.rewriter.markdown import to_markdown
     from qinglan.console import markdown
 
-    evaluation = orjson.loads((run.files / NAMES["evaluation"]).read_bytes())
+    evaluation = orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes())
     return markdown(to_markdown(with_verdict(evaluation, verdict)))
 
 
@@ -120,8 +120,8 @@ def steps_table(steps: dict[str, Any]) -> Any:
         table.add_column(column, justify="right" if column == "seconds" else "left")
     for stage, step in steps.items():
         if step:
-            facts = said(step.get("facts", {}))
-            ended = f"{seconds(step):.1f}" if "ended" in step else ""
+            facts = format_facts(step.get("facts", {}))
+            ended = f"{duration_seconds(step):.1f}" if "ended" in step else ""
             table.add_row(stage, step["status"], ended, facts)
     return table
 

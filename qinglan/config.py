@@ -34,10 +34,10 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {explain(error)}") from error
+        raise ConfigError(f"{where}: {explain_validation_error(error)}") from error
 
 
-def explain(error: ValidationError, given: bool = True) -> str:
+def explain_validation_error(error: ValidationError, given: bool = True) -> str:
     """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
     lines = []
     for item in error.errors(include_url=False):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-CURVE = "curve.svg"
+CURVE_FILE = "curve.svg"
 """In the log's folder of a training."""
 
 WIDTH, HEIGHT = 640, 280
@@ -52,5 +52,5 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
 
 def write_curve_page(log: Path, page: Path) -> None:
     """A log's curve as a page of its own, which an orchestrator shows beside its step."""
-    curve = (log / CURVE).read_text(encoding="utf-8")
+    curve = (log / CURVE_FILE).read_text(encoding="utf-8")
     page.write_text(f'<!doctype html><meta charset="utf-8"><title>Training</title>{curve}', encoding="utf-8")

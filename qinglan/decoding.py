@@ -63,7 +63,7 @@ def decode(
                 read = torch.tensor([index[tuple(prompt)] for prompt in prompts], device=model.device)
                 cache.batch_select_indices(read)
                 logits, mask, positions = (tensor[read] for tensor in (logits, mask, positions))
-            tokens = choose(logits, sampling, None if uniform is None else uniform[rows, at])
+            tokens = choose_tokens(logits, sampling, None if uniform is None else uniform[rows, at])
             likely = logits.log_softmax(-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
             for row, alive, token, log_prob in zip(
                 rows, live.tolist(), tokens.tolist(), likely.tolist(), strict=True
@@ -85,7 +85,7 @@ def decode(
     return out
 
 
-def choose(logits: Any, sampling: Sampling, draws: Any) -> Any:
+def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:
     """The next token of each row: the likeliest, or the one at its draw in the cumulated probabilities."""
     import torch
 

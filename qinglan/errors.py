@@ -37,7 +37,7 @@ class DataError(QinglanError):
     exit_code = 3
 
 
-class Conflict(DataError):
+class ConflictError(DataError):
     pass
 
 
@@ -53,22 +53,23 @@ class TrainingError(QinglanError):
     exit_code = 6
 
 
-class Held(QinglanError):
+class GateHeldError(QinglanError):
     exit_code = 7
 
 
-class Altered(QinglanError):
+class AlteredError(QinglanError):
     exit_code = 8
 
 
-class Incomplete(QinglanError):
+class IncompleteAuditError(QinglanError):
     exit_code = 9
 
 
-def error_of(exit_code: int) -> type[QinglanError]:
+def error_class_for(exit_code: int) -> type[QinglanError]:
     """The kind of failure that a program of ours ended with."""
     kinds: tuple[type[QinglanError], ...] = (
-        ConfigError, DataError, OutageError, BudgetError, TrainingError, Held, Altered, Incomplete,
+        ConfigError, DataError, OutageError, BudgetError, TrainingError, GateHeldError, AlteredError,
+        IncompleteAuditError,
     )  # fmt: skip
     return next((kind for kind in kinds if kind.exit_code == exit_code), QinglanError)
 

@@ -15,14 +15,14 @@ from typing import TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from qinglan.config import explain
+from qinglan.config import explain_validation_error
 from qinglan.errors import DataError
 
 Row = TypeVar("Row", bound=BaseModel)
 
 
 @contextmanager
-def replaced(target: Path) -> Iterator[Path]:
+def atomic_write(target: Path) -> Iterator[Path]:
     """A path to write to that becomes `target` only if the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -36,7 +36,7 @@ def replaced(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """A folder to fill that becomes `target`, in place of what was there, only if the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for left in target.parent.glob(f".{target.name}.*.partial"):
@@ -101,4 +101,4 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
             try:
                 yield number, model.model_validate_json(text)
             except ValidationError as error:
-                raise DataError(f"{path}:{number}: {explain(error)}") from error
+                raise DataError(f"{path}:{number}: {explain_validation_error(error)}") from error

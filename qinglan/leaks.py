@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from qinglan.duplicates import Known
 from qinglan.errors import DataError
-from qinglan.verdict import Numbers
+from qinglan.near_duplicates import NearDuplicateIndex
+from qinglan.verdict import EvaluationNumbers
 
-SHOWN = 5
+MAX_EXAMPLES = 5
 
-Named = tuple[str, str]
+NamedText = tuple[str, str]
 """A row's name, and its text as it is compared: normalised."""
 
 
@@ -35,21 +35,21 @@ class Overlap(NamedTuple):
     """Some of both by name, the same ones first; a text would carry the test into a report."""
 
 
-class Locked:
+class LockedTest:
     """A locked test's texts, to hold others against."""
 
-    def __init__(self, test: Iterable[Named], threshold: float) -> None:
+    def __init__(self, test: Iterable[NamedText], threshold: float) -> None:
         self._names: dict[str, list[str]] = defaultdict(list)
         for name, text in test:
             self._names[text].append(name)
-        self._known = Known(self._names, threshold)
+        self._known = NearDuplicateIndex(self._names, threshold)
 
-    def section(self, parts: Mapping[str, Iterable[Named]]) -> dict[str, Any]:
+    def section(self, parts: Mapping[str, Iterable[NamedText]]) -> dict[str, Any]:
         """evaluation.json's `leaks`."""
         overlaps = {part: self.against(rows)._asdict() for part, rows in parts.items()}
         return {"threshold": self._known.threshold, "parts": overlaps}
 
-    def against(self, rows: Iterable[Named]) -> Overlap:
+    def against(self, rows: Iterable[NamedText]) -> Overlap:
         """Each test row counts once, however many rows repeat it."""
         count, same, alike = 0, dict[str, str](), dict[str, str]()
         for name, text in rows:
@@ -64,22 +64,22 @@ class Locked:
 
     def _shown(self, leaked: Mapping[str, str]) -> list[dict[str, str]]:
         named = [(self._names[text][0], name) for text, name in leaked.items()]
-        return [{"test": test, "learned": learned} for test, learned in named[:SHOWN]]
+        return [{"test": test, "learned": learned} for test, learned in named[:MAX_EXAMPLES]]
 
 
-def refuse_same(leaks: Mapping[str, Any], advice: str) -> None:
+def refuse_exact_leaks(leaks: Mapping[str, Any], advice: str) -> None:
     """A DataError that names what leaked word for word: no number is worth paying for then."""
     for part, found in leaks["parts"].items():
         if same := found["same"]:
             named = "; ".join(f"test row {one['test']} is {one['learned']}" for one in found["examples"][:same])
-            more = f" and {same - SHOWN} more" if same > SHOWN else ""
+            more = f" and {same - MAX_EXAMPLES} more" if same > MAX_EXAMPLES else ""
             raise DataError(
                 f"{same} rows of the locked test are among those of {part}, which were trained or selected on: "
                 f"{named}{more}. {advice}"
             )
 
 
-def overlapping(numbers: Numbers, expected: Sequence[str], threshold: float) -> Iterator[str]:
+def leak_reasons(numbers: EvaluationNumbers, expected: Sequence[str], threshold: float) -> Iterator[str]:
     """Why the test is not one that the models never saw; nothing when it is. What else was compared counts too."""
     compared = numbers.value("leaks", "parts")
     parts = dict.fromkeys((*expected, *compared)) if isinstance(compared, Mapping) else expected
@@ -96,7 +96,7 @@ def overlapping(numbers: Numbers, expected: Sequence[str], threshold: float) -> 
             )
 
 
-def in_words(leaks: Mapping[str, Any] | None) -> str:
+def describe_leaks(leaks: Mapping[str, Any] | None) -> str:
     """One line for a report."""
     if not leaks:
         return "Nobody compared the test with what the models learned from."

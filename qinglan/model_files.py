@@ -32,13 +32,15 @@ ARCHIVES = {
 SENTENCEPIECE = b"\n"
 """A tokenizer.model begins with its first piece: field 1 of a protobuf."""
 
-RUNS = frozenset({"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2"})
+CALL_OPCODES = frozenset(
+    {"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2"}
+)
 """Pickle's opcodes that call something."""
 
 
-def refuse_unfit(folder: Path) -> None:
+def refuse_disallowed_files(folder: Path) -> None:
     """A DataError that names the first file that may not be there, or names what is not there."""
-    faults = unfit_files(folder) or reference_faults(plain_files(folder).files)
+    faults = disallowed_files(folder) or reference_faults(plain_files(folder).files)
     for name, why in sorted(faults.items()):
         raise DataError(
             f"{folder / name}: {why}. A release holds weights as .safetensors, JSON and text alone: take that file "
@@ -46,19 +48,19 @@ def refuse_unfit(folder: Path) -> None:
         )
 
 
-def unfit_files(folder: Path) -> dict[str, str]:
+def disallowed_files(folder: Path) -> dict[str, str]:
     """Every file that may not be there, and why; nothing is loaded."""
     found = plain_files(folder)
-    faults = {name: why for name, path in found.files.items() if (why := unfit(name, path))}
+    faults = {name: why for name, path in found.files.items() if (why := disallowed_reason(name, path))}
     return {**faults, **found.faults}
 
 
-def unfit(name: str, path: Path) -> str:
+def disallowed_reason(name: str, path: Path) -> str:
     """Why a file of that name may not be there; "" where it may."""
     ending = Path(name).suffix.lower()
     if ending in PICKLES:
         return f"{ending} is a pickle, or can hold one, which could run code when it is loaded"
-    kind = KINDS.get("text" if ending in TEXTS or Path(name).name in NAMED_TEXTS else ending)
+    kind = FILE_CHECKS.get("text" if ending in TEXTS or Path(name).name in NAMED_TEXTS else ending)
     if kind is None:
         return f"no model needs a file ending in {ending or 'nothing'}"
     try:
@@ -97,7 +99,7 @@ def _sentencepiece(path: Path) -> str:
     return _disguised(path) or ("" if begins == SENTENCEPIECE else "no sentencepiece model")
 
 
-KINDS: dict[str, Callable[[Path], str]] = {
+FILE_CHECKS: dict[str, Callable[[Path], str]] = {
     ".safetensors": _safetensors, ".json": _json, "text": _text, ".model": _sentencepiece,
 }  # fmt: skip
 
@@ -121,4 +123,4 @@ def _is_pickle(content: bytes) -> bool:
             seen.add(opcode.name)
     except Exception:  # of many kinds: it is no pickle
         return False
-    return bool(seen & RUNS)
+    return bool(seen & CALL_OPCODES)

@@ -17,46 +17,46 @@ DIGITS = {char: value for value, char in enumerate("零一二三四五六七八�
 UNITS = {"十": 10, "百": 100, "千": 1000}
 MYRIADS = {"万": 10_000, "亿": 100_000_000}
 SPELLED = re.compile("[零〇一二两三四五六七八九十][零〇一二两三四五六七八九十百千万亿]*")
-COUNTS = "次粒片颗袋瓶盒包滴勺克毫升斤岁天日周个月年小分钟秒元块折%节课门题页期套本"
-LOOSE = {"1", "2"}
+MEASURE_WORDS = "次粒片颗袋瓶盒包滴勺克毫升斤岁天日周个月年小分钟秒元块折%节课门题页期套本"
+VAGUE_COUNTS = {"1", "2"}
 """一天, 两种: more manner of speaking than number."""
 
 
-def numbers(text: str) -> set[str]:
+def digit_numbers(text: str) -> set[str]:
     """Those in digits, of any width."""
     return set(NUMBER.findall(unicodedata.normalize("NFKC", text)))
 
 
-def counted(text: str) -> set[str]:
+def spelled_counts(text: str) -> set[str]:
     """Those that are spelled out and count something; 一 and 两 say little."""
     plain = unicodedata.normalize("NFKC", text)
     found = ((match.group(), plain[match.end() : match.end() + 1]) for match in SPELLED.finditer(plain))
-    return {str(value(word)) for word, after in found if after and after in COUNTS} - LOOSE
+    return {str(spelled_value(word)) for word, after in found if after and after in MEASURE_WORDS} - VAGUE_COUNTS
 
 
-def known(text: str) -> set[str]:
+def all_numbers(text: str) -> set[str]:
     """Every number that somebody could mean by this text, as plain digits."""
-    plain = joined(text)
-    found = {same(match.group()) for match in re.finditer(r"\d+(?:\.\d+)?", plain)}
+    plain = normalise_digits(text)
+    found = {canonical_number(match.group()) for match in re.finditer(r"\d+(?:\.\d+)?", plain)}
     for match in re.finditer(r"(\d+(?:\.\d+)?)([十百千万亿])", plain):
-        found.add(same(str(Decimal(match[1]) * (UNITS | MYRIADS)[match[2]])))
+        found.add(canonical_number(str(Decimal(match[1]) * (UNITS | MYRIADS)[match[2]])))
     for match in SPELLED.finditer(plain):
-        found |= {str(value(match.group())), *(str(DIGITS[one]) for one in match.group() if one in DIGITS)}
+        found |= {str(spelled_value(match.group())), *(str(DIGITS[one]) for one in match.group() if one in DIGITS)}
     return found
 
 
-def joined(text: str) -> str:
+def normalise_digits(text: str) -> str:
     """With half-width signs, and thousands without their commas."""
     return SEPARATOR.sub("", unicodedata.normalize("NFKC", text))
 
 
-def same(number: str) -> str:
+def canonical_number(number: str) -> str:
     """One way to write it: 030, 30.0 and 30 are 30."""
     plain = Decimal(number)
     return str(int(plain)) if plain == plain.to_integral_value() else str(plain.normalize())
 
 
-def value(word: str) -> int:
+def spelled_value(word: str) -> int:
     """Of a spelled number; digits in a row without a unit are read as they stand: 二〇二五."""
     if not set(word) & set(UNITS | MYRIADS):
         return int("".join(str(DIGITS[one]) for one in word))

@@ -12,7 +12,7 @@ from typing import Any
 from qinglan.terminal import visible_lines
 
 
-def rendered(template: Path, headline: str, **values: Any) -> str:
+def render_page(template: Path, headline: str, **values: Any) -> str:
     """The page that the template makes of the values; a name that it lacks is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

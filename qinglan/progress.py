@@ -16,12 +16,12 @@ class Tick(Protocol):
     def __call__(self, note: str = "") -> None: ...
 
 
-class Show(Protocol):
+class ShowStep(Protocol):
     def __call__(self, step: int, total: int, note: str = "") -> None: ...
 
 
 @contextmanager
-def steps(label: str) -> Iterator[Show]:
+def step_progress(label: str) -> Iterator[ShowStep]:
     """For a program that counts its own steps: a function to call with where it is."""
     started = time.monotonic()
     printed = -EVERY_SECONDS
@@ -114,7 +114,7 @@ class Transfer:
 
 
 @contextmanager
-def transfer(label: str, total: int) -> Iterator[Transfer]:
+def transfer_progress(label: str, total: int) -> Iterator[Transfer]:
     """For bytes that are sent or fetched, of which some may be there already."""
     with _bytes_bar(label, total) if sys.stdout.isatty() else _byte_lines(label, total) as show:
         yield Transfer(show)

@@ -12,14 +12,14 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from qinglan.config import Config, explain
+from qinglan.config import Config, explain_validation_error
 from qinglan.errors import DataError
-from qinglan.rows import Quarantined, Question, Split
+from qinglan.rows import QuarantinedRow, Question, Split
 from qinglan.tables import Cells, Formula, is_spreadsheet, read_table
 
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
-NOTHING = {"", "nan", "none", "null", "#n/a", "#ref!", "#value!", "#name?", "#div/0!"}
+EMPTY_VALUES = {"", "nan", "none", "null", "#n/a", "#ref!", "#value!", "#name?", "#div/0!"}
 """What exports write for an empty or broken cell."""
 
 
@@ -54,7 +54,7 @@ class Columns(Config):
     """For a sheet of several tenants; else the profile's tenant."""
 
 
-class Unfit(Exception):
+class InvalidCellError(Exception):
     """Why a row is no question: a word to count by, and the detail."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -62,7 +62,7 @@ class Unfit(Exception):
         self.reason = reason
 
 
-def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | Quarantined]:
+def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | QuarantinedRow]:
     """Every row of the file, in order, as a question or as what keeps it from being one."""
     seen: dict[str, str] = {}
     for where, cells in _rows(path, columns):
@@ -118,7 +118,9 @@ def _flat(value: Any) -> Any:
     return ";".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _question(where: str, cells: Cells, columns: Columns, tenant_id: str, fallback_id: str) -> Question | Quarantined:
+def _question(
+    where: str, cells: Cells, columns: Columns, tenant_id: str, fallback_id: str
+) -> Question | QuarantinedRow:
     row_id = fallback_id
     try:
         row_id = _label(cells, columns.id) or fallback_id
@@ -133,11 +135,11 @@ def _question(where: str, cells: Cells, columns: Columns, tenant_id: str, fallba
             gold=_list(_text(cells, columns.gold, QUESTION_LIMIT)),
             split=_split(where, _label(cells, columns.split)),
         )
-    except Unfit as unfit:
+    except InvalidCellError as unfit:
         reason, detail = unfit.reason, str(unfit)
     except ValidationError as error:
-        reason, detail = "invalid", explain(error)
-    return Quarantined(
+        reason, detail = "invalid", explain_validation_error(error)
+    return QuarantinedRow(
         id=row_id, tenant_id=tenant_id, where=where, stage="read", reason=reason, detail=detail,
         question=str(cells.get(columns.question) or "").encode("utf-8", "replace").decode(),
     )  # fmt: skip
@@ -146,25 +148,25 @@ def _question(where: str, cells: Cells, columns: Columns, tenant_id: str, fallba
 def _asked(cells: Cells, column: str) -> str:
     value = cells.get(column)
     if isinstance(value, bool | int | float):
-        raise Unfit("not text", f"{column} holds the number {value!r}; a question is text.")
+        raise InvalidCellError("not text", f"{column} holds the number {value!r}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)
     if not text:
-        raise Unfit("empty", f"{column} is empty.")
+        raise InvalidCellError("empty", f"{column} is empty.")
     return text
 
 
 def _text(cells: Cells, column: str, limit: int) -> str:
     value = cells.get(column)
     if isinstance(value, Formula):
-        raise Unfit("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
+        raise InvalidCellError("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
     if isinstance(value, float) and math.isnan(value):
         return ""
     text = "" if value is None else str(value).strip()
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise Unfit("broken text", f"{column} holds half a character (a lone surrogate).")
+        raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
     if len(text) > limit:
-        raise Unfit("too long", f"{column} has {len(text)} characters, more than {limit}.")
-    return "" if text.lower() in NOTHING else text
+        raise InvalidCellError("too long", f"{column} has {len(text)} characters, more than {limit}.")
+    return "" if text.lower() in EMPTY_VALUES else text
 
 
 def _label(cells: Cells, column: str) -> str:

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import DataError, TrainingError
 from qinglan.model_references import refuse_foreign_files
-from qinglan.prompts import Asked, Message, student_messages
+from qinglan.prompts import Message, PromptInput, student_messages
 from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts
 from qinglan.text import one_line
 
 
-class Written(NamedTuple):
+class GeneratedRewrite(NamedTuple):
     """One rewrite and what it took."""
 
     text: str
@@ -61,23 +61,23 @@ class Student:
             raise _broken(folder, error) from error
         return cls(model.eval(), load_tokenizer(folder), card)
 
-    def messages(self, asked: Asked) -> list[Message]:
+    def messages(self, asked: PromptInput) -> list[Message]:
         """The prompt of training, rollout and serving."""
         return student_messages(asked, self.card.system_prompts.get(asked.tenant_id, ""))
 
-    def render(self, asked: Asked) -> str:
+    def render(self, asked: PromptInput) -> str:
         """The prompt's text, with the answer's first word to come."""
-        return render(self.tokenizer, self.messages(asked))
+        return render_prompt(self.tokenizer, self.messages(asked))
 
-    def write(self, rows: Sequence[Asked]) -> list[Written]:
+    def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these questions, as one batch."""
         return self.write_messages([self.messages(row) for row in rows])
 
-    def write_messages(self, prompts: Sequence[list[Message]]) -> list[Written]:
+    def write_messages(self, prompts: Sequence[list[Message]]) -> list[GeneratedRewrite]:
         """The same, of prompts that are there already."""
-        return self.write_texts([render(self.tokenizer, messages) for messages in prompts])
+        return self.write_texts([render_prompt(self.tokenizer, messages) for messages in prompts])
 
-    def write_texts(self, prompts: Sequence[str]) -> list[Written]:
+    def write_texts(self, prompts: Sequence[str]) -> list[GeneratedRewrite]:
         """The same, of prompts that are rendered already."""
         import torch
 
@@ -96,15 +96,15 @@ class Student:
         lengths = inputs.attention_mask.sum(dim=1).tolist()
         return [self._written(ids, length, seconds) for ids, length in zip(made, lengths, strict=True)]
 
-    def _written(self, ids: list[int], prompt: int, seconds: float) -> Written:
+    def _written(self, ids: list[int], prompt: int, seconds: float) -> GeneratedRewrite:
         end = self.tokenizer.eos_token_id
         cut = end not in ids
         ids = ids if cut else ids[: ids.index(end)]
         text = one_line(self.tokenizer.decode(ids, skip_special_tokens=True))
-        return Written(text, prompt, len(ids) + (not cut), cut, seconds)
+        return GeneratedRewrite(text, prompt, len(ids) + (not cut), cut, seconds)
 
 
-def render(tokenizer: Any, messages: list[Message]) -> str:
+def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
     """The one way from messages to text: thinking is off, in training as in serving."""
     text: str = tokenizer.apply_chat_template(
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
@@ -112,7 +112,7 @@ def render(tokenizer: Any, messages: list[Message]) -> str:
     return text
 
 
-def refuse_unusable(written: Sequence[Written], advice: str) -> None:
+def refuse_unusable(written: Sequence[GeneratedRewrite], advice: str) -> None:
     """What a training has made must answer: something, with an end."""
     if not any(one.text for one in written) or all(one.cut for one in written):
         raise TrainingError(f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. {advice}")

@@ -11,7 +11,7 @@ import orjson
 
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 from qinglan.prompts import student_digest
 
 CARD = "rewriter.json"
@@ -39,7 +39,7 @@ class RewriterCard(Config):
 def write_card(folder: Path, card: RewriterCard) -> None:
     """With the digest of the prompts that it was trained with: those of this code."""
     card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
-    with replaced(folder / CARD) as partial:
+    with atomic_write(folder / CARD) as partial:
         partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
 
 

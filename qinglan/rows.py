@@ -33,7 +33,7 @@ class Question(Config):
     """Given by the sheet, else chosen by the convert stage."""
 
 
-class Needed(Question):
+class QuestionWithNeed(Question):
     """A question whose need is known, to be asked in several ways."""
 
     need: str = Field(min_length=1)
@@ -52,7 +52,7 @@ class Rewrite(Question):
     """The journal's key of the paid call."""
 
 
-class Quarantined(Config):
+class QuarantinedRow(Config):
     """A row that got no usable answer: where it stands, why, what came instead. None is dropped unseen."""
 
     id: str
@@ -69,9 +69,9 @@ class Quarantined(Config):
     raw: str = ""
 
 
-def quarantined(row: Question, stage: str, error: RowError) -> Quarantined:
+def quarantine_row(row: Question, stage: str, error: RowError) -> QuarantinedRow:
     """The row, set aside for the reason that its call failed."""
-    return Quarantined(
+    return QuarantinedRow(
         id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=stage, reason=error.reason,
         detail=str(error), question=row.question, raw=error.raw,
     )  # fmt: skip
@@ -95,7 +95,7 @@ class Retrieval(Config):
     """1 for the first; None when the gold passage is not among the hits, or unknown."""
 
 
-class Validated(Rewrite):
+class ValidatedRewrite(Rewrite):
     """A rewrite with what both queries retrieved, accepted for training or not, and why."""
 
     need: str = Field(min_length=1)

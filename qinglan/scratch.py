@@ -12,18 +12,18 @@ import orjson
 
 from qinglan.files import cache_folder, sha256_file, sha256_text
 
-VARIABLE = "QINGLAN_SCRATCH"
+SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
 """Set by `qinglan run` to the run's own folder, on a cluster to a mounted volume."""
 
 
-def scratch(stage: str, *parts: str) -> Path:
+def scratch_folder(stage: str, *parts: str) -> Path:
     """The folder of this training and no other; there already when it was begun before."""
     folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def shared(path: Path, digest: str) -> Path:
+def copy_to_scratch(path: Path, digest: str) -> Path:
     """The same file or folder where the pods of a job see it: copied there once, under its digest.
 
     Steps of other runs may copy the same at the same time, from other machines: each fills a folder of its own, and
@@ -56,7 +56,9 @@ def _copy(path: Path, target: Path) -> None:
 
 def _root() -> Path:
     """Of no folder that somebody is in: a training is in another."""
-    return (Path(os.environ[VARIABLE]) if VARIABLE in os.environ else cache_folder("scratch")).resolve()
+    return (
+        Path(os.environ[SCRATCH_VARIABLE]) if SCRATCH_VARIABLE in os.environ else cache_folder("scratch")
+    ).resolve()
 
 
 def source_digest(folder: Path) -> str:

@@ -15,7 +15,7 @@ from typing import IO
 
 import orjson
 
-from qinglan.errors import OutageError, error_of
+from qinglan.errors import OutageError, error_class_for
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
@@ -26,14 +26,14 @@ LAST_LINES = 12
 
 
 @contextmanager
-def service(module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
+def run_service(module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
     """Run `python -m <module>`, yield the URL that it announces, and stop it at the end."""
-    with started(module, arguments, log, ready_seconds) as url:
+    with start_service(module, arguments, log, ready_seconds) as url:
         yield url()
 
 
 @contextmanager
-def started(
+def start_service(
     module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
     """The same without waiting: the function that is yielded waits for the URL."""
@@ -73,7 +73,7 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
                 return str(orjson.loads(line)[name])
     except queue.Empty as error:
         raise OutageError(*_explained(f"was not ready after {seconds:.0f} s", name, log)) from error
-    raise error_of(process.wait())(*_explained("did not start", name, log))
+    raise error_class_for(process.wait())(*_explained("did not start", name, log))
 
 
 def _explained(what: str, name: str, log: Path) -> list[str]:

@@ -21,7 +21,7 @@ Groups = NDArray[np.int64]
 CHUNK = 500
 """Draws at once: what bounds memory."""
 
-ENDS = (2.5, 97.5)
+INTERVAL_PERCENTILES = (2.5, 97.5)
 
 
 class Estimate(NamedTuple):
@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
     n: int
 
 
-class Paired(NamedTuple):
+class PairedDifference(NamedTuple):
     """One system minus another on the same questions."""
 
     difference: float
@@ -57,13 +57,13 @@ class Agreement(NamedTuple):
     n: int
 
 
-def groups(names: Sequence[Any]) -> Groups:
+def group_numbers(names: Sequence[Any]) -> Groups:
     """Each question's conversation as a number from 0."""
     numbers: dict[Any, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
-def estimates(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Estimate]:
+def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Estimate]:
     """The mean of each column, with the interval of a bootstrap over conversations."""
     sums, counts = _by_conversation(columns, conversations)
     means = _means(sums.sum(axis=0), counts.sum(axis=0))
@@ -74,16 +74,16 @@ def estimates(columns: Columns, conversations: Groups, draws: int, seed: int) ->
     ]
 
 
-def paired(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Paired]:
+def paired_differences(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[PairedDifference]:
     """Columns of differences, each with its interval and the p of a paired permutation test."""
     sums, counts = _by_conversation(columns, conversations)
     ps = _permutation(sums, counts, draws, seed)
     return [
-        Paired(
+        PairedDifference(
             *estimate[:3], ps[at], estimate.n, int((counts[:, at] > 0).sum()),
             int((columns[:, at] > 0).sum()), int((columns[:, at] < 0).sum()),
         )
-        for at, estimate in enumerate(estimates(columns, conversations, draws, seed))
+        for at, estimate in enumerate(bootstrap_means(columns, conversations, draws, seed))
     ]  # fmt: skip
 
 
@@ -103,12 +103,12 @@ def _means(sums: Columns, counts: Columns) -> Columns:
 
 def _intervals(sums: Columns, counts: Columns, draws: int, seed: int) -> tuple[Columns, Columns]:
     """Percentiles of the means of drawn conversations; one conversation alone says nothing of the others."""
-    low, high = drawn_intervals(len(sums), lambda times: _means(times @ sums, times @ counts), draws, seed)
+    low, high = bootstrap_intervals(len(sums), lambda times: _means(times @ sums, times @ counts), draws, seed)
     alone = (counts > 0).sum(axis=0) < 2
     return np.where(alone, np.nan, low), np.where(alone, np.nan, high)
 
 
-def drawn_intervals(
+def bootstrap_intervals(
     size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> tuple[Columns, Columns]:
     """Percentiles of whatever is worked out from drawn groups; of one group alone there are none.
@@ -122,7 +122,7 @@ def drawn_intervals(
     numbers = np.concatenate(found)
     low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
     for at in np.flatnonzero(~np.isnan(numbers).all(axis=0)):
-        low[at], high[at] = np.nanpercentile(numbers[:, at], ENDS)
+        low[at], high[at] = np.nanpercentile(numbers[:, at], INTERVAL_PERCENTILES)
     return low, high
 
 
@@ -133,7 +133,7 @@ def _drawn(size: int, draws: int, seed: int) -> Iterator[Columns]:
         yield rng.multinomial(size, np.full(size, 1 / size), stop - start).astype(np.float64)
 
 
-def swapped(
+def permutation_p_values(
     one: Columns, other: Columns, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> list[float]:
     """Two-sided p of `statistic` of one system's sums minus the other's: how often exchanging the two within whole
@@ -237,5 +237,5 @@ def quantile(values: Sequence[float], share: float, draws: int, seed: int) -> Es
         return Estimate(math.nan, math.nan, math.nan, 0)
     array = np.asarray(values, dtype=np.float64)
     picks = np.random.default_rng(seed).integers(0, len(array), (min(draws, 2_000), len(array)))
-    low, high = np.percentile(np.quantile(array[picks], share, axis=1), ENDS)
+    low, high = np.percentile(np.quantile(array[picks], share, axis=1), INTERVAL_PERCENTILES)
     return Estimate(float(np.quantile(array, share)), float(low), float(high), len(array))

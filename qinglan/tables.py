@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
-from qinglan.timeless import timeless
+from qinglan.reproducible_workbook import reproducible_workbook
 
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes a sheet may unpack to; 100,000 rows of conversations take about 80 MB."""
@@ -159,7 +159,7 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
     except BaseException:
         sheet.close()
         raise
-    with timeless(path) as written:
+    with reproducible_workbook(path) as written:
         book.save(written)
 
 

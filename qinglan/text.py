@@ -19,7 +19,7 @@ def bigrams(text: str) -> list[str]:
     return out
 
 
-def covered(text: str, grams: Collection[str]) -> float:
+def bigram_coverage(text: str, grams: Collection[str]) -> float:
     """The share of the text's character pairs among these."""
     own = bigrams(text)
     return sum(gram in grams for gram in own) / len(own) if own else 0.0
@@ -35,7 +35,7 @@ def one_line(text: str) -> str:
     return CONTROL.sub(" ", text).strip()
 
 
-def copied(text: str, asked: str, sources: Sequence[str]) -> bool:
+def is_copied(text: str, asked: str, sources: Sequence[str]) -> bool:
     """Whether a normalised text holds a long run of a source that the question does not hold."""
     question = normalise(asked)
     runs = {text[at : at + COPIED_RUN] for at in range(len(text) - COPIED_RUN + 1)}

@@ -24,11 +24,11 @@ class Verdict(NamedTuple):
     """Why it is held, or what speaks for it."""
 
 
-class Missing(Exception):
+class MissingNumberError(Exception):
     """A number that the verdict needs is not there."""
 
 
-class Numbers:
+class EvaluationNumbers:
     """An evaluation, read by path; anything but a finite number is missing."""
 
     def __init__(self, evaluation: Mapping[str, Any]) -> None:
@@ -38,16 +38,16 @@ class Numbers:
         found: Any = self._evaluation
         for name in path:
             if not isinstance(found, Mapping) or name not in found:
-                raise Missing(f"{'.'.join(path)} is not in the evaluation")
+                raise MissingNumberError(f"{'.'.join(path)} is not in the evaluation")
             found = found[name]
         return found
 
     def __call__(self, *path: str) -> float:
         found = self.value(*path)
         if found is None:
-            raise Missing(f"{'.'.join(path)} could not be measured")
+            raise MissingNumberError(f"{'.'.join(path)} could not be measured")
         if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-            raise Missing(f"{'.'.join(path)} is {found!r}, which is no number")
+            raise MissingNumberError(f"{'.'.join(path)} is {found!r}, which is no number")
         return float(found)
 
 
@@ -62,24 +62,24 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     return found
 
 
-def unnamed(numbers: Numbers, *paths: Sequence[str]) -> Iterator[str]:
+def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:
     """A reason for each digest that is not there: what nobody can name, nobody can audit."""
     for path in paths:
         try:
             found = numbers.value(*path)
-        except Missing as missing:
+        except MissingNumberError as missing:
             yield f"{missing}."
             continue
         if not (isinstance(found, str) and DIGEST.fullmatch(found)):
             yield f"{'.'.join(path)} is {found!r}, which is no SHA-256 digest."
 
 
-def said(check: Iterator[str]) -> list[str]:
+def collect_reasons(check: Iterator[str]) -> list[str]:
     """The reasons that a check gives to hold; a number that is not there is one."""
     reasons: list[str] = []
     try:
         reasons.extend(check)
-    except Missing as missing:
+    except MissingNumberError as missing:
         reasons.append(f"{missing}.")
     return reasons
 

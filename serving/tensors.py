@@ -10,7 +10,7 @@ from kserve.errors import InvalidInput
 MOST_INSTANCES = 256
 
 
-def texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
+def read_texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
     """What inputs of datatype BYTES hold, whatever their shapes; one that has none of these names is refused."""
     given = {tensor.name: tensor for tensor in request.inputs}
     usable = set(given) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
@@ -20,7 +20,7 @@ def texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
     return {name: _held(tensor, request.inputs.index(tensor)) for name, tensor in given.items()}
 
 
-def answer(
+def infer_response(
     request: InferRequest, version: str, kinds: Sequence[Mapping[str, Any]], data: Mapping[str, list[Any]], rows: int
 ) -> InferResponse:
     """Outputs of these kinds; -1 in a shape stands for the rows."""
@@ -49,7 +49,7 @@ def check_text(value: Any, where: str, empty: bool = False) -> None:
         raise InvalidInput(f"{where}: half a character (an unpaired surrogate).") from error
 
 
-def bounded(texts: int) -> None:
+def check_text_count(texts: int) -> None:
     if not 0 < texts <= MOST_INSTANCES:
         raise InvalidInput(f"{texts} texts: send 1 to {MOST_INSTANCES} at once.")
 

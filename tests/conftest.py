@@ -15,12 +15,12 @@ settings.load_profile("qinglan")
 @pytest.fixture(scope="session", autouse=True)
 def signing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of the tests' own; whoever runs them keeps theirs."""
-    from qinglan.lineage.keychain import ensure_keys
-    from qinglan.lineage.keys import VARIABLE
+    from qinglan.lineage.key_lifecycle import ensure_keys
+    from qinglan.lineage.keys import KEYS_VARIABLE
 
     folder = tmp_path_factory.mktemp("keys")
     ensure_keys(folder)
-    pytest.MonkeyPatch().setenv(VARIABLE, str(folder))
+    pytest.MonkeyPatch().setenv(KEYS_VARIABLE, str(folder))
     return folder
 
 

@@ -1,6 +1,6 @@
 """Programs with other constants: a log that is written each 0.05 seconds shows what it would show after five.
 
-python -m tests.constants serving.rewriter.payloads.EVERY_SECONDS=0.05 -- serving.rewriter --model ...
+python -m tests.constants serving.rewriter.payload_log.FLUSH_SECONDS=0.05 -- serving.rewriter --model ...
 """
 
 import importlib

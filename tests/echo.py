@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import orjson
 import uvicorn
 
-from qinglan.bundles import PATH as BUNDLE_PATH
-from qinglan.bundles import Frames, Head, frame
 from qinglan.llm.config import GatewayConfig
-from serving.gateway.server import opened
-from standins.teacher.brain import Refusal
+from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
+from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
+from serving.gateway.server import open_gateway
+from standins.teacher.backend import Refusal
 from tests.forkserver import GATEWAY, KILL, forked
 
 PRICE = {"input": 1.0, "cached_input": 0.1, "output": 10.0, "as_of": "2026-11-01"}
@@ -92,7 +92,7 @@ class Scripted:
             body, more = body + message.get("body", b""), message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         if scope["path"] == BUNDLE_PATH:
-            reply = Reply(200, b"".join(self._framed(head, content) for head, content in Frames().feed(body)))
+            reply = Reply(200, b"".join(self._framed(head, content) for head, content in FrameDecoder().feed(body)))
         else:
             reply = self._next(scope["path"], body, headers)
         sent = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
@@ -104,10 +104,10 @@ class Scripted:
         self.seen.append((path, body, headers))
         return reply
 
-    def _framed(self, head: Head, content: bytes) -> bytes:
+    def _framed(self, head: FrameHeader, content: bytes) -> bytes:
         """A request of a bundle: the next reply is its answer."""
         reply = self._next(head.what, content, head.headers)
-        return frame(Head(head.place, str(reply.status), reply.headers), reply.body)
+        return encode_frame(FrameHeader(head.place, str(reply.status), reply.headers), reply.body)
 
 
 def completion(text: str, finish: str = "stop", **message: Any) -> bytes:
@@ -132,7 +132,7 @@ def gateway_config(teacher: str, rag_url: str = "http://127.0.0.1:9", **changes:
 @asynccontextmanager
 async def gateway(config: GatewayConfig, folder: Path) -> AsyncIterator[str]:
     """The base URL of a gateway on this loop, its files in `folder`."""
-    async with opened(config, folder / "journal.sqlite", folder / "retrievals.sqlite") as (app, _):
+    async with open_gateway(config, folder / "journal.sqlite", folder / "retrievals.sqlite") as (app, _):
         listening = socket.create_server(("127.0.0.1", 0))
         server = Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         serving = asyncio.create_task(server.serve([listening]))

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.lineage.digests import digest
-from qinglan.lineage.statement import GIVEN, Part
+from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from tests.lineage_world import TENANT, Keys, given, made, part_of, sealed
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
 """What a test does to the stages before they are signed."""
 
 
-def code(dirty: bool = False) -> Part:
-    return Part("code", "a" * 40, "", {GIVEN: True, "dirty": dirty}, "gitCommit")
+def code(dirty: bool = False) -> ArtifactRef:
+    return ArtifactRef("code", "a" * 40, "", {EXTERNAL_INPUT: True, "dirty": dirty}, "gitCommit")
 
 
-def stages(model: Part, evaluation: Part, verdict: Part) -> dict[str, dict[str, Any]]:
+def stages(model: ArtifactRef, evaluation: ArtifactRef, verdict: ArtifactRef) -> dict[str, dict[str, Any]]:
     """Everything that the stages of the rewriter's line say, in order."""
     paid = {name: given("journal", f"journal-{name}", answers=10, cost=0.5) for name in PAID}
     return {
@@ -69,9 +69,9 @@ def write_release(
     (folder / "report.html").write_text("report")
     model = part_of("rl_model", folder / "model")
     (folder / "evaluation.json").write_text(json.dumps(evaluation_of(model.digest)))
-    evaluation = Part("evaluation", digest(folder / "evaluation.json"))
+    evaluation = ArtifactRef("evaluation", digest(folder / "evaluation.json"))
     (folder / "lineage" / "verdict.json").write_text('{"word": "promote"}')
-    verdict = Part("verdict", digest(folder / "lineage" / "verdict.json"))
+    verdict = ArtifactRef("verdict", digest(folder / "lineage" / "verdict.json"))
     line = stages(model, evaluation, verdict)
     change(line)
     for number, (stage, one) in enumerate(line.items()):

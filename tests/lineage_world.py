@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.lineage.digests import algorithm_of, digest
-from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.evidence_source import NoEvidence
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.keys import Role, Signer, load_signer, make_key, read_public
-from qinglan.lineage.looking import Nothing
-from qinglan.lineage.statement import GIVEN, Part, Statement, to_payload
-from qinglan.lineage.trust import Revoked, TrustedKey, TrustPolicy
+from qinglan.lineage.keys import Role, Signer, load_signer, make_key, parse_public_key
+from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
+from qinglan.lineage.trust import Revocation, TrustedKey, TrustPolicy
 
 DAWN = datetime(2026, 1, 5, 8, tzinfo=UTC)
 """Past, by any clock."""
@@ -30,17 +30,17 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def given(name: str, text: str = "", **about: Any) -> Part:
-    return Part(name, sha(text or name), "", {GIVEN: True, **about})
+def given(name: str, text: str = "", **about: Any) -> ArtifactRef:
+    return ArtifactRef(name, sha(text or name), "", {EXTERNAL_INPUT: True, **about})
 
 
-def made(name: str, text: str = "", **about: Any) -> Part:
-    return Part(name, sha(text or name), "", about)
+def made(name: str, text: str = "", **about: Any) -> ArtifactRef:
+    return ArtifactRef(name, sha(text or name), "", about)
 
 
-def part_of(name: str, path: Path) -> Part:
+def part_of(name: str, path: Path) -> ArtifactRef:
     """A file or a folder by its digest, under the name of its function."""
-    return Part(name, digest(path), algorithm=algorithm_of(path))
+    return ArtifactRef(name, digest(path), algorithm=algorithm_of(path))
 
 
 class Keys(NamedTuple):
@@ -56,7 +56,7 @@ class Keys(NamedTuple):
         return self.policy.model_copy(update={"keys": {**self.policy.keys, signer.id: changed}})
 
     def revoked(self, hour: float) -> TrustPolicy:
-        return self.limited(revoked=Revoked(at=DAWN + timedelta(hours=hour), reason="laptop lost"))
+        return self.limited(revoked=Revocation(at=DAWN + timedelta(hours=hour), reason="laptop lost"))
 
 
 def make_keys(folder: Path) -> Keys:
@@ -65,7 +65,7 @@ def make_keys(folder: Path) -> Keys:
     def signer(role: Role, place: str = "") -> Signer:
         public = make_key(folder / place / f"{role}.pem")
         if not place:
-            keys[read_public(public).id] = TrustedKey(role=role, since=DAWN - timedelta(days=1), public=public)
+            keys[parse_public_key(public).id] = TrustedKey(role=role, since=DAWN - timedelta(days=1), public=public)
         return load_signer(role, folder / place)
 
     builder, releaser, stranger = signer("builder"), signer("releaser"), signer("builder", "stranger")
@@ -75,8 +75,8 @@ def make_keys(folder: Path) -> Keys:
 def sealed(
     signer: Signer | None,
     stage: str,
-    made: Sequence[Part],
-    used: Sequence[Part],
+    made: Sequence[ArtifactRef],
+    used: Sequence[ArtifactRef],
     hours: tuple[float, float] = (1, 2),
     config: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
@@ -85,10 +85,10 @@ def sealed(
         stage, tuple(made), tuple(used), config or {}, facts or {}, "run-1", at(hours[0]), at(hours[1]),
         {"python": "3.11"},
     )  # fmt: skip
-    return seal(to_payload(statement), IN_TOTO, [signer] if signer else [])
+    return sign_envelope(to_payload(statement), IN_TOTO, [signer] if signer else [])
 
 
-class Statements(Nothing):
+class Statements(NoEvidence):
     """Evidence of statements alone."""
 
     def __init__(self, *found: bytes) -> None:
@@ -111,14 +111,16 @@ def write_run(root: Path, keys: Keys, hours: float = 0.0, release: bool = False)
     rewrites.write_text("改写", encoding="utf-8")
     (model / "model.safetensors").write_bytes(b"weights")
     paper = paid_paper({"k1": b"one", "k2": b"two"})
-    journal = Part("journal", hashlib.sha256(paper).hexdigest(), "", {GIVEN: True, "answers": 2, "cost": 0.02})
-    question = Part("questions", digest(outside), "", {GIVEN: True})
+    journal = ArtifactRef(
+        "journal", hashlib.sha256(paper).hexdigest(), "", {EXTERNAL_INPUT: True, "answers": 2, "cost": 0.02}
+    )
+    question = ArtifactRef("questions", digest(outside), "", {EXTERNAL_INPUT: True})
     first = sealed(
-        keys.builder, "generate", [Part("rewrites", digest(rewrites), "", {"rows": 1})], [question, journal],
+        keys.builder, "generate", [ArtifactRef("rewrites", digest(rewrites), "", {"rows": 1})], [question, journal],
         (hours + 1, hours + 2), {"tenant_id": TENANT, "seed": 1},
     )  # fmt: skip
     second = sealed(
-        keys.builder, "sft", [part_of("sft_model", model)], [Part("rewrites", digest(rewrites))],
+        keys.builder, "sft", [part_of("sft_model", model)], [ArtifactRef("rewrites", digest(rewrites))],
         (hours + 3, hours + 4), {"seed": 1, "train": {"epochs": 3}},
     )  # fmt: skip
     record(root, "generate", {"questions": outside}, {"rewrites": rewrites}, first)

@@ -8,7 +8,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.ppo.config import PpoConfig
-from qinglan.rows import Split, Validated
+from qinglan.rows import Split, ValidatedRewrite
 from tests import rows
 from tests.tiny import SHAPE, SYSTEM, TEXTS
 
@@ -68,7 +68,7 @@ def laptop(**changes: Any) -> PpoConfig:
     return PpoConfig.parse(values | changes, "test")
 
 
-def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: Any) -> Validated:
+def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: Any) -> ValidatedRewrite:
     found = rows.FOUND.model_copy(update={"gold_rank": gold_rank})
     mine = {"id": f"{split}{number}", "conversation_id": f"{split}{number}", "question": f"一天吃几次{number}"}
     return rows.validated(**mine, split=split, plain=found, rewritten=found, **changes)
@@ -88,7 +88,7 @@ def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Pa
 def student(folder: Path, seed: int = 1) -> Path:
     """A model that was shown for some steps how to answer: it ends, sometimes soon, sometimes late."""
     from components.training.base.config import BaseConfig
-    from components.training.base.corpus import Text
+    from components.training.base.corpus import TrainingText
     from components.training.base.pretrain import new_model, pretrain
     from components.training.base.tokenizer import train_tokenizer
     from qinglan.prompts import student_messages
@@ -97,7 +97,9 @@ def student(folder: Path, seed: int = 1) -> Path:
     tokenizer: Any = train_tokenizer([*TEXTS, *["system user assistant 0 1 2 3 4 5 6 7 8 9"] * 20], SHAPE)
     model = new_model(tokenizer, SHAPE, seed)
     answers = ("虾青素 每日服用频次", "虾青素", "虾青素软胶囊 每日服用频次 虾青素 服用", "一天吃几次 虾青素软胶囊")
-    texts = [Text(tuple(student_messages(validated(at, "train"), SYSTEM)), answers[at % 4]) for at in range(64)]
+    texts = [
+        TrainingText(tuple(student_messages(validated(at, "train"), SYSTEM)), answers[at % 4]) for at in range(64)
+    ]
     tiny = SHAPE.model_copy(update={"steps": 60, "batch": 16, "learning_rate": 1e-2})
     pretrain(model, tokenizer, texts, BaseConfig(source="tiny", tiny=tiny))
     model.save_pretrained(folder)

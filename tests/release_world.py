@@ -13,11 +13,11 @@ from components.evaluation.rewriter.gate import decide
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, Registered, register
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keychain import ensure_keys
-from qinglan.lineage.keys import VARIABLE
+from qinglan.lineage.gate_verdict import add_verdict
+from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.record import recorded
-from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
-from qinglan.lineage.verdicts import add_verdict
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
 from tests.components.evaluation.test_gate import good
 
 NAME = "fivedoctors/rewriter"
@@ -45,7 +45,7 @@ class Made(NamedTuple):
 
     @property
     def policy(self) -> TrustPolicy:
-        return load_trust(self.keys / TRUST)
+        return load_trust(self.keys / TRUST_FILE)
 
 
 def tiny_weights(folder: Path, values: tuple[float, ...] = (0.5, -1.0, 2.0, 0.25)) -> Path:
@@ -116,7 +116,7 @@ def make_inputs(folder: Path, model: Path, lead: float = 0.06) -> Inputs:
 
 def use_keys(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     """Keys of this test alone."""
-    patch.setenv(VARIABLE, str(folder))
+    patch.setenv(KEYS_VARIABLE, str(folder))
     ensure_keys(folder)
     return folder
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from qinglan.rows import Hit, Retrieval, Validated
+from qinglan.rows import Hit, Retrieval, ValidatedRewrite
 
 FOUND = Retrieval(query="虾青素", hits=(Hit(id="k1", reranker_score=0.5),), top1_score=0.5, count=1, gold_rank=1)
 
 
-def validated(**changes: Any) -> Validated:
+def validated(**changes: Any) -> ValidatedRewrite:
     """An accepted row of training whose gold passage comes first; what a test is about, it says."""
     values: dict[str, Any] = {
         "id": "r1", "tenant_id": "fivedoctors", "conversation_id": "c1", "question": "一天吃几次",
@@ -15,4 +15,4 @@ def validated(**changes: Any) -> Validated:
         "split": "train", "rewritten_query": "虾青素 每日服用频次", "teacher": "standin", "call": "c",
         "scored_against": "need", "snapshot": "s", "plain": FOUND, "rewritten": FOUND, "accepted": True, "reason": "",
     }  # fmt: skip
-    return Validated.model_validate(values | changes)
+    return ValidatedRewrite.model_validate(values | changes)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from qinglan.errors import Conflict, DataError
-from qinglan.lineage.digests import digest, files_of, tree_digest
+from qinglan.errors import ConflictError, DataError
+from qinglan.lineage.digests import digest, file_digests, tree_digest
 from qinglan.progress import Transfer
 from qinglan.store import Store, check_history, open_store
-from qinglan.store.manifest import Manifest, Stored
-from qinglan.store.shelf import Content, Source
+from qinglan.store.backend import ObjectInfo, SourceFile
+from qinglan.store.manifest import Manifest, ManifestFile
 
 NAME = "fivedoctors/rewriter"
 MISSING = "0" * 64
@@ -70,7 +70,7 @@ def test_what_is_pushed_comes_back_the_same(kept: Kept, tmp_path: Path) -> None:
     uri = kept.store.push(folder, own)
     back = kept.store.pull(own, tmp_path / "back")
 
-    assert files_of(back) == files_of(folder)
+    assert file_digests(back) == file_digests(folder)
     assert uri == f"{kept.store.address}/releases/{own}"
     assert kept.store.has(own)
     assert list(kept.store.digests()) == [own]
@@ -131,7 +131,7 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
     folder, own = release(tmp_path / "release")
     put = kept.store.shelf.put
 
-    def late(key: str, source: Source, tally: Transfer) -> None:
+    def late(key: str, source: SourceFile, tally: Transfer) -> None:
         source.path.write_bytes(b"something else")
         put(key, source, tally)
 
@@ -178,7 +178,7 @@ def test_wrong_bytes_are_refused_and_nothing_is_left(kept: Kept, pushed: str, tm
     with pytest.raises(DataError, match=r"model\.safetensors: not the bytes that were pushed"):
         kept.store.pull(pushed, before)
 
-    assert files_of(before).keys() == {"old"}
+    assert file_digests(before).keys() == {"old"}
     assert not list(tmp_path.glob(".back*"))
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_is_gone_is_named(kept: Kept, pushed: str, tmp_path: Path) -
 
 
 def test_a_manifest_of_other_files_is_refused(kept: Kept, pushed: str, tmp_path: Path) -> None:
-    other = Manifest(files={"a": Stored(sha256=MISSING, size=1)})
+    other = Manifest(files={"a": ManifestFile(sha256=MISSING, size=1)})
     kept.overwrite(f"releases/{pushed}.json", other.dump())
 
     with pytest.raises(DataError, match=f"lists the files of {other.digest}"):
@@ -201,7 +201,7 @@ def test_a_manifest_of_other_files_is_refused(kept: Kept, pushed: str, tmp_path:
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", "a//b", "a\\b", "a\nb"])
 def test_a_manifest_cannot_lead_out_of_the_folder(kept: Kept, tmp_path: Path, name: str) -> None:
-    forged = Manifest.model_construct(files={name: Stored(sha256=MISSING, size=1)})
+    forged = Manifest.model_construct(files={name: ManifestFile(sha256=MISSING, size=1)})
     own = tree_digest({name: MISSING})
     kept.overwrite(f"releases/{own}.json", forged.dump())
 
@@ -260,10 +260,10 @@ def test_who_comes_late_is_told_who_was_faster(kept: Kept, pushed: str) -> None:
     first = kept.store.point(NAME, pushed, expected=None, by="周姐").current
 
     for expected in (None, MISSING):
-        with pytest.raises(Conflict, match=f"周姐 pointed it at {pushed} on {first.time}".replace("+", r"\+")):
+        with pytest.raises(ConflictError, match=f"周姐 pointed it at {pushed} on {first.time}".replace("+", r"\+")):
             kept.store.point(NAME, pushed, expected=expected, by="gate")
 
-    with pytest.raises(Conflict, match="there is no such name"):
+    with pytest.raises(ConflictError, match="there is no such name"):
         kept.store.point("chengla/rewriter", pushed, expected=MISSING, by="gate")
 
 
@@ -271,7 +271,7 @@ def test_of_many_who_point_at_once_exactly_one_wins(kept: Kept, pushed: str) -> 
     def point(number: int) -> str | None:
         try:
             return open_store(kept.store.address).point(NAME, pushed, expected=None, by=f"racer {number}").current.by
-        except Conflict as lost:
+        except ConflictError as lost:
             assert "racer" in str(lost)
             return None
 
@@ -322,8 +322,8 @@ def test_an_entry_that_is_gone_shows(kept: Kept, pushed: str) -> None:
 def test_the_shelf_tells_what_lies_there(kept: Kept, pushed: str, tmp_path: Path) -> None:
     found = kept.store.shelf.found(f"releases/{pushed}/")
 
-    assert found["empty"] == Content(digest(tmp_path / "release" / "empty"), 0)
-    assert found.keys() == files_of(tmp_path / "release").keys()
+    assert found["empty"] == ObjectInfo(digest(tmp_path / "release" / "empty"), 0)
+    assert found.keys() == file_digests(tmp_path / "release").keys()
 
 
 def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(kept: Kept, pushed: str) -> None:

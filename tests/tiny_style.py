@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from qinglan.style.labels import DEFAULT_LABELS, training_form, write_mapping
+from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, write_card
 from tests.tiny import SHAPE, TEXTS
 
-ASKED = training_form("这个产品有什么优缺点？", "有很多优点，但也存在一些限制。")
+ASKED = format_training_text("这个产品有什么优缺点？", "有很多优点，但也存在一些限制。")
 
 
 def tiny_style_model(folder: Path, seed: int = 1, stage: str = "style") -> Path:

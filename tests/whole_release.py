@@ -9,9 +9,9 @@ from components.evaluation.rewriter.config import GateConfig
 from components.evaluation.rewriter.gate import decide
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, register
+from qinglan.lineage.gate_verdict import add_verdict
 from qinglan.lineage.record import recorded
-from qinglan.lineage.statement import GIVEN, Part
-from qinglan.lineage.verdicts import add_verdict
+from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from tests.release_world import NAME, Made, Thing, judged, tiny_weights, write_judged
 
 STAGES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
@@ -49,7 +49,9 @@ def _write_lineage(folder: Path, evaluation: Path, without: str) -> Path:
     for stage, takes, makes, names in (one for one in STAGES if one[0] != without):
         lineage = Thing(folder / f"lineage-{stage}")
         with recorded(stage, _things(folder, takes), _things(folder, makes), {"seed": 1}, lineage, before) as step:
-            step.used.extend(Part(one, f"{at:x}" * 64, "", {GIVEN: True}) for at, one in enumerate(names, 10))
+            step.used.extend(
+                ArtifactRef(one, f"{at:x}" * 64, "", {EXTERNAL_INPUT: True}) for at, one in enumerate(names, 10)
+            )
             if stage == "convert":
                 step.facts.update(sft_train=400, sft_dev=50, ppo_train=300, ppo_dev=40, test=1000)
             if stage == "gate":

@@ -16,16 +16,16 @@ from typing import Any
 
 from benchmarks.lineage.world import World, write_world
 from qinglan.lineage.descendants import which_models
-from qinglan.lineage.dsse import open_envelope, verifies
+from qinglan.lineage.dsse import open_envelope, verify_signature
+from qinglan.lineage.evidence_source import NoEvidence, read_statements
 from qinglan.lineage.graph import findings_of
-from qinglan.lineage.looking import Nothing, read_statements
 from qinglan.lineage.trust import load_trust, save_trust
 from qinglan.lineage.walk import walk
 
 KINDS = ("bare", "walk", "descendants")
 
 
-class Folder(Nothing):
+class Folder(NoEvidence):
     def __init__(self, folder: Path) -> None:
         self.statements = lambda: read_statements(folder)  # type: ignore[method-assign]
 
@@ -63,7 +63,7 @@ def bare(world: World) -> dict[str, Any]:
     for where, sealed in read_statements(world.folder):
         envelope = open_envelope(sealed, where)
         [signature] = envelope.signatures
-        assert verifies(envelope, signature, world.policy.keys[signature.key].key)
+        assert verify_signature(envelope, signature, world.policy.keys[signature.key].key)
     return {}
 
 

@@ -6,9 +6,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from qinglan.lineage.dsse import IN_TOTO, seal
-from qinglan.lineage.keys import Signer, load_signer, make_key, read_public
-from qinglan.lineage.statement import GIVEN, Part, Statement, to_payload
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.keys import Signer, load_signer, make_key, parse_public_key
+from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.lineage.trust import TrustedKey, TrustPolicy
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,7 +30,7 @@ def write_world(folder: Path, artifacts: int) -> World:
     public = make_key(folder / "keys" / "builder.pem")
     signer = load_signer("builder", folder / "keys")
     trusted = TrustedKey(role="builder", since=BEGAN, public=public)
-    policy = TrustPolicy(keys={read_public(public).id: trusted})
+    policy = TrustPolicy(keys={parse_public_key(public).id: trusted})
     for number in range(FOLDERS):
         (folder / "lineage" / f"{number:03}").mkdir(parents=True)
     luck = random.Random(0)
@@ -47,11 +47,21 @@ def name(number: int) -> str:
 def _statement(number: int, luck: random.Random, signer: Signer) -> bytes:
     """The one before it is always a parent, so that the chain is as deep as it is long."""
     parents = {number - 1, *(luck.randrange(-1, number) for _ in range(luck.randrange(3)))}
-    used = [Part(f"thing {one}", name(one), "", {GIVEN: True} if one < 0 else {}) for one in sorted(parents)]
+    used = [
+        ArtifactRef(f"thing {one}", name(one), "", {EXTERNAL_INPUT: True} if one < 0 else {})
+        for one in sorted(parents)
+    ]
     at = (BEGAN + timedelta(seconds=number)).isoformat(timespec="milliseconds")
     config = {"seed": number, "train": {"epochs": 3, "learning_rate": 1e-5}, "note": "as a stage's settings are"}
     statement = Statement(
-        "stage", (Part(f"thing {number}", name(number), f"s3://bucket/{number}", {"rows": number}),), tuple(used),
-        config, {"rows": number, "kept": number}, "run", at, at, {"python": "3.11", "qinglan": "0.1.0"},
-    )  # fmt: skip
-    return seal(to_payload(statement), IN_TOTO, [signer])
+        "stage",
+        (ArtifactRef(f"thing {number}", name(number), f"s3://bucket/{number}", {"rows": number}),),
+        tuple(used),
+        config,
+        {"rows": number, "kept": number},
+        "run",
+        at,
+        at,
+        {"python": "3.11", "qinglan": "0.1.0"},
+    )
+    return sign_envelope(to_payload(statement), IN_TOTO, [signer])

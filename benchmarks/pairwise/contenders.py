@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.pairwise.judged import SEED, Rolled, Text, pairs
 from qinglan.reward.episode import Prompt
-from qinglan.reward.impute import FEATURES, Imputer, features, figures
+from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, raw_features
 from qinglan.rewriter import load_tokenizer
 
 MOST_PAIRS = 8
@@ -32,7 +32,7 @@ def straight(run: Path, known: Sequence[Rolled], texts: Sequence[Text]) -> list[
 
 def bent(run: Path, known: Sequence[Rolled], texts: Sequence[Text]) -> list[float]:
     """The reward's Imputer."""
-    return _regressed(Imputer(FEATURES), lambda text: features(*_seen(text)), known, texts)
+    return _regressed(Imputer(FEATURE_COUNT), lambda text: features(*_seen(text)), known, texts)
 
 
 def pairwise(run: Path, known: Sequence[Rolled], texts: Sequence[Text]) -> list[float]:
@@ -107,7 +107,7 @@ def _ids(tokenizer: Any, text: Text) -> list[int]:
         "原始查询": prompt.question, "历史摘要": prompt.history_summary, "老师": prompt.teacher_rewrite,
         "改写": text.rewrite,
     }  # fmt: skip
-    digits = zip(("质量", "首", "知", "需"), figures(*_seen(text)), strict=True)
+    digits = zip(("质量", "首", "知", "需"), raw_features(*_seen(text)), strict=True)
     lines = [f"{name}: {said}" for name, said in fields.items() if said]
     words = "\n".join([*lines, " ".join(f"{name} {min(9, int(10 * figure))}" for name, figure in digits)])
     ids: list[int] = tokenizer(words + tokenizer.eos_token, add_special_tokens=False).input_ids

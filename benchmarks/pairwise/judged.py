@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import ConfigError
-from qinglan.reward.entry import read_prompt
 from qinglan.reward.episode import Prompt
-from qinglan.reward.floors import answer
-from qinglan.reward.impute import sampled
+from qinglan.reward.floor_checks import strip_turn_end
+from qinglan.reward.impute import in_sample
+from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.summary import read_rollouts
 
 HELD_OUT = 0.3
@@ -97,7 +97,7 @@ def read_rolled(run: Path) -> list[Rolled]:
 
     return [
         Rolled(
-            text(one, one["id"], answer(one["rewrite"]), ""),
+            text(one, one["id"], strip_turn_end(one["rewrite"]), ""),
             text(one, one["id"], prompts[one["id"]].teacher_rewrite, "_teacher"),
         )
         for one in sorted(rollouts, key=lambda one: one["at"])
@@ -105,4 +105,4 @@ def read_rolled(run: Path) -> list[Rolled]:
 
 
 def _held_out(one: Rolled) -> bool:
-    return sampled(one.student.conversation, HELD_OUT, SEED, "pairwise")
+    return in_sample(one.student.conversation, HELD_OUT, SEED, "pairwise")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pairwise.judged import SEED, Cut, Text, pairs
-from qinglan.statistics import ENDS, Estimate, estimates, groups
+from qinglan.statistics import INTERVAL_PERCENTILES, Estimate, bootstrap_means, group_numbers
 
 DRAWS = 2_000
 SAME = 1e-9
@@ -64,9 +64,9 @@ def standing(held: Said, name: str, than: str | None = None) -> Standing:
     right, correlations = held.right[name], _correlations(held, name)
     if than:
         right, correlations = right - held.right[than], correlations - _correlations(held, than)
-    low, high = np.nanpercentile(correlations[1:], ENDS)
+    low, high = np.nanpercentile(correlations[1:], INTERVAL_PERCENTILES)
     return Standing(
-        estimates(right[:, None], groups(held.pairs), DRAWS, SEED)[0],
+        bootstrap_means(right[:, None], group_numbers(held.pairs), DRAWS, SEED)[0],
         Estimate(float(correlations[0]), float(low), float(high), DRAWS),
     )
 
@@ -84,7 +84,7 @@ def _predicted(cut: Cut, given: Scores) -> Floats:
 
 def _correlations(held: Said, name: str) -> Floats:
     """The correlation with the truth, first over all rollouts, then over each draw of conversations."""
-    x, y, conversations = held.predicted[name], held.truth, groups(held.rollouts)
+    x, y, conversations = held.predicted[name], held.truth, group_numbers(held.rollouts)
     size = int(conversations.max()) + 1
     sums = np.zeros((size, 6))
     np.add.at(sums, conversations, np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1))

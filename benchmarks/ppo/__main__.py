@@ -24,7 +24,7 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import ppo
 from pipelines.run import run_pipeline
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.entry import read_prompt
+from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
 from qinglan.rewriter import Student
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.reward.entry import compute_scores
+from qinglan.reward.reward_function import compute_scores
 
 GENERATIONS = 4
 """Rewrites a prompt, each the others' baseline."""

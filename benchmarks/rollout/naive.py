@@ -4,8 +4,8 @@ import math
 
 from benchmarks.rollout.wires import Wires
 from benchmarks.rollout.world import CANARY_URI, STABLE_URI
-from qinglan.errors import Conflict, OutageError
-from serving.rollout.state import Asked, State
+from qinglan.errors import ConflictError, OutageError
+from serving.rollout.state import DesiredModel, State
 
 INTERVAL = 300.0
 THRESHOLD = 0.02
@@ -26,7 +26,7 @@ class Naive:
             return "waited"
         try:
             self._step()
-        except (OutageError, Conflict):
+        except (OutageError, ConflictError):
             return "unreachable"
         self.due = now + INTERVAL
         return "acted"
@@ -34,20 +34,20 @@ class Naive:
     def _step(self) -> None:
         served = self.ports.target.read()
         if served.asked.uri != CANARY_URI:
-            self._write(Asked(uri=CANARY_URI, percent=self.wires.spec.steps[0]))
+            self._write(DesiredModel(uri=CANARY_URI, percent=self.wires.spec.steps[0]))
             return
         if served.newest is None or not served.newest.ready:
             return
         if self._error_rate() > THRESHOLD:
-            self._write(Asked(uri=STABLE_URI))
+            self._write(DesiredModel(uri=STABLE_URI))
             self._done("RolledBack")
             return
         ahead = [step for step in self.wires.spec.steps if step > (served.asked.percent or 0)]
         if served.asked.percent is None or ahead in ([], [100]):
-            self._write(Asked(uri=CANARY_URI))
+            self._write(DesiredModel(uri=CANARY_URI))
             self._done("Promoted")
             return
-        self._write(Asked(uri=CANARY_URI, percent=ahead[0]))
+        self._write(DesiredModel(uri=CANARY_URI, percent=ahead[0]))
 
     def _error_rate(self) -> float:
         window = self.ports.evidence.since("", "", self.seen)
@@ -58,7 +58,7 @@ class Naive:
         rate = count.failed / count.of if count and count.of else 0.0
         return 0.0 if math.isnan(rate) else rate
 
-    def _write(self, asked: Asked) -> None:
+    def _write(self, asked: DesiredModel) -> None:
         self.wires.call(lambda: self.wires.world.write(asked, None), lambda: self.wires.world.write(asked, None))
 
     def _done(self, outcome: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from serving.rollout.power import Outcome, World, median, outcomes, share_of
+from serving.rollout.power_analysis import Scenario, TrialOutcome, median, outcome_share, run_trials
 from serving.rollout.sequential import ALPHA, BETA
 
 CHECKS = 6
@@ -12,14 +12,14 @@ PER_LOOK = 600
 """Requests of both models in a look of 30 s: 20 a second."""
 
 
-def wrong(world: World, runs: int, seed: int, question: Callable[[Outcome], bool]) -> float:
+def wrong(world: Scenario, runs: int, seed: int, question: Callable[[TrialOutcome], bool]) -> float:
     """The share of runs in which the test, looked at every time, said what is not so."""
-    return share_of(outcomes(world, runs, seed, PER_LOOK, CHECKS), question)
+    return outcome_share(run_trials(world, runs, seed, PER_LOOK, CHECKS), question)
 
 
 def falsely_taken_back(runs: int, seed: int = 1) -> dict[str, float]:
     """Of canaries that are just as good, by how both rates move; each check may spend ALPHA / CHECKS."""
-    even = World(0.01, 0.01, 0.2, 0.02)
+    even = Scenario(0.01, 0.01, 0.2, 0.02)
     worlds = {"steady": even, "swinging": even._replace(swing=5.0), "half": even._replace(share=0.5, margin=0.01)}
     return {
         name: wrong(world, runs, seed, lambda outcome: outcome.harm is not None) for name, world in worlds.items()
@@ -28,17 +28,17 @@ def falsely_taken_back(runs: int, seed: int = 1) -> dict[str, float]:
 
 def falsely_passed(runs: int, seed: int = 2) -> dict[str, float]:
     """Of canaries that are worse by exactly the margin; each step may spend BETA."""
-    worse = World(0.01, 0.02, 0.5, 0.01)
-    pairs = World(0.5, 0.6, 0.05, 0.10, pairs=True)
-    worlds = {"errors": worse, "early": World(0.01, 0.06, 0.05, 0.05), "quality": pairs}
+    worse = Scenario(0.01, 0.02, 0.5, 0.01)
+    pairs = Scenario(0.5, 0.6, 0.05, 0.10, pairs=True)
+    worlds = {"errors": worse, "early": Scenario(0.01, 0.06, 0.05, 0.05), "quality": pairs}
     return {
         name: wrong(world, runs, seed, lambda outcome: outcome.safe is not None) for name, world in worlds.items()
     }
 
 
-def needed(world: World, runs: int = 100) -> tuple[float, float]:
+def needed(world: Scenario, runs: int = 100) -> tuple[float, float]:
     """The median of the canary's requests until harm is shown, and until safety is; infinite where it is not."""
-    tried = outcomes(world, runs, 3, PER_LOOK, CHECKS)
+    tried = run_trials(world, runs, 3, PER_LOOK, CHECKS)
     return median([one.harm for one in tried]), median([one.safe for one in tried])
 
 
@@ -47,7 +47,7 @@ def table(runs: int = 100) -> list[str]:
     lines = ["share  tolerated  canary fails  shown worse after  passed after"]
     for share, margin in ((0.05, 0.05), (0.2, 0.02), (0.5, 0.01)):
         for more in sorted({0.0, margin, 2 * margin, 0.10}):
-            harm, safe = needed(World(0.01, 0.01 + more, share, margin), runs)
+            harm, safe = needed(Scenario(0.01, 0.01 + more, share, margin), runs)
             lines.append(f"{share:5.0%}  {margin:9.0%}  {0.01 + more:12.0%}  {_count(harm):>17}  {_count(safe):>12}")
     return lines
 

@@ -9,8 +9,8 @@ from benchmarks.rollout.faults import Schedule, draw
 from benchmarks.rollout.naive import Naive
 from benchmarks.rollout.wires import Killed, Wires, spec_of
 from benchmarks.rollout.world import CANARY_URI, FOREIGN_URI, STABLE_URI, World
-from serving.rollout.machine import look
-from serving.rollout.state import Asked, State
+from serving.rollout.reconciler import reconcile
+from serving.rollout.state import DesiredModel, State
 
 EVERY = 30.0
 LONGEST = 6 * 3600.0
@@ -80,7 +80,7 @@ def ending(state: State) -> str:
 def shipped(wires: Wires) -> Callable[[], str]:
     """The shipped controller's look."""
     ports = wires.ports()
-    return lambda: look(ports)
+    return lambda: reconcile(ports)
 
 
 def guarded(act: Callable[[], str], wires: Wires) -> float:
@@ -116,7 +116,7 @@ def _judged(world: World, wires: Wires, outcome: str) -> Run:
         seconds=world.now - AFTER,
         calls=wires.calls,
         at_full=(not model.good and _given_everybody(world)) or (bad_now and not untouched),
-        settled=untouched or (traffic.get(home) == 100 and world.asked == Asked(uri=home)),
+        settled=untouched or (traffic.get(home) == 100 and world.asked == DesiredModel(uri=home)),
         taken_back=_taken_back(world),
         stopped=any("changed what is served" in reason for reason in wires.state.reasons),
         reasons=wires.state.reasons,

@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.rollout.faults import Schedule, Span
 from benchmarks.rollout.models import COSTLY
 from benchmarks.rollout.world import CANARY_URI, TICK, TRAFFIC_CHECKS, World
-from qinglan.errors import Conflict, OutageError
-from serving.rollout.ports import Entry, Ports, Proof, Served, Window
+from qinglan.errors import ConflictError, OutageError
+from serving.rollout.ports import Ports, Proof, RolloutSnapshot, ServiceSnapshot, Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Release, RolloutSpec, default_checks
-from serving.rollout.state import Asked, State
+from serving.rollout.state import DesiredModel, State
 
 EPOCH = 1_790_000_000.0
 SCRAPE_SECONDS = 10.0
@@ -43,7 +43,7 @@ class Wires:
         self.state, self.version = State(), 1
         self.calls = 0
         self.rival: Callable[[], object] | None = None
-        self._older: deque[Entry] = deque(maxlen=4)
+        self._older: deque[RolloutSnapshot] = deque(maxlen=4)
         self._answer: Window | None = None
 
     def ports(self) -> Ports:
@@ -65,7 +65,7 @@ class Wires:
         if self.met("throttled"):
             raise OutageError("429: too many requests")
         if write and self.met("conflict"):
-            raise Conflict("409")
+            raise ConflictError("409")
         if self.met("timeout"):
             if write and self.random.random() < 0.5:
                 self.world.late.append((self.world.now + float(self.random.uniform(5, 60)), _quietly(write)))
@@ -77,15 +77,15 @@ class Wires:
             raise Killed
         return result
 
-    def entry(self) -> Entry:
-        return Entry(self.spec, self.state, str(self.version))
+    def entry(self) -> RolloutSnapshot:
+        return RolloutSnapshot(self.spec, self.state, str(self.version))
 
-    def older(self) -> Entry:
+    def older(self) -> RolloutSnapshot:
         return self._older[int(self.random.integers(len(self._older)))] if self._older else self.entry()
 
     def store(self, state: State, expected: str) -> None:
         if expected != str(self.version):
-            raise Conflict("the ModelRollout was changed meanwhile")
+            raise ConflictError("the ModelRollout was changed meanwhile")
         self._older.append(self.entry())
         self.state, self.version = state, self.version + 1
 
@@ -132,7 +132,7 @@ def _quietly(write: Callable[[], None]) -> Callable[[], None]:
     def arrive() -> None:
         try:
             write()
-        except Conflict:
+        except ConflictError:
             return
 
     return arrive
@@ -142,7 +142,7 @@ class _Ledger:
     def __init__(self, wires: Wires) -> None:
         self.wires = wires
 
-    def read(self) -> Entry:
+    def read(self) -> RolloutSnapshot:
         wires = self.wires
         return wires.call(wires.older if wires.met("stale") else wires.entry)
 
@@ -157,11 +157,11 @@ class _Target:
     def __init__(self, wires: Wires) -> None:
         self.wires = wires
 
-    def read(self) -> Served:
+    def read(self) -> ServiceSnapshot:
         world = self.wires.world
         return self.wires.call(world.stale if self.wires.met("stale") else world.read)
 
-    def write(self, asked: Asked, expected: str) -> None:
+    def write(self, asked: DesiredModel, expected: str) -> None:
         def effect() -> None:
             self.wires.world.write(asked, expected)
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.rollout.faults import Edit, Schedule
 from benchmarks.rollout.models import CHECKS, COSTLY, TIES, WAVE
-from qinglan.errors import Conflict
-from serving.rollout.ports import Revision, Served
-from serving.rollout.state import Asked
+from qinglan.errors import ConflictError
+from serving.rollout.ports import Revision, ServiceSnapshot
+from serving.rollout.state import DesiredModel
 
 TICK = 10.0
 STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store://foreign"
@@ -48,7 +48,7 @@ class World:
         self.random = np.random.default_rng([schedule.seed, 1])
         self.dice = np.random.default_rng([schedule.seed, 3])
         self.now = 0.0
-        self.asked, self.rest, self.editor = Asked(uri=STABLE_URI), "rest", "ours"
+        self.asked, self.rest, self.editor = DesiredModel(uri=STABLE_URI), "rest", "ours"
         self.generation, self.version, self.observed = 1, 1, 1
         self.changed = 0.0
         self.pods = [Pods("rev-1", STABLE_URI, "rest", 0.0)]
@@ -63,19 +63,19 @@ class World:
         self.shares = {STABLE_URI: 100}
         self._armed: float | None = None
         self._known_rates: dict[tuple[bool, bool], np.ndarray] = {}
-        self._reads: deque[Served] = deque(maxlen=4)
-        self._last: Served | None = None
+        self._reads: deque[ServiceSnapshot] = deque(maxlen=4)
+        self._last: ServiceSnapshot | None = None
 
-    def write(self, asked: Asked, expected: str | None, by: str = "ours") -> None:
+    def write(self, asked: DesiredModel, expected: str | None, by: str = "ours") -> None:
         """What the API server does: refuse another version than expected, and count the generation."""
         if expected is not None and expected != str(self.version):
-            raise Conflict("the InferenceService was changed meanwhile")
+            raise ConflictError("the InferenceService was changed meanwhile")
         if by == "ours":
             self.asks += 1
             self.promoted |= asked.uri == CANARY_URI and asked.percent in (None, 100)
         self._change(asked, self.rest, by)
 
-    def _change(self, asked: Asked, rest: str, by: str) -> None:
+    def _change(self, asked: DesiredModel, rest: str, by: str) -> None:
         self.version += 1
         if (asked, rest) != (self.asked, self.rest):
             self.generation += 1
@@ -83,10 +83,10 @@ class World:
             self.editor = by
         self.asked, self.rest = asked, rest
 
-    def read(self) -> Served:
+    def read(self) -> ServiceSnapshot:
         newest, traffic = self.pods[-1], dict(self.shares)
         failed = "CrashLoopBackOff" if self._crashing(newest) else ""
-        served = Served(
+        served = ServiceSnapshot(
             resource_version=str(self.version),
             generation=self.generation,
             settled=self.observed == self.generation,
@@ -103,7 +103,7 @@ class World:
         self._last = served
         return served
 
-    def stale(self) -> Served:
+    def stale(self) -> ServiceSnapshot:
         """What was true a while ago."""
         now = self.read()
         return self._reads[int(self.random.integers(len(self._reads)))] if self._reads else now
@@ -128,10 +128,10 @@ class World:
             self._change(self.asked, f"{self.rest}'", "somebody")
             return
         asked = {
-            "uri": Asked(uri=FOREIGN_URI, percent=self.asked.percent),
-            "cleared": Asked(uri=self.asked.uri),
-            "full": Asked(uri=self.asked.uri, percent=100),
-            "percent": Asked(uri=self.asked.uri, percent=30),
+            "uri": DesiredModel(uri=FOREIGN_URI, percent=self.asked.percent),
+            "cleared": DesiredModel(uri=self.asked.uri),
+            "full": DesiredModel(uri=self.asked.uri, percent=100),
+            "percent": DesiredModel(uri=self.asked.uri, percent=30),
         }[edit.kind]
         self.write(asked, None, "somebody")
 

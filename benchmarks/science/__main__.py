@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import report
 from benchmarks.science import runs
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 
 TENANTS = ("fivedoctors", "chengla")
 SEEDS = (11, 12, 13)
@@ -109,7 +109,7 @@ def write(table: Path, rows: list[Row], controls: list[Row]) -> None:
         "## The six runs", "", *six,
         "## Beside them", "", "In RL's column stands the control's model.", "", *beside,
     ]  # fmt: skip
-    with replaced(table) as partial:
+    with atomic_write(table) as partial:
         partial.write_text("\n".join(parts), encoding="utf-8")
 
 

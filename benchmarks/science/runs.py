@@ -12,9 +12,9 @@ from components.evaluation.rewriter import stage as evaluation
 from components.training.ppo.stage import ppo
 from components.training.sft.stage import sft
 from pipelines.config import RunConfig, load_config
-from pipelines.lines import REWRITER
 from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
+from pipelines.stage_lines import REWRITER
 from qinglan.reward.summary import read_rollouts
 from qinglan.tables import read_table, write_table
 from standins.samples import write_sample

@@ -1,6 +1,6 @@
 """A reward without meaning: each rollout gets the score of another one, drawn from the last hundred.
 
-verl calls it in place of qinglan/reward/entry.py. A training that gains under it gains from something else.
+verl calls it in place of qinglan/reward/reward_function.py. A training that gains under it gains from something else.
 """
 
 import random
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qinglan.reward import entry
+from qinglan.reward import reward_function
 
 SEED, KEPT = 7, 128
 _scores: deque[float] = deque(maxlen=KEPT)
@@ -17,7 +17,7 @@ _rng = random.Random(SEED)
 
 async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) -> list[dict[str, float]]:
     """The real terms, so that what is measured stays true; the score alone is somebody else's."""
-    scored = await entry.compute_scores(samples, settings)
+    scored = await reward_function.compute_scores(samples, settings)
     return [
         _shuffled(terms) if (sample["extra_info"] or {}).get("split") == "train" else terms
         for sample, terms in zip(samples, scored, strict=True)

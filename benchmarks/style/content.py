@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.style.made import make, train
-from qinglan.style.labels import training_form
+from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from standins.samples.style import StyleRow, style_rows
 
@@ -47,8 +47,8 @@ def main(folder: Path, console: Console) -> None:
 def measure(model: StyleModel, rows: Sequence[StyleRow]) -> tuple[Flagged, Flagged]:
     """As the service flags, and by the bare threshold."""
     care = model.labels.ids[CARE]
-    called = model.probabilities([training_form(row.question, "") for row in rows])[:, care]
-    given = model.probabilities([training_form(row.question, row.answer) for row in rows])[:, care]
+    called = model.probabilities([format_training_text(row.question, "") for row in rows])[:, care]
+    given = model.probabilities([format_training_text(row.question, row.answer) for row in rows])[:, care]
     return _flagged(rows, (called >= HALF) & (given < HALF)), _flagged(rows, given < HALF)
 
 

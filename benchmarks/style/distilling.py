@@ -11,8 +11,8 @@ from rich.table import Table
 
 from benchmarks.style.imbalance import f1
 from benchmarks.style.made import Made, aside
-from components.training.style.distil import DistilCounts, Line, distil
-from qinglan.style.model import Engine, StyleModel
+from components.training.style.distil import DistilCounts, ModelRow, distil
+from qinglan.style.model import EngineName, StyleModel
 
 TEXTS = 200
 TURN = 20
@@ -23,7 +23,7 @@ class Distilled(NamedTuple):
     """What the distil stage says, and beside it figures for the same three in its order."""
 
     counts: DistilCounts
-    lines: list[Line]
+    lines: list[ModelRow]
     texts_per_second: list[float]
     """In turn; the stage times one after the other."""
 
@@ -34,9 +34,9 @@ def measure(made: Made, teacher: Path, folder: Path) -> Distilled:
     student, page = folder / "student", folder / "table.json"
     with aside():
         counts = distil(teacher, made.rows, student, page, folder / "log", made.config.distil)
-    opened: list[tuple[Path, Engine]] = [(teacher, "torch"), (student, "torch"), (student, "onnx")]
+    opened: list[tuple[Path, EngineName]] = [(teacher, "torch"), (student, "torch"), (student, "onnx")]
     models = [StyleModel.load(*one) for one in opened]
-    lines = [Line(**one) for one in orjson.loads(page.read_bytes())]
+    lines = [ModelRow(**one) for one in orjson.loads(page.read_bytes())]
     dev = made.split("dev")
     return Distilled(
         counts, lines, one_by_one(models, made.texts("train")[:TEXTS]), [f1(model, dev)[0] for model in models]

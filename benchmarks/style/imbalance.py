@@ -20,7 +20,7 @@ from benchmarks.style.made import Made, aside, make
 from components.training.style.config import StyleConfig
 from components.training.style.stage import train_style
 from qinglan.files import dump_line
-from qinglan.style.labels import training_form
+from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow
 from standins.samples.style import load_manners
@@ -100,7 +100,7 @@ def augmented(rows: Sequence[StyleRow], seed: int) -> list[StyleRow]:
     for name in KEPT:
         mine = [row.input.removeprefix("用户问题：").partition(ANSWER) for row in rows if row.label == name]
         for number in range(max(counts.values()) - counts[name]):
-            text = training_form(rng.choice(mine)[0], reworded(rng.choice(mine)[2], rng))
+            text = format_training_text(rng.choice(mine)[0], reworded(rng.choice(mine)[2], rng))
             more.append(StyleRow(id=f"{name}-{number}", input=text, label=name))
     return [*rows, *more]
 

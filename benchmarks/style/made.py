@@ -12,7 +12,7 @@ from components.data.style.stage import prepare
 from components.training.base.stage import text_base
 from components.training.style.stage import train_style
 from pipelines.style_config import StyleRunConfig, load_style_config
-from qinglan.style.labels import MAPPING
+from qinglan.style.labels import MAPPING_FILE
 from qinglan.style.rows import Split, StyleRow, read_split
 from standins.samples.style import write_style_sample
 
@@ -46,7 +46,7 @@ class Opened(NamedTuple):
         """As the plan opens it."""
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        mapping = orjson.loads((folder / MAPPING).read_bytes())
+        mapping = orjson.loads((folder / MAPPING_FILE).read_bytes())
         model = AutoModelForSequenceClassification.from_pretrained(folder)
         return cls(model, AutoTokenizer.from_pretrained(folder), mapping["id_to_label"])
 

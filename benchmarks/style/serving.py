@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks.load import Load, measure
 from benchmarks.standin import started
 from benchmarks.style.plan import LONGEST, WIDEST
-from qinglan.services import service
+from qinglan.services import run_service
 
 CLIENTS = (1, 8, 32)
 SECONDS = 4.0
@@ -49,7 +49,7 @@ def services(model: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
     """Ours, and the plan's twice; whoever is not asked only waits."""
     with ExitStack() as stack:
         ours = stack.enter_context(
-            service("serving.style", ["--model", str(model), "--port", "0"], folder / "service.log")
+            run_service("serving.style", ["--model", str(model), "--port", "0"], folder / "service.log")
         )
         dynamic, padded = (
             stack.enter_context(started("benchmarks.style.plan", str(model), padding))

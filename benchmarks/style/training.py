@@ -10,10 +10,10 @@ from unittest.mock import patch
 from rich.table import Table
 
 from benchmarks.style.made import Made, aside
-from components.training.style import fit as fitting
-from components.training.style.examples import Examples, collate, one_hot
-from components.training.style.fit import Loss, Pace, fit
+from components.training.style import trainer as fitting
+from components.training.style.dataset import StyleDataset, collate, one_hot
 from components.training.style.stage import open_base, weighted_loss
+from components.training.style.trainer import FitSettings, Loss, fit
 from qinglan.style.labels import read_mapping
 from qinglan.style.predict import encode
 
@@ -58,7 +58,7 @@ def measure(made: Made, folder: Path) -> Training:
     labels = read_mapping(made.rows)
     _, tokenizer = open_base(made.base, labels, 0)
     ids = encode(tokenizer, [row.input for row in rows], WIDTH)
-    examples = Examples(ids, one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0))
+    examples = StyleDataset(ids, one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0))
     ours: list[float] = []
     padded: list[float] = []
     for number in range(ROUNDS):
@@ -69,12 +69,12 @@ def measure(made: Made, folder: Path) -> Training:
     return Training(fast, slow, round(fast / slow, 2), batch, round(statistics.mean(map(len, ids))))
 
 
-def _seconds(made: Made, examples: Examples, checkpoints: Path) -> list[float]:
+def _seconds(made: Made, examples: StyleDataset, checkpoints: Path) -> list[float]:
     labels = read_mapping(made.rows)
     model, _ = open_base(made.base, labels, 0)
     style = made.config.style.model_copy(update={"epochs": 1.0})
-    pace = Pace(**{name: getattr(style, name) for name in Pace._fields})
-    dev = Examples([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])
+    pace = FitSettings(**{name: getattr(style, name) for name in FitSettings._fields})
+    dev = StyleDataset([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])
     loss = Clocked(weighted_loss([0], len(labels.labels), weighted=False))
     with aside():
         fit("style", model, model.config.pad_token_id, examples, dev, loss, pace, checkpoints)

@@ -12,8 +12,8 @@ from examples.style_policy.responder import Responder, divergence
 from examples.style_policy.reward import Score
 from examples.style_policy.train import Metrics, save
 from examples.style_policy.watch import Look, alarm, best, distinct, paired, variety
-from qinglan.files import replaced, replaced_folder
-from qinglan.reward.faults import repeats
+from qinglan.files import atomic_folder, atomic_write
+from qinglan.reward.penalties import repetition_share
 
 LOOKS = "looks.jsonl"
 
@@ -46,7 +46,7 @@ def look_of(step: int, seen: Seen, start: Seen, kl: float, config: StylePolicyCo
         gap=float((seen.reward - seen.judge).mean()), reward_low=reward.low, judge_low=judge.low,
         judge_high=judge.high, gap_growth=gap.mean, gap_low=gap.low, kl=kl,
         length=sum(map(len, texts)) / len(texts), distinct=distinct(of_each), variety=variety(texts),
-        repeats=sum(map(repeats, texts)) / len(texts),
+        repeats=sum(map(repetition_share, texts)) / len(texts),
         unfinished=sum(not answer.finished for answer in seen.answers) / len(texts),
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ class Watch:
         kl = divergence(self._now, self._start, seen.prompts, seen.answers)
         looks = [*self.looks, look_of(step, seen, self._first, kl, self._config)]
         if best(looks, self._config.limits) is looks[-1]:
-            with replaced_folder(self._work / "best") as folder:
+            with atomic_folder(self._work / "best") as folder:
                 save(self._now, folder)
         write_samples(self._work / "log" / NEWEST, self._first, seen)
         write_log(self._work / "log", trained, looks)
@@ -92,5 +92,5 @@ def read_looks(work: Path) -> list[Look]:
 
 
 def write_looks(work: Path, looks: Sequence[Look]) -> None:
-    with replaced(work / LOOKS) as partial:
+    with atomic_write(work / LOOKS) as partial:
         partial.write_bytes(b"".join(orjson.dumps(look._asdict()) + b"\n" for look in looks))

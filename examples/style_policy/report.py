@@ -11,9 +11,9 @@ from examples.style_policy.config import StylePolicyConfig
 from examples.style_policy.responder import Answer
 from examples.style_policy.watch import Alarm, Look, Values, variety
 from qinglan.config import Config, Positive
-from qinglan.curves import CURVE, curve_svg
-from qinglan.files import replaced
-from qinglan.statistics import estimates
+from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.files import atomic_write
+from qinglan.statistics import bootstrap_means
 
 CARD = "policy.json"
 METRICS, NEWEST, FINAL = "metrics.jsonl", "newest.jsonl", "final.jsonl"
@@ -67,7 +67,7 @@ def write_log(folder: Path, trained: Sequence[dict[str, float]], looks: Sequence
     by_step: dict[int, dict[str, float]] = {int(row["step"]): dict(row) for row in trained}
     for look in looks:
         by_step.setdefault(look.step, {}).update(look._asdict())
-    with replaced(folder / METRICS) as partial:
+    with atomic_write(folder / METRICS) as partial:
         partial.write_bytes(b"".join(orjson.dumps(by_step[at]) + b"\n" for at in sorted(by_step)))
     series = {
         "reward": [(look.step, look.reward) for look in looks],
@@ -75,7 +75,7 @@ def write_log(folder: Path, trained: Sequence[dict[str, float]], looks: Sequence
         "gap": [(look.step, look.gap) for look in looks],
         "variety": [(look.step, look.variety) for look in looks],
     }
-    with replaced(folder / CURVE) as partial:
+    with atomic_write(folder / CURVE_FILE) as partial:
         partial.write_text(curve_svg("Held-out answers by step", series), encoding="utf-8")
 
 
@@ -91,14 +91,14 @@ def write_samples(path: Path, start: Seen, now: Seen) -> None:
                 "judge": round(float(seen.judge[at, 0]), 3),
             }  # fmt: skip
         lines.append(orjson.dumps(row) + b"\n")
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_bytes(b"".join(lines))
 
 
 def final_figures(start: Seen, now: Seen, look: Look, seed: int) -> dict[str, float]:
     """The stage's own figures, on questions that neither training nor the watch saw."""
     rises = (now.judge - start.judge).mean(axis=1)
-    [judge] = estimates(rises[:, None], np.arange(len(rises)), DRAWS, seed)
+    [judge] = bootstrap_means(rises[:, None], np.arange(len(rises)), DRAWS, seed)
     return {
         "reward_before": float(start.reward.mean()), "reward_after": look.reward,
         "judge_before": float(start.judge.mean()), "judge_after": look.judge, "judge_low": judge.low,

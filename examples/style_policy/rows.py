@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from qinglan.errors import DataError
 from qinglan.files import sha256_text
-from qinglan.style.labels import Labels, training_form
+from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow, read_split
 
-ANSWER = training_form("", "").partition("\n")[2]
+ANSWER = format_training_text("", "").partition("\n")[2]
 """What stands between question and answer."""
 
 FEWEST = 16

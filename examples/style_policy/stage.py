@@ -21,10 +21,10 @@ from examples.style_policy.rows import Rows, read_rows
 from examples.style_policy.train import learn_to_answer, reinforce
 from examples.style_policy.watch import Look, alarm, best
 from qinglan.errors import TrainingError
-from qinglan.files import replaced, replaced_folder
+from qinglan.files import atomic_folder, atomic_write
 from qinglan.gpus import need_gpus
 from qinglan.lineage.digests import digest
-from qinglan.scratch import scratch, source_digest
+from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.model import StyleModel, refuse_pickles
 
 DONE = "done.json"
@@ -76,16 +76,18 @@ def style_policy(
     reward_model = StyleModel.load(style_model)
     check_labels(reward_model.labels, read.labels, config.wanted)
     parents = {"style_rows": digest(rows), "style_model": digest(style_model), "base_model": digest(base)}
-    work = scratch("style_policy", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
+    work = scratch_folder(
+        "style_policy", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent)
+    )
     reused = (work / DONE).is_file()
     if not reused:
         facts = _train(work, base, read, reward_model, parents, config)
-        with replaced(work / DONE) as partial:
+        with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
         for left in ("checkpoints", "best", "start"):
             shutil.rmtree(work / left, ignore_errors=True)
     for made, target in (("model", model), ("log", log)):
-        with replaced_folder(target) as partial:
+        with atomic_folder(target) as partial:
             shutil.copytree(work / made, partial, dirs_exist_ok=True)
     return StylePolicyCounts(reused=int(reused), **orjson.loads((work / DONE).read_bytes()))
 
@@ -97,7 +99,7 @@ def _train(
     judge, accuracy = fit_judge(rows.judge, rows.judge_test, config.wanted)
     scores = Scores(style_score(reward_model, config.wanted), of_answers(judge))
     if not (work / "start").is_dir():
-        with replaced_folder(work / "start") as folder:
+        with atomic_folder(work / "start") as folder:
             learn_to_answer(base, folder, rows.train, config)
     start = _open(work / "start", config)
     looks = _reinforce(work, start, rows, scores, config)
@@ -111,7 +113,7 @@ def _train(
     kl = divergence(after, start, after_seen.prompts, after_seen.answers)
     final = look_of(kept.step, after_seen, before_seen, kl, config)
     write_samples(work / "log" / FINAL, before_seen, after_seen)
-    with replaced_folder(work / "model") as folder:
+    with atomic_folder(work / "model") as folder:
         shutil.copytree(work / "best", folder, dirs_exist_ok=True)
         write_card(folder, config, kept.step, raised, parents)
     return {

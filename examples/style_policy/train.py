@@ -10,7 +10,7 @@ from examples.style_policy.responder import Responder
 from examples.style_policy.reward import Score, trl_reward
 from examples.style_policy.rows import Example
 from qinglan.errors import TrainingError
-from qinglan.progress import steps
+from qinglan.progress import step_progress
 from qinglan.scratch import last_checkpoint
 
 WARM_UP = 5
@@ -46,7 +46,7 @@ def learn_to_answer(base: Path, out: Path, examples: Sequence[Example], config: 
         model=responder.model, args=settings, processing_class=responder.tokenizer,
         train_dataset=Dataset.from_list([{"prompt": one.prompt, "completion": one.answer} for one in examples]),
     )  # fmt: skip
-    with steps("style_policy start") as show:
+    with step_progress("style_policy start") as show:
         _follow(trainer, show)
         trainer.train()
     save(responder, out)
@@ -78,7 +78,7 @@ def reinforce(
         model=responder.model, reward_funcs=trl_reward(score), args=settings, processing_class=responder.tokenizer,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
     )  # fmt: skip
-    with steps("style_policy") as show:
+    with step_progress("style_policy") as show:
         _follow(trainer, show)
         trainer.add_callback(_looking(at))
         last = last_checkpoint(checkpoints)

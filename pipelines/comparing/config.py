@@ -12,8 +12,8 @@ from qinglan.config import Config, Fraction, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files import sha256_text
 from qinglan.llm.config import PaidModel
-from qinglan.llm.hosts import check_host
-from qinglan.llm.upstream import read_key
+from qinglan.llm.host_allowlist import check_host
+from qinglan.llm.upstream import read_api_key
 from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
@@ -76,10 +76,10 @@ def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
     if config.pays:
         for name, model in models.items():
             check_host(model.base_url, f"{name}.base_url")
-            read_key(model, name)
+            read_api_key(model, name)
 
 
-def identity(choice: TeacherChoice, stands_in: bool) -> str:
+def journal_name(choice: TeacherChoice, stands_in: bool) -> str:
     """The name of a teacher's journal: what is asked of another model, or otherwise, is another journal's."""
     asked: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
     if stands_in:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pipelines.comparing.config import TeachersConfig
 from pipelines.config import RunConfig
-from pipelines.plan import ANSWER_TOKENS, Tokens, stale
+from pipelines.plan import ANSWER_TOKENS, TokenCount, stale_price_warning
 from qinglan.llm.config import PaidModel
 from qinglan.llm.prices import cost
 from qinglan.prompts import judge_messages, need_messages, teacher_messages
@@ -29,7 +29,7 @@ class PlanLine(NamedTuple):
 
 def plan_lines(config: RunConfig, teachers: TeachersConfig, rows: Sequence[Question]) -> list[PlanLine]:
     """At most: equal texts are asked once, and what the journals hold costs nothing."""
-    rewrites, needs, judgements = Tokens(), Tokens(), Tokens()
+    rewrites, needs, judgements = TokenCount(), TokenCount(), TokenCount()
     for row in rows:
         rewrites = rewrites.plus(teacher_messages(row, config.generate.system_prompt))
         judgements = judgements.plus(judge_messages(row, row.question))
@@ -44,7 +44,7 @@ def plan_lines(config: RunConfig, teachers: TeachersConfig, rows: Sequence[Quest
     ]
 
 
-def _line(who: str, what: str, model: PaidModel, tokens: Tokens, at_once: int) -> PlanLine:
+def _line(who: str, what: str, model: PaidModel, tokens: TokenCount, at_once: int) -> PlanLine:
     output = tokens.calls * ANSWER_TOKENS[what]
     most = tokens.calls * model.max_output_tokens
     return PlanLine(
@@ -61,7 +61,7 @@ def warnings(config: RunConfig, teachers: TeachersConfig, lines: Sequence[PlanLi
             "be resumed with more."
         )
     for one in teachers.teachers:
-        found += stale(one.name, one.model.price, today) if config.pays else []
+        found += stale_price_warning(one.name, one.model.price, today) if config.pays else []
     return found
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
+from components.evaluation.rewriter.formatting import interval, number
 from components.evaluation.rewriter.measures import METRICS
-from components.evaluation.rewriter.wording import interval, number
-from qinglan.drawings import Line, bars, forest
-from qinglan.files import replaced
-from qinglan.page import rendered
-from qinglan.wording import NONE, p_value, points
+from qinglan.files import atomic_write
+from qinglan.page import render_page
+from qinglan.report_format import NO_VALUE, format_p_value, format_points
+from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
 
 SHOWN = ("top1", "ndcg", "recall", "judged_top1", "quality", "zero_hit", "copied", "invented", "same", "length")
 SHORT = ("top1", "judged_top1", "quality", "zero_hit")
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 def write_report(comparison: Json, root: Path) -> None:
     """The page, whole or not at all."""
     page = render(comparison, pick(root / "predictions.jsonl", comparison["names"], EXAMPLES))
-    with replaced(root / "comparison.html") as partial:
+    with atomic_write(root / "comparison.html") as partial:
         partial.write_text(page, encoding="utf-8")
 
 
@@ -40,11 +40,11 @@ def render(comparison: Json, examples: list[Json]) -> str:
     from markupsafe import Markup
 
     metric = comparison["deciding"]
-    return rendered(
+    return render_page(
         Path(__file__).parent / "report.html.j2", headline(comparison), c=comparison, examples=examples,
-        metrics=METRICS, shown=SHOWN, number=number, interval=interval, points=points, p_value=p_value,
+        metrics=METRICS, shown=SHOWN, number=number, interval=interval, points=format_points, p_value=format_p_value,
         difference=difference, money=money, milliseconds=milliseconds, plain_name=PLAIN_NAME,
-        forest=Markup(forest(METRICS[metric].name, gaps(comparison), unit=comparison["unit"])),
+        forest=Markup(forest_plot(METRICS[metric].name, gaps(comparison), unit=comparison["unit"])),
         levels=[Markup(levels(comparison, one)) for one in ("top1", "judged_top1", "quality")],
     )  # fmt: skip
 
@@ -54,39 +54,41 @@ def headline(comparison: Json) -> str:
     return WORDS[found["word"]].format(take=found["take"])
 
 
-def gaps(comparison: Json) -> list[Line]:
+def gaps(comparison: Json) -> list[ChartRow]:
     """Each pair's difference in the deciding metric."""
     scale = 100.0 if comparison["unit"] == "points" else 1.0
     lines = []
     for one in comparison["paired"].values():
         value, low, high = (None if one[x] is None else scale * one[x] for x in ("difference", "low", "high"))
-        lines.append(Line(f"{one['one']} − {one['other']}", value, low, high, difference(one, comparison["unit"])))
+        lines.append(
+            ChartRow(f"{one['one']} − {one['other']}", value, low, high, difference(one, comparison["unit"]))
+        )
     return lines
 
 
 def levels(comparison: Json, metric: str) -> str:
     """Each teacher's level in one metric, the plain question's first."""
     lines = [
-        Line(PLAIN_NAME if name == "plain" else name, found[metric]["value"], found[metric]["low"],
+        ChartRow(PLAIN_NAME if name == "plain" else name, found[metric]["value"], found[metric]["low"],
              found[metric]["high"], number(found[metric]["value"], metric))
         for name, found in comparison["systems"].items()
     ]  # fmt: skip
-    return bars(METRICS[metric].name, lines, 5.0 if metric == "quality" else 1.0)
+    return bar_chart(METRICS[metric].name, lines, 5.0 if metric == "quality" else 1.0)
 
 
 def difference(found: Mapping[str, Any], unit: str, key: str = "difference") -> str:
     value = found[key]
     if value is None:
-        return NONE
+        return NO_VALUE
     return f"{100 * value:+z.1f}" if unit == "points" else f"{value:+z.2f}"
 
 
 def money(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, int | float) else NONE
+    return f"{value:.3g}" if isinstance(value, int | float) else NO_VALUE
 
 
 def milliseconds(value: Any) -> str:
-    return f"{value:,.0f} ms" if isinstance(value, int | float) else NONE
+    return f"{value:,.0f} ms" if isinstance(value, int | float) else NO_VALUE
 
 
 def pick(predictions: Path, names: list[str], wanted: int) -> list[Json]:

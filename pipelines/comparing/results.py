@@ -10,11 +10,11 @@ import numpy as np
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import METRICS
-from components.evaluation.rewriter.results import Table, system_metrics
-from pipelines.comparing.asking import Written
-from pipelines.comparing.recommending import Gap, Recommendation, Standing, recommend
+from components.evaluation.rewriter.results import MetricTable, system_metrics
+from pipelines.comparing.recommendation import Recommendation, TeacherDifference, TeacherScore, recommend
+from pipelines.comparing.score_teachers import TeacherRewrite
 from qinglan import statistics
-from qinglan.llm.records import Attempt
+from qinglan.llm.journal_reader import Attempt
 from qinglan.statistics import Columns
 
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality", "zero_hit", "length")
@@ -31,7 +31,7 @@ SCALES = {"quality": 4.0}
 Json = dict[str, Any]
 
 
-class Spent(NamedTuple):
+class JournalUsage(NamedTuple):
     """One teacher's journal, as far as these rows go."""
 
     attempts: list[Attempt]
@@ -39,7 +39,7 @@ class Spent(NamedTuple):
     """Of the whole journal: input, output and reasoning, by answer."""
 
 
-def deciding_metric(table: Table) -> str:
+def deciding_metric(table: MetricTable) -> str:
     """Gold where people labelled enough, else the first passage's score against the need, else the examiner."""
     for metric in DECIDING[:-1]:
         if (~np.isnan(table.values[table.systems[0], metric])).mean() >= ENOUGH_KNOWN:
@@ -48,17 +48,20 @@ def deciding_metric(table: Table) -> str:
 
 
 def teacher_results(
-    table: Table, written: Mapping[str, Sequence[Written]], spent: Mapping[str, Spent], config: EvaluateConfig
+    table: MetricTable,
+    written: Mapping[str, Sequence[TeacherRewrite]],
+    spent: Mapping[str, JournalUsage],
+    config: EvaluateConfig,
 ) -> Json:
     """Each teacher's levels, and the plain question's."""
     levels = system_metrics(table, config)
     return {
-        name: {**found, **(_of_teacher(written[name], spent[name], config) if name in written else {})}
+        name: {**found, **(_teacher_costs(written[name], spent[name], config) if name in written else {})}
         for name, found in levels.items()
     }
 
 
-def _of_teacher(written: Sequence[Written], spent: Spent, config: EvaluateConfig) -> Json:
+def _teacher_costs(written: Sequence[TeacherRewrite], spent: JournalUsage, config: EvaluateConfig) -> Json:
     """What it took, and what did not come."""
     milliseconds = [
         1000 * one.seconds for one in spent.attempts if one.outcome == "answered" and one.seconds is not None
@@ -79,12 +82,16 @@ def _of_teacher(written: Sequence[Written], spent: Spent, config: EvaluateConfig
     }
 
 
-def paired_results(table: Table, names: Sequence[str], metric: str, margin: float, config: EvaluateConfig) -> Json:
+def paired_results(
+    table: MetricTable, names: Sequence[str], metric: str, margin: float, config: EvaluateConfig
+) -> Json:
     """Each pair's differences on the same rows, Holm's correction over pairs, and how many rows would show more."""
     pairs = list(combinations(names, 2))
     keys = [(pair, one) for pair in pairs for one in COMPARED]
     columns = np.column_stack([table.values[a, one] - table.values[b, one] for (a, b), one in keys])
-    found = dict(zip(keys, statistics.paired(columns, table.conversations, config.draws, config.seed), strict=True))
+    found = dict(
+        zip(keys, statistics.paired_differences(columns, table.conversations, config.draws, config.seed), strict=True)
+    )
     ps = {f"{a}_vs_{b}": found[(a, b), metric].p for a, b in pairs}
     adjusted = statistics.holm({name: p for name, p in ps.items() if not math.isnan(p)})
     out: Json = {}
@@ -98,7 +105,7 @@ def paired_results(table: Table, names: Sequence[str], metric: str, margin: floa
     return out
 
 
-def power(column: Columns, table: Table, metric: str, margin: float) -> Json:
+def power(column: Columns, table: MetricTable, metric: str, margin: float) -> Json:
     """How many rows like these would show the difference seen, and one as large as the margin."""
     known = column[~np.isnan(column)]
     factor = statistics.clustering_factor(column, table.conversations)
@@ -118,12 +125,12 @@ def power(column: Columns, table: Table, metric: str, margin: float) -> Json:
 
 def recommendation(teachers: Json, paired: Json, names: Sequence[str], metric: str, margin: float) -> Recommendation:
     standings = [
-        Standing(name, teachers[name][metric]["value"], teachers[name]["cost"]["value"],
+        TeacherScore(name, teachers[name][metric]["value"], teachers[name]["cost"]["value"],
                  teachers[name]["failed"]["share"])
         for name in names
     ]  # fmt: skip
     gaps = {
-        (one["one"], one["other"]): Gap(
+        (one["one"], one["other"]): TeacherDifference(
             one["difference"], one["low"], one["high"], one["p_holm"], one["power"]["needed"],
             one["power"]["needed_for_margin"], one["n"], one["conversations"],
         )
@@ -138,7 +145,7 @@ def scaled(margin: float, metric: str) -> float:
     return margin * SCALES.get(metric, 1.0)
 
 
-def why_it_decides(metric: str, table: Table) -> str:
+def why_it_decides(metric: str, table: MetricTable) -> str:
     """Said beside the verdict: another metric could say otherwise."""
     known = int((~np.isnan(table.values[table.systems[0], metric])).sum())
     total, name = len(table.tenant_of), METRICS[metric].name

@@ -18,15 +18,24 @@ from typing import Any, NamedTuple
 import orjson
 
 from components.data.validate.stage import known_snapshots
-from components.evaluation.rewriter.results import Table
+from components.evaluation.rewriter.results import MetricTable
 from pipelines.comparing import results
-from pipelines.comparing.asking import PLAIN, STEP, Known, Written, ask_all, know_needs, write_all, write_rewrites
-from pipelines.comparing.config import TeacherChoice, TeachersConfig, check_payable, identity
+from pipelines.comparing.config import TeacherChoice, TeachersConfig, check_payable, journal_name
 from pipelines.comparing.report import write_report
 from pipelines.comparing.sample import Sample, draw_sample
+from pipelines.comparing.score_teachers import (
+    PLAIN,
+    STEP,
+    RowsWithNeeds,
+    TeacherRewrite,
+    collect_needs,
+    collect_rewrites,
+    score_rewrites,
+    write_rewrites,
+)
 from pipelines.config import RunConfig, dump_config
-from pipelines.executing import locked
-from pipelines.preflight import check_given, check_served, check_sheet, knowledge_bases, own_files
+from pipelines.execution import run_lock
+from pipelines.preflight import check_input_files, check_served, check_sheet, knowledge_bases, with_run_files
 from pipelines.run import start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import read_sheet
@@ -34,9 +43,9 @@ from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.records import attempts_of, read_report
+from qinglan.llm.journal_reader import read_attempts, read_report
 from qinglan.rows import Question
-from qinglan.services import service
+from qinglan.services import run_service
 
 LEAST = 1e-9
 """A budget that is spent still answers from its journal."""
@@ -45,11 +54,11 @@ Confirm = Callable[[Sample], None]
 Json = dict[str, Any]
 
 
-class Compared(NamedTuple):
+class ComparisonData(NamedTuple):
     """What was asked, before it is counted."""
 
-    known: Known
-    written: dict[str, list[Written]]
+    known: RowsWithNeeds
+    written: dict[str, list[TeacherRewrite]]
     """For the rows that have a need."""
 
     asking: Any
@@ -58,30 +67,32 @@ class Compared(NamedTuple):
 def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Confirm) -> Json:
     """Write everything that the module's docstring names; the answer is comparison.json."""
     run = RunDir(root)
-    config = own_files(config, run, "")
-    check_given(config)
+    config = with_run_files(config, run, "")
+    check_input_files(config)
     sheet = read_sheet(config)
     check_sheet(config, sheet, ())
     check_payable(config, teachers)
     sample = draw_sample(config, rows, config.evaluate.seed)
     confirm(sample)
-    with locked(run):
+    with run_lock(run):
         dump_config(config, run.config)
         dump_config(teachers, root / "teachers.yaml")
-        compared = _ask(config, teachers, run, sample, sheet.tenants)
-        comparison = put_together(config, teachers, run, sample, compared)
+        compared = _collect(config, teachers, run, sample, sheet.tenants)
+        comparison = build_comparison(config, teachers, run, sample, compared)
         write_json(root / "comparison.json", comparison)
         write_report(orjson.loads((root / "comparison.json").read_bytes()), root)
     return comparison
 
 
-def _ask(config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, tenants: set[str]) -> Compared:
+def _collect(
+    config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, tenants: set[str]
+) -> ComparisonData:
     """Needs first, so that a RAG service that lacks a knowledge base is found out before teachers are paid."""
     with ExitStack() as services:
         backends = start_backends(config, run, services)
         with _shared_gateway(backends, teachers, config, run) as url:
             check_served(url, tenants, config.validate_.kb_name)
-            known = know_needs(sample.rows, _snapshots(config), url)
+            known = collect_needs(sample.rows, _snapshots(config), url)
         if not known.rows:
             raise DataError(
                 f"{config.questions}: none of {len(sample.rows)} rows has a need, and the judge gave none "
@@ -95,13 +106,13 @@ def _ask(config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sampl
         }
         evaluate = config.evaluate.model_copy(update={"kb_name": config.validate_.kb_name})
         with _shared_gateway(backends, teachers, config, run) as url:
-            asking = ask_all(known.rows, mine, run.root / "predictions.jsonl", evaluate, url)
-    return Compared(known, mine, asking)
+            asking = score_rewrites(known.rows, mine, run.root / "predictions.jsonl", evaluate, url)
+    return ComparisonData(known, mine, asking)
 
 
 def _write(
     choice: TeacherChoice, teachers: TeachersConfig, config: RunConfig, run: RunDir, rows: list[Question]
-) -> list[Written]:
+) -> list[TeacherRewrite]:
     """One teacher's rewrites, through a gateway and a journal of its own."""
     with ExitStack() as services:
         model = choice.model
@@ -120,8 +131,10 @@ def _write(
         write_json(settings, gateway.model_dump(mode="json"))
         arguments = ["--config", str(settings), "--journal", str(journal), "--port", "0"]
         arguments += ["--retrieval-cache", str(run.root / "gateways" / f"{choice.name}.sqlite")]
-        url = services.enter_context(service("serving.gateway", arguments, run.logs / f"gateway-{choice.name}.log"))
-        written = write_all(choice.name, rows, config.generate.system_prompt, url)
+        url = services.enter_context(
+            run_service("serving.gateway", arguments, run.logs / f"gateway-{choice.name}.log")
+        )
+        written = collect_rewrites(choice.name, rows, config.generate.system_prompt, url)
     write_rewrites(run.root / "rewrites" / f"{choice.name}.jsonl", rows, written)
     return written
 
@@ -134,7 +147,7 @@ def _stand_in(choice: TeacherChoice, config: RunConfig, run: RunDir, services: E
     arguments += ["--latency", str(it.seconds), "--error-rate", str(it.error_rate), "--silence", "0"]
     for tenant, path in knowledge_bases(config).items():
         arguments += ["--kb", f"{tenant}={path}"]
-    return services.enter_context(service("standins.teacher", arguments, run.logs / f"teacher-{choice.name}.log"))
+    return services.enter_context(run_service("standins.teacher", arguments, run.logs / f"teacher-{choice.name}.log"))
 
 
 @contextmanager
@@ -148,7 +161,7 @@ def _shared_gateway(
 
 
 def journal_of(choice: TeacherChoice, config: RunConfig, run: RunDir) -> Path:
-    return run.root / "journals" / f"{identity(choice, config.stand_ins.teacher)}.sqlite"
+    return run.root / "journals" / f"{journal_name(choice, config.stand_ins.teacher)}.sqlite"
 
 
 def budget_left(config: RunConfig, run: RunDir, mine: Path) -> float:
@@ -164,12 +177,12 @@ def _snapshots(config: RunConfig) -> dict[str, str]:
     return {tenant: sha256_file(path) for tenant, path in knowledge_bases(config).items()}
 
 
-def put_together(
-    config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, compared: Compared
+def build_comparison(
+    config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, compared: ComparisonData
 ) -> Json:
     known, written, asking = compared
     names = [one.name for one in teachers.teachers]
-    table = Table.of(known.rows, asking, {})
+    table = MetricTable.of(known.rows, asking, {})
     ids = {row.id for row in known.rows}
     spent = {one.name: _spent(journal_of(one, config, run), ids) for one in teachers.teachers}
     metric = results.deciding_metric(table)
@@ -196,14 +209,14 @@ def put_together(
     }  # fmt: skip
 
 
-def _spent(journal: Path, rows: set[str]) -> results.Spent:
+def _spent(journal: Path, rows: set[str]) -> results.JournalUsage:
     report = read_report(journal)
     answered = report["answered"] or 1
     tokens = {name: report[f"{name}_tokens"] / answered for name in ("input", "output", "reasoning")}
-    return results.Spent([one for one in attempts_of(journal, STEP, "teacher") if one.row in rows], tokens)
+    return results.JournalUsage([one for one in read_attempts(journal, STEP, "teacher") if one.row in rows], tokens)
 
 
-def _notes(config: RunConfig, teachers: TeachersConfig, compared: Compared) -> list[str]:
+def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData) -> list[str]:
     """What a reader must know to read the numbers right."""
     models = config.gateway.models()
     lines = [

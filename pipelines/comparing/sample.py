@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from components.data.convert.split_rows import Conversation, Surveyed, split_all
+from components.data.convert.split_rows import Conversation, SplitInput, conversation_splits
 from pipelines.config import RunConfig
 from qinglan.errors import DataError
 from qinglan.questions import read_questions
@@ -24,9 +24,9 @@ class Sample(NamedTuple):
 def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
     """About so many rows; the same sheet and seed give the same ones, and more rows keep those of fewer."""
     surveyed = [
-        Surveyed(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
+        SplitInput(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
     ]
-    splits = split_all(surveyed, config.convert)  # one marked turn decides for all of its conversation
+    splits = conversation_splits(surveyed, config.convert)  # one marked turn decides for all of its conversation
     counts = Counter(row.conversation for row in surveyed if splits[row.conversation] == "train")
     locked = len(surveyed) - counts.total()
     if not counts:
@@ -34,12 +34,12 @@ def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
             f"{config.questions}: none of {locked:,} rows is for training. Teachers are never compared on dev or "
             "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
         )
-    chosen = choose(counts, wanted, seed)
+    chosen = choose_conversations(counts, wanted, seed)
     rows = [row for row in _questions(config) if _conversation(row) in chosen]
     return Sample(rows, counts.total(), locked)
 
 
-def choose(conversations: Mapping[Conversation, int], wanted: int, seed: int) -> set[Conversation]:
+def choose_conversations(conversations: Mapping[Conversation, int], wanted: int, seed: int) -> set[Conversation]:
     """Conversations in an order that the seed alone gives, until their rows are enough."""
     chosen: set[Conversation] = set()
     rows = 0

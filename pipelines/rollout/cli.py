@@ -33,7 +33,7 @@ def start(
     import contextlib
     import sys
 
-    from pipelines.rollout.starting import start as begin
+    from pipelines.rollout.start import start_rollout as begin
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # a pull shows progress
         done = begin(target, _store(store), namespace, settings, _policy(trust))
@@ -47,13 +47,13 @@ def status(
     as_json: Json = False,
 ) -> None:
     """All rollouts as a table; or one, with its evidence and what it still lacks."""
-    from pipelines.rollout.cluster import Rollouts
-    from pipelines.rollout.shown import as_json as values
-    from pipelines.rollout.shown import detail, read, table
+    from pipelines.rollout.rollout_client import RolloutClient
+    from pipelines.rollout.view import detail, read_rollout, table
+    from pipelines.rollout.view import rollout_json as values
 
-    rollouts = Rollouts(namespace)
+    rollouts = RolloutClient(namespace)
     there = [] if name else rollouts.all()
-    found = [rollouts.one(name)] if name else [read(one, there) for one in there]
+    found = [rollouts.one(name)] if name else [read_rollout(one, there) for one in there]
     if as_json:
         say_json(values(found[0]) if name else [values(one) for one in found])
     elif name:
@@ -67,45 +67,45 @@ def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
     """Its decisions as they are made, to its end: 0 where it was promoted, 7 where it was not."""
     import sys
 
-    from pipelines.rollout.cluster import News, Rollouts
-    from pipelines.rollout.shown import Shown, ending
-    from pipelines.rollout.shown import as_json as values
-    from serving.rollout.timeline import told_of
+    from pipelines.rollout.rollout_client import HistoryTail, RolloutClient
+    from pipelines.rollout.view import RolloutView, outcome_error
+    from pipelines.rollout.view import rollout_json as values
+    from serving.rollout.timeline import decision_lines
 
-    rollouts, news = Rollouts(namespace), News()
+    rollouts, news = RolloutClient(namespace), HistoryTail()
 
-    def report(one: Shown) -> None:
-        for line in (line for happening in news.of(one) for line in told_of(happening)):
+    def report(one: RolloutView) -> None:
+        for line in (line for happening in news.of(one) for line in decision_lines(happening)):
             say(line, to=sys.stderr if as_json else sys.stdout)
 
     found = rollouts.follow(rollouts.one(name).name, report)
     say_json(values(found)) if as_json else say(found.state.outcome)
-    if error := ending(found):
+    if error := outcome_error(found):
         raise error
 
 
 @rollout.command()
 def pause(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
     """Give the canary nothing more for now; harm still takes it back."""
-    _say("pause", name, namespace, as_json)
+    _send_command("pause", name, namespace, as_json)
 
 
 @rollout.command()
 def resume(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
     """Go on after a pause."""
-    _say("resume", name, namespace, as_json)
+    _send_command("resume", name, namespace, as_json)
 
 
 @rollout.command()
 def promote(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
     """Give the canary everything once its pods are ready, whatever the evidence says."""
-    _say("promote", name, namespace, as_json)
+    _send_command("promote", name, namespace, as_json)
 
 
 @rollout.command()
 def abort(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
     """Go back to the stable model, and end."""
-    _say("abort", name, namespace, as_json)
+    _send_command("abort", name, namespace, as_json)
 
 
 @rollout.command()
@@ -120,26 +120,26 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Every decision with the numbers that it was made on."""
-    from pipelines.rollout.cluster import Rollouts
-    from pipelines.rollout.shown import as_json as values
-    from pipelines.rollout.verifying import verified
+    from pipelines.rollout.history_verifier import verify_history
+    from pipelines.rollout.rollout_client import RolloutClient
+    from pipelines.rollout.view import rollout_json as values
     from serving.rollout.timeline import timeline
 
-    found = Rollouts(namespace).one(name)
-    key = verified(found, store, _policy(trust)).key if verify else ""
+    found = RolloutClient(namespace).one(name)
+    key = verify_history(found, store, _policy(trust)).key if verify else ""
     if as_json:
         say_json({"history": values(found)["status"]["history"], "signed_by": key})
     else:
         say(*timeline(found.state), *([f"as signed by key {key}"] if key else []))
 
 
-def _say(word: Any, name: str, namespace: str, as_json: bool) -> None:
-    from pipelines.rollout.cluster import Rollouts
-    from pipelines.rollout.words import spoken
+def _send_command(word: Any, name: str, namespace: str, as_json: bool) -> None:
+    from pipelines.rollout.commands import change_for_command
+    from pipelines.rollout.rollout_client import RolloutClient
 
-    rollouts = Rollouts(namespace)
+    rollouts = RolloutClient(namespace)
     one = rollouts.one(name)
-    change = spoken(word, one)
+    change = change_for_command(word, one)
     if change.spec:
         rollouts.change(one.name, change.spec)
     told = {"rollout": one.name, "changed": bool(change.spec), "spec": dict(change.spec), "said": change.said}
@@ -149,13 +149,13 @@ def _say(word: Any, name: str, namespace: str, as_json: bool) -> None:
 def _store(given: str) -> str:
     import os
 
-    from pipelines.executing import STORE_VARIABLE
+    from pipelines.execution import STORE_VARIABLE
 
     return given or os.environ.get(STORE_VARIABLE) or "runs/store"
 
 
 def _policy(trust: Path | None) -> Any:
     from qinglan.lineage.keys import keys_folder
-    from qinglan.lineage.trust import TRUST, load_trust
+    from qinglan.lineage.trust import TRUST_FILE, load_trust
 
-    return load_trust(trust or keys_folder() / TRUST)
+    return load_trust(trust or keys_folder() / TRUST_FILE)

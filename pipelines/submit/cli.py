@@ -60,21 +60,23 @@ def submit(
     import tempfile
 
     from pipelines.config import load_config
-    from pipelines.promotion import on_a_cluster
-    from pipelines.submit.service import Kfp, access
-    from pipelines.submit.starting import GIVEN, Wanted, graph_of, read_set
-    from pipelines.submit.starting import submit as start
+    from pipelines.promotion import cluster_promotion_notes
+    from pipelines.submit.kfp_client import KfpClient, read_access
+    from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
+    from pipelines.submit.start_run import submit as start
 
     say = _sayer(as_json)
-    told = read_set(set_ or ()) | _given(zip(GIVEN, (questions, knowledge_base, labelled), strict=True))
-    kfp = Kfp(access(endpoint))
+    told = parse_set_options(set_ or ()) | _given(
+        zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
+    )
+    kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
-        graph, pipeline = graph_of(line, tenant, profile, training, image or (), Path(folder))
-        wanted = Wanted(
+        graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
+        wanted = RunRequest(
             pipeline, told, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
         )
         if line == "rewriter":
-            for note in on_a_cluster(load_config(tenant, profile or "gpt", training=training or None)):
+            for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
                 say(f"note: {note}")
         made = start(kfp, graph, wanted, say)
     say(f"page: {made.page}")
@@ -94,10 +96,10 @@ def follow(
     as_json: Json = False,
 ) -> None:
     """Follow a run on Kubeflow Pipelines to its end, which is the exit code; Ctrl-C leaves it running."""
-    from pipelines.submit.service import Kfp, access
-    from pipelines.submit.starting import namespaces
+    from pipelines.submit.kfp_client import KfpClient, read_access
+    from pipelines.submit.start_run import namespaces
 
-    kfp = Kfp(access(endpoint))
+    kfp = KfpClient(read_access(endpoint))
     _, pods = namespaces(kfp.many_users(), namespace)
     _sayer(as_json)(f"page: {kfp.page(run_id)}")
     _follow(kfp, run_id, pods, cancel_on_interrupt, as_json, {"run_id": run_id, "page": kfp.page(run_id)})
@@ -105,14 +107,14 @@ def follow(
 
 def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> None:
     """Cancel a run on Kubeflow Pipelines, and wait a minute for its end."""
-    from pipelines.submit.following import Follower, canceled
-    from pipelines.submit.service import Kfp, access
+    from pipelines.submit.follower import Follower, cancel_message
+    from pipelines.submit.kfp_client import KfpClient, read_access
 
-    kfp, say = Kfp(access(endpoint)), _sayer(as_json)
+    kfp, say = KfpClient(read_access(endpoint)), _sayer(as_json)
     run = Follower(kfp, run_id, say).cancel()
     if as_json:
         say_json({"run_id": run_id, "page": kfp.page(run_id), "state": run.state})
-    say(canceled(run, kfp.page(run_id)))
+    say(cancel_message(run, kfp.page(run_id)))
 
 
 def _follow(
@@ -122,7 +124,7 @@ def _follow(
 
     The JSON comes whatever happens: a script that is told no id would submit again.
     """
-    from pipelines.submit.following import Follower, canceled, refuse
+    from pipelines.submit.follower import Follower, cancel_message, raise_unless_released
     from pipelines.submit.pods import pods_of
 
     say = _sayer(as_json)
@@ -132,14 +134,14 @@ def _follow(
     except (KeyboardInterrupt, SystemExit) as stopped:
         code = 130 if isinstance(stopped, KeyboardInterrupt) else stopped.code
         if cancel_on_interrupt:
-            say(canceled(follower.cancel(), kfp.page(run_id)))
+            say(cancel_message(follower.cancel(), kfp.page(run_id)))
         else:
             say(f"The run goes on. Follow it: qinglan follow {run_id}. End it: qinglan cancel {run_id}")
         raise SystemExit(code) from stopped
     finally:
         if as_json:
             say_json({**known, "state": follower.state, "steps": follower.states})
-    refuse(run, follower.failure)
+    raise_unless_released(run, follower.failure)
     say(f"{run.name}: done")
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.checking import check_compiled
+from pipelines.graph_checks import check_compiled
 from qinglan.errors import ConfigError
 
 COMPILE = "Compile it anew with `qinglan compile`."

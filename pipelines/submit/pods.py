@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipelines.submit.following import Pod
-from pipelines.submit.looking import SECONDS, connect
+from pipelines.submit.cluster_reader import TIMEOUTS, connect
+from pipelines.submit.follower import PodProblem
 from qinglan.errors import ConfigError
 
 RUN_LABELS = ("pipeline/runid", "qinglan.dev/run")
@@ -30,60 +30,60 @@ class ClusterPods:
 
         self._core, self._namespace = client.CoreV1Api(api), namespace
 
-    def stuck(self, run_id: str) -> list[Pod]:
+    def stuck(self, run_id: str) -> list[PodProblem]:
         """The pods that cannot go on or have failed."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        found: dict[str, Pod] = {}
+        found: dict[str, PodProblem] = {}
         try:
             for label in RUN_LABELS:
                 listed = self._core.list_namespaced_pod(
-                    self._namespace, label_selector=f"{label}={run_id}", _request_timeout=SECONDS
+                    self._namespace, label_selector=f"{label}={run_id}", _request_timeout=TIMEOUTS
                 )
                 found |= {pod.name: pod for one in listed.items if (pod := read_pod(one))}  # some have both
         except (ApiException, HTTPError):
             return []
         return list(found.values())
 
-    def last_lines(self, pod: Pod) -> list[str]:
+    def last_lines(self, pod: PodProblem) -> list[str]:
         """What a pod said last, where that may still be read."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
             said = self._core.read_namespaced_pod_log(
-                pod.name, self._namespace, container=pod.container, tail_lines=LAST_LINES, _request_timeout=SECONDS
+                pod.name, self._namespace, container=pod.container, tail_lines=LAST_LINES, _request_timeout=TIMEOUTS
             )
         except (ApiException, HTTPError):
             return []
         return str(said).rstrip().splitlines()
 
 
-def read_pod(one: Any) -> Pod | None:
+def read_pod(one: Any) -> PodProblem | None:
     """What is wrong with a pod; nothing where it runs, or has done its work."""
     step, name, status = _step(one.metadata), one.metadata.name, one.status
     if status.phase == "Failed":
         return _failed(step, name, status)
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
-            return Pod(step, name, "waiting", condition.message or condition.reason or "no node takes it")
+            return PodProblem(step, name, "waiting", condition.message or condition.reason or "no node takes it")
     for container in _containers(status):
         waiting = container.state and container.state.waiting
         if waiting and waiting.reason in WAITING:
             why = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
-            return Pod(step, name, "waiting", why)
+            return PodProblem(step, name, "waiting", why)
     return None
 
 
-def _failed(step: str, name: str, status: Any) -> Pod:
+def _failed(step: str, name: str, status: Any) -> PodProblem:
     for container in _containers(status):
         ended = container.state and container.state.terminated
         if ended and ended.exit_code:
             reason = f" ({ended.reason})" if ended.reason else ""
             why = f"container {container.name} ended with {ended.exit_code}{reason}"
-            return Pod(step, name, "failed", why, container.name)
-    return Pod(step, name, "failed", status.message or status.reason or "it does not say why")
+            return PodProblem(step, name, "failed", why, container.name)
+    return PodProblem(step, name, "failed", status.message or status.reason or "it does not say why")
 
 
 def _step(metadata: Any) -> str:

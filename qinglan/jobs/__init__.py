@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from qinglan.jobs.local import LocalRunner, run
+from qinglan.jobs.local import LocalRunner, run_command
 from qinglan.jobs.spec import Command, JobSpec, Outcome, Runner
 
-__all__ = ["Command", "JobSpec", "LocalRunner", "Outcome", "Runner", "run", "runner"]
+__all__ = ["Command", "JobSpec", "LocalRunner", "Outcome", "Runner", "run_command", "runner"]
 
 
 def runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
@@ -16,9 +16,9 @@ def runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
     """
     if device == "cpu" or not task_config or not task_config.get("resources"):
         return LocalRunner()
-    from qinglan.jobs.placement import placed
+    from qinglan.jobs.launch_context import read_launch_context
     from qinglan.jobs.pytorchjob import PyTorchJobRunner
     from qinglan.kubernetes.client import connect
 
     api = connect()
-    return PyTorchJobRunner(api, placed(api, task_config))
+    return PyTorchJobRunner(api, read_launch_context(api, task_config))

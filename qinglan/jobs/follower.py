@@ -4,26 +4,26 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from qinglan.jobs.attach import end, persist
-from qinglan.jobs.interrupts import undisturbed
-from qinglan.jobs.logs import PodLog
-from qinglan.jobs.names import ATTEMPT
-from qinglan.jobs.reading import Reading, own_pods, read
-from qinglan.jobs.saying import Saying
-from qinglan.jobs.seen import Seen
+from qinglan.jobs.attach import delete_and_wait, retry_call
+from qinglan.jobs.interrupts import signals_ignored
+from qinglan.jobs.job_labels import ATTEMPT_ANNOTATION
+from qinglan.jobs.job_status import JobStatus, job_status, pods_of_job
+from qinglan.jobs.pod_log import PodLog
+from qinglan.jobs.progress_reporter import ProgressReporter
+from qinglan.jobs.snapshot import JobSnapshot
 from qinglan.jobs.spec import Outcome
 from qinglan.jobs.watch import JobWatch
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api
-from qinglan.kubernetes.refusals import Refusal, explain
 
-STOPPED = -15
+STOPPED_EXIT_CODE = -15
 """The code of a command that was told to stop, here as on this machine."""
 
-ASK_SECONDS = 0.5
+STOP_POLL_SECONDS = 0.5
 """How often `stop` is asked."""
 
 
-class Patience(NamedTuple):
+class FollowTimeouts(NamedTuple):
     """In seconds."""
 
     pending: float = 600.0
@@ -40,15 +40,17 @@ class Patience(NamedTuple):
     """For the news of the pod that failed, which may come after the news that the job did."""
 
 
-class Lost(Exception):
+class ApiUnreachableError(Exception):
     """Nothing was heard for too long: the job is left as it is."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ApiError) -> None:
         self.refusal = refusal
 
 
 class Follower:
-    def __init__(self, api: Api, watch: JobWatch, log: PodLog, saying: Saying, patience: Patience) -> None:
+    def __init__(
+        self, api: Api, watch: JobWatch, log: PodLog, saying: ProgressReporter, patience: FollowTimeouts
+    ) -> None:
         self.api, self.watch, self.log, self.saying, self.patience = api, watch, log, saying, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
@@ -59,66 +61,66 @@ class Follower:
             if reading.phase == "failed" and reading.culprit is None and not reading.final:
                 began_to_settle = began_to_settle or time.monotonic()
                 if time.monotonic() - began_to_settle < self.patience.settle:
-                    self.watch.wait(ASK_SECONDS)
+                    self.watch.wait(STOP_POLL_SECONDS)
                     continue
             if reading.phase in ("succeeded", "failed", "hopeless"):
                 return self._over(job, reading)
             self.saying.progress(reading)
             self._raise_of_log()
-            self.watch.wait(ASK_SECONDS)
+            self.watch.wait(STOP_POLL_SECONDS)
         self.end(job)
-        return Outcome(STOPPED, "it was told to stop")
+        return Outcome(STOPPED_EXIT_CODE, "it was told to stop")
 
     def end(self, job: Mapping[str, Any]) -> None:
         """Delete it, and wait until it is gone. A manifest will do, whose job this attempt may have made or not."""
         name, where = job["metadata"]["name"], f"-n {self.api.namespace}"
-        with undisturbed():
+        with signals_ignored():
             try:
                 if "uid" not in job["metadata"]:
                     job = self._made_by_this_attempt(job) or {}
-                gone = not job or end(self.api, job, self.patience.deletion)
-            except Refusal as refusal:
-                why = explain(refusal, self.api.host, self.api.namespace)
+                gone = not job or delete_and_wait(self.api, job, self.patience.deletion)
+            except ApiError as refusal:
+                why = explain_api_error(refusal, self.api.host, self.api.namespace)
                 self.saying(f"could not be ended: {why} Then: kubectl delete pytorchjob {name} {where}")
                 return
         if job:
             self.saying("ended, and gone" if gone else f"told to end; see: kubectl get pytorchjob,pods {where}")
 
     def _made_by_this_attempt(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-        found = persist(lambda: self.api.get("pytorchjobs", manifest["metadata"]["name"]), self.patience.deletion)
-        ours = manifest["metadata"]["annotations"][ATTEMPT]
-        return found if found and found["metadata"].get("annotations", {}).get(ATTEMPT) == ours else None
+        found = retry_call(lambda: self.api.get("pytorchjobs", manifest["metadata"]["name"]), self.patience.deletion)
+        ours = manifest["metadata"]["annotations"][ATTEMPT_ANNOTATION]
+        return found if found and found["metadata"].get("annotations", {}).get(ATTEMPT_ANNOTATION) == ours else None
 
-    def _read(self, job: Mapping[str, Any]) -> Reading:
+    def _read(self, job: Mapping[str, Any]) -> JobStatus:
         if trouble := self.watch.trouble():
             seconds, refusal = trouble
             if seconds > self.patience.outage:
-                raise Lost(refusal)
+                raise ApiUnreachableError(refusal)
             self.saying.silence(seconds, refusal.message[:120])
         seen = self.watch.snapshot()
-        if not _is(seen.job, job) and not (seen := self._asked(job)).job:
-            return Reading("failed", _vanished(job), 1, final=True)
+        if not _is_same_job(seen.job, job) and not (seen := self._asked(job)).job:
+            return JobStatus("failed", _job_deleted_message(job), 1, final=True)
         self._start_log(seen)
-        return read(seen, time.time())
+        return job_status(seen, time.time())
 
-    def _asked(self, job: Mapping[str, Any]) -> Seen:
+    def _asked(self, job: Mapping[str, Any]) -> JobSnapshot:
         """The watch does not know it, or knows another: it is new, or gone."""
         try:
-            found = persist(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
-        except Refusal as refusal:
-            raise Lost(refusal) from refusal
-        if not _is(found, job):
-            return Seen()
+            found = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
+        except ApiError as refusal:
+            raise ApiUnreachableError(refusal) from refusal
+        if not _is_same_job(found, job):
+            return JobSnapshot()
         self.watch.created(job)
         return self.watch.snapshot()
 
-    def _start_log(self, seen: Seen) -> None:
+    def _start_log(self, seen: JobSnapshot) -> None:
         """The first node's: it is the one that speaks."""
-        for pod in own_pods(seen):
+        for pod in pods_of_job(seen):
             if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
                 self.log.start(pod)
 
-    def _over(self, job: Mapping[str, Any], reading: Reading) -> Outcome:
+    def _over(self, job: Mapping[str, Any], reading: JobStatus) -> Outcome:
         if reading.phase == "hopeless":
             self.end(job)
         self.log.finish(self.patience.log)
@@ -133,18 +135,18 @@ class Follower:
             raise self.log.error
 
 
-def left_running(lost: Lost, api: Api, name: str) -> NoReturn:
-    error = explain(lost.refusal, api.host, api.namespace)
+def raise_left_running(lost: ApiUnreachableError, api: Api, name: str) -> NoReturn:
+    error = explain_api_error(lost.refusal, api.host, api.namespace)
     raise type(error)(
         f"{error} The job {name} in {api.namespace} is left running: run the step again, and it is followed on."
     )
 
 
-def _is(found: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:
+def _is_same_job(found: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:
     return found is not None and found["metadata"]["uid"] == job["metadata"]["uid"]
 
 
-def _vanished(job: Mapping[str, Any]) -> str:
+def _job_deleted_message(job: Mapping[str, Any]) -> str:
     return (
         f"somebody deleted it while it was followed ({job['metadata']['name']}: kubectl delete, the janitor, or the "
         "deletion of its run). Run the step again if that was not meant."

@@ -6,16 +6,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TOLD_TO_STOP = 143
+SIGTERM_EXIT_CODE = 143
 
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
     """SIGTERM leaves the block by SystemExit. Not where somebody else handles it, nor outside of the main thread."""
-    if not _ours():
+    if not _can_handle_sigterm():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TOLD_TO_STOP))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(SIGTERM_EXIT_CODE))
     try:
         yield
     finally:
@@ -23,7 +23,7 @@ def sigterm_raises() -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_ignored() -> Iterator[None]:
     """A second SIGTERM, or Ctrl-C, does not stop the cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -36,7 +36,7 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ours() -> bool:
+def _can_handle_sigterm() -> bool:
     return (
         threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     )

@@ -10,42 +10,44 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qinglan.errors import QinglanError
-from qinglan.jobs.names import PART_OF, RUN, label_value
-from qinglan.jobs.placement import KFP_RUN
-from qinglan.jobs.reading import over, since_epoch
+from qinglan.jobs.job_labels import PART_OF_LABELS, RUN_LABEL, label_value
+from qinglan.jobs.job_status import is_finished, parse_timestamp
+from qinglan.jobs.launch_context import KFP_RUN_LABEL
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api, connect
-from qinglan.kubernetes.refusals import Refusal, explain
 from qinglan.terminal import say, say_error
 
-OVER = ("Succeeded", "Failed", "Error")
+ENDED_PHASES = ("Succeeded", "Failed", "Error")
 """How Argo says that a Workflow has ended; Kubernetes says the first two of a pod."""
 
 LONGEST_HOURS = 14 * 24.0
 PAGE = "200"
 
 
-class Doomed(NamedTuple):
+class ExpiredJob(NamedTuple):
     job: Mapping[str, Any]
     why: str
 
 
-def doomed(
+def find_expired_jobs(
     jobs: Iterable[Mapping[str, Any]],
     workflows: Iterable[Mapping[str, Any]] | None,
     pods: Iterable[Mapping[str, Any]],
     now: float,
     hours: float = LONGEST_HOURS,
-) -> list[Doomed]:
+) -> list[ExpiredJob]:
     """Which jobs to delete. `workflows` and `pods` were listed after `jobs`, so what is missing there is gone;
     None: there are no Workflows in this cluster."""
     flows = None if workflows is None else list(workflows)
     alive = {one["metadata"]["uid"] for one in (*(flows or ()), *pods) if not _ended(one)}
-    runs = {label_value(run): one for one in flows or () if (run := one["metadata"].get("labels", {}).get(KFP_RUN))}
-    found = ((job, _why(job, flows is not None, alive, runs, now, hours)) for job in jobs)
-    return [Doomed(job, why) for job, why in found if why]
+    runs = {
+        label_value(run): one for one in flows or () if (run := one["metadata"].get("labels", {}).get(KFP_RUN_LABEL))
+    }
+    found = ((job, _deletion_reason(job, flows is not None, alive, runs, now, hours)) for job in jobs)
+    return [ExpiredJob(job, why) for job, why in found if why]
 
 
-def _why(
+def _deletion_reason(
     job: Mapping[str, Any],
     argo: bool,
     alive: set[str],
@@ -55,33 +57,33 @@ def _why(
 ) -> str:
     if job["metadata"].get("deletionTimestamp"):
         return ""
-    if now - since_epoch(job["metadata"]["creationTimestamp"]) > hours * 3600:
+    if now - parse_timestamp(job["metadata"]["creationTimestamp"]) > hours * 3600:
         return f"it is older than {hours:g} hours"
-    if over({"status": job.get("status") or {}}):
+    if is_finished({"status": job.get("status") or {}}):
         return ""  # its own time to live removes it, and until then it can be looked at
     for owner in job["metadata"].get("ownerReferences", ()):
         known = owner["kind"] == "Pod" or (owner["kind"] == "Workflow" and argo)
         if known and owner["uid"] not in alive:
             return f"its {owner['kind']} {owner['name']} is over or gone"
-    workflow = runs.get(job["metadata"].get("labels", {}).get(RUN, ""))
+    workflow = runs.get(job["metadata"].get("labels", {}).get(RUN_LABEL, ""))
     return f"the Workflow of its run {workflow['metadata']['name']} is over" if workflow and _ended(workflow) else ""
 
 
 def _ended(thing: Mapping[str, Any]) -> bool:
-    return (thing.get("status") or {}).get("phase") in OVER
+    return (thing.get("status") or {}).get("phase") in ENDED_PHASES
 
 
-def clean(api: Api, dry_run: bool, hours: float) -> int:
+def delete_expired_jobs(api: Api, dry_run: bool, hours: float) -> int:
     """How many jobs were deleted, or would be."""
-    ours = {"labelSelector": ",".join(f"{name}={value}" for name, value in PART_OF.items())}
+    ours = {"labelSelector": ",".join(f"{name}={value}" for name, value in PART_OF_LABELS.items())}
     jobs = list(_all(api, "pytorchjobs", ours))  # first: what its run is asked for afterwards was there before
     try:
         workflows = list(_all(api, "workflows", {}))
-    except Refusal as refusal:
+    except ApiError as refusal:
         if refusal.status != 404:
             raise
         workflows = None
-    chosen = doomed(jobs, workflows, _all(api, "pods", {}), time.time(), hours)
+    chosen = find_expired_jobs(jobs, workflows, _all(api, "pods", {}), time.time(), hours)
     for job, why in chosen:
         say(f"{'would delete' if dry_run else 'deletes'} job {job['metadata']['name']}: {why}")
         if not dry_run:
@@ -108,18 +110,18 @@ def main(words: list[str] | None = None) -> None:
     try:
         api = connect()
         api.namespace = told.namespace or api.namespace
-        count = _explained(api, told.dry_run, told.max_hours)
+        count = _delete_or_explain(api, told.dry_run, told.max_hours)
     except QinglanError as error:
         say_error(error)
         raise SystemExit(error.exit_code) from error
     say(f"{count} of the jobs in {api.namespace} {'would be' if told.dry_run else 'were'} deleted")
 
 
-def _explained(api: Api, dry_run: bool, hours: float) -> int:
+def _delete_or_explain(api: Api, dry_run: bool, hours: float) -> int:
     try:
-        return clean(api, dry_run, hours)
-    except Refusal as refusal:
-        raise explain(refusal, api.host, api.namespace) from refusal
+        return delete_expired_jobs(api, dry_run, hours)
+    except ApiError as refusal:
+        raise explain_api_error(refusal, api.host, api.namespace) from refusal
 
 
 if __name__ == "__main__":

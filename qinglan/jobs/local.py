@@ -47,12 +47,12 @@ class LocalRunner:
             return stop() or time.monotonic() > until
 
         with sigterm_raises():
-            code = run(spec.command, log, on_line, enough)
+            code = run_command(spec.command, log, on_line, enough)
         late = code != 0 and time.monotonic() > until
         return Outcome(code, f"it took longer than its {spec.hours:g} hours" if late else "")
 
 
-def run(
+def run_command(
     command: Command,
     log: Path,
     on_line: Callable[[str], None] = lambda line: None,
@@ -75,14 +75,14 @@ def run(
                 break
             time.sleep(0.5)
     finally:
-        end_group(process)
+        terminate_process_group(process)
         reader.join(STOP_SECONDS)
     if reader.error is not None:
         raise reader.error
     return process.returncode
 
 
-def end_group(process: "subprocess.Popen[bytes]") -> None:
+def terminate_process_group(process: "subprocess.Popen[bytes]") -> None:
     """End a process and what it started in its group: politely, then for good."""
     if process.poll() is None:
         _signal(process.pid, signal.SIGTERM)

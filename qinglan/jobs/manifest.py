@@ -4,9 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qinglan.errors import ConfigError
-from qinglan.jobs.names import ATTEMPT, PART_OF, RUN, SPEC, STEP, TENANT, job_name, label_value, spec_digest
-from qinglan.jobs.placement import Placement
-from qinglan.jobs.processes import MARK
+from qinglan.jobs.job_labels import (
+    ATTEMPT_ANNOTATION,
+    PART_OF_LABELS,
+    RUN_LABEL,
+    SPEC_ANNOTATION,
+    STEP_LABEL,
+    TENANT_LABEL,
+    job_name,
+    label_value,
+    spec_digest,
+)
+from qinglan.jobs.launch_context import LaunchContext
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
 from qinglan.jobs.spec import JobSpec
 
 GPU = "nvidia.com/gpu"
@@ -16,20 +26,20 @@ TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 CONTAINER = "pytorch"
 """The operator looks for a container of this name."""
 
-KEPT_SECONDS = 24 * 3600
+FINISHED_TTL_SECONDS = 24 * 3600
 """How long a job that is over stays to be looked at."""
 
-NO_MESH = {"sidecar.istio.io/inject": "false"}
+NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 """A proxy beside the training never ends, and the job with it; Kubeflow's namespaces inject one."""
 
 
-def render(spec: JobSpec, place: Placement, attempt: str = "") -> dict[str, Any]:
+def render_pytorchjob(spec: JobSpec, place: LaunchContext, attempt: str = "") -> dict[str, Any]:
     """The PyTorchJob. `attempt` tells a job that this very call made from one that it found."""
     labels = {
-        **PART_OF,
-        RUN: label_value(place.run),
-        STEP: label_value(spec.name),
-        **({TENANT: label_value(place.tenant)} if place.tenant else {}),
+        **PART_OF_LABELS,
+        RUN_LABEL: label_value(place.run),
+        STEP_LABEL: label_value(spec.name),
+        **({TENANT_LABEL: label_value(place.tenant)} if place.tenant else {}),
     }
     body = _body(spec, place, labels)
     return {
@@ -39,7 +49,7 @@ def render(spec: JobSpec, place: Placement, attempt: str = "") -> dict[str, Any]
             "name": job_name(place.run, spec.name),
             "namespace": place.namespace,
             "labels": labels,
-            "annotations": {SPEC: spec_digest(body), ATTEMPT: attempt},
+            "annotations": {SPEC_ANNOTATION: spec_digest(body), ATTEMPT_ANNOTATION: attempt},
             "ownerReferences": [{**place.owner, "controller": False, "blockOwnerDeletion": False}]
             if place.owner
             else [],
@@ -48,9 +58,9 @@ def render(spec: JobSpec, place: Placement, attempt: str = "") -> dict[str, Any]
     }
 
 
-def _body(spec: JobSpec, place: Placement, labels: Mapping[str, str]) -> dict[str, Any]:
+def _body(spec: JobSpec, place: LaunchContext, labels: Mapping[str, str]) -> dict[str, Any]:
     template = {
-        "metadata": {"labels": {**labels, **NO_MESH}, "annotations": {**NO_MESH, **place.annotations}},
+        "metadata": {"labels": {**labels, **NO_SIDECAR}, "annotations": {**NO_SIDECAR, **place.annotations}},
         "spec": _pod(spec, place),
     }
     replica = {"restartPolicy": "OnFailure" if spec.restarts else "Never", "template": template}
@@ -60,21 +70,21 @@ def _body(spec: JobSpec, place: Placement, labels: Mapping[str, str]) -> dict[st
         "runPolicy": {
             "cleanPodPolicy": "Running",
             "activeDeadlineSeconds": round(spec.hours * 3600),
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "ttlSecondsAfterFinished": FINISHED_TTL_SECONDS,
             "backoffLimit": spec.restarts,
         },
         "pytorchReplicaSpecs": {"Master": {"replicas": 1, **replica}, **workers},
     }
 
 
-def _pod(spec: JobSpec, place: Placement) -> dict[str, Any]:
+def _pod(spec: JobSpec, place: LaunchContext) -> dict[str, Any]:
     task = place.task
     selector = {PRODUCT: A100, **(task.get("node_selector") or {})}
     user = {"runAsUser": place.user} if place.user else {}
     group = {"runAsGroup": place.group} if place.group else {}
     return {
         "containers": [_container(spec, place)],
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_shared(task)],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_volumes_without_secrets(task)],
         "nodeSelector": selector,
         "tolerations": _tolerations(task.get("tolerations") or ()),
         **({"affinity": task["affinity"]} if task.get("affinity") else {}),
@@ -86,12 +96,12 @@ def _pod(spec: JobSpec, place: Placement) -> dict[str, Any]:
     }
 
 
-def _container(spec: JobSpec, place: Placement) -> dict[str, Any]:
+def _container(spec: JobSpec, place: LaunchContext) -> dict[str, Any]:
     task, folder = place.task, spec.command.folder
     return {
         "name": CONTAINER,
         "image": place.image,
-        "command": inside(spec),
+        "command": pod_command(spec),
         **({"workingDir": str(folder)} if folder else {}),
         "env": _environment(task.get("env") or (), spec.command.environment),
         "resources": _resources(spec, task.get("resources") or {}),
@@ -100,7 +110,7 @@ def _container(spec: JobSpec, place: Placement) -> dict[str, Any]:
     }
 
 
-def inside(spec: JobSpec) -> list[str]:
+def pod_command(spec: JobSpec) -> list[str]:
     """What a pod runs: the command, behind what joins it to the other nodes where it needs that."""
     if spec.join is None:
         return list(spec.command.argv)
@@ -108,13 +118,13 @@ def inside(spec: JobSpec) -> list[str]:
     return ["python", "-m", "qinglan.jobs.inside", "--join", spec.join, *size, "--", *spec.command.argv]
 
 
-def _shared(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _volumes_without_secrets(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The step's volumes but its Secrets: it signs what was made, and who trains needs no key for that."""
     return [dict(one) for one in task.get("volumes") or () if "secret" not in one]
 
 
 def _mounts(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    there = {one["name"] for one in _shared(task)}
+    there = {one["name"] for one in _volumes_without_secrets(task)}
     return [dict(one) for one in task.get("volume_mounts") or () if one["name"] in there]
 
 
@@ -123,7 +133,7 @@ def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) 
 
     What the task reads off its own pod's labels is not on these pods.
     """
-    own = {name: {"name": name, "value": value} for name, value in command.items() if name != MARK}
+    own = {name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE}
     told = {one["name"]: dict(one) for one in task if "fieldRef" not in one.get("valueFrom", {})}
     return list((told | own).values())
 

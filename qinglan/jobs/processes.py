@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MARK = "QINGLAN_TRAINING"
+PROCESS_MARK_VARIABLE = "QINGLAN_TRAINING"
 POLITE_SECONDS = 5.0
 
 
 @contextmanager
-def nothing_left(note: Path) -> Iterator[tuple[str, Path]]:
+def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
     """A mark for the environment and a folder for temporary files; after the block, all with them is gone.
 
     `note` remembers both: what a killed stage left behind is ended when it runs again. The folder's path is short,
@@ -38,40 +38,40 @@ def nothing_left(note: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _end(mark: str, folder: str) -> None:
-    end_all(mark, folder)
+    terminate_processes(mark, folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def end_all(mark: str, folder: str) -> None:
+def terminate_processes(mark: str, folder: str) -> None:
     """End every process with this mark, or with a file of this folder open: politely, then for good."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in left(mark, folder):
+        for process in find_processes(mark, folder):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        if _gone(mark, folder):
+        if _wait_until_gone(mark, folder):
             return
 
 
-def _gone(mark: str, folder: str) -> bool:
+def _wait_until_gone(mark: str, folder: str) -> bool:
     until = time.monotonic() + POLITE_SECONDS
     while time.monotonic() < until:
-        if not left(mark, folder):
+        if not find_processes(mark, folder):
             return True
         time.sleep(0.05)
     return False
 
 
-def left(mark: str, folder: str) -> list[int]:
+def find_processes(mark: str, folder: str) -> list[int]:
     """The running processes of a training.
 
     Ray's agents write their title over their environment, the mark with it; their logs stay open in the folder.
     """
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{PROCESS_MARK_VARIABLE}={mark}".encode()
     found = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
     return [int(one.name) for one in found if wanted in _environment(one) or _holds(one, folder)]
 
 
-def await_group(group: int, seconds: float) -> None:
+def wait_for_process_group(group: int, seconds: float) -> None:
     """Wait until no process of this group runs any more; what still does after so long is killed."""
     until = time.monotonic() + seconds
     while _runs(group):

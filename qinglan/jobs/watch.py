@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from qinglan.jobs.seen import JOB_OF_POD, Seen, slim_event, slim_job, slim_pod
+from qinglan.jobs.snapshot import JOB_NAME_LABEL, JobSnapshot, slim_event, slim_job, slim_pod
+from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.informer import Informer
-from qinglan.kubernetes.refusals import Refusal
 
 BEGUN_SECONDS = 60.0
 
@@ -31,7 +31,7 @@ class JobWatch:
         self._changed = threading.Event()
         self._informers = [
             Informer(api, "pytorchjobs", {"fieldSelector": f"metadata.name={name}"}, self._on_job),
-            Informer(api, "pods", {"labelSelector": f"{JOB_OF_POD}={name}"}, self._on_pod),
+            Informer(api, "pods", {"labelSelector": f"{JOB_NAME_LABEL}={name}"}, self._on_pod),
             Informer(api, "events", {"fieldSelector": refused_pods}, self._on_event),
         ]
 
@@ -44,7 +44,7 @@ class JobWatch:
                 if informer.trouble:
                     raise informer.trouble[1]
                 if not begun:
-                    raise Refusal("GET", informer.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
+                    raise ApiError("GET", informer.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
         except BaseException:
             self._stop()
             raise
@@ -60,11 +60,11 @@ class JobWatch:
         self._changed.wait(seconds)
         self._changed.clear()
 
-    def snapshot(self) -> Seen:
+    def snapshot(self) -> JobSnapshot:
         with self._lock:
-            return Seen(self._job, dict(self._pods), self._refused)
+            return JobSnapshot(self._job, dict(self._pods), self._refused)
 
-    def trouble(self) -> tuple[float, Refusal] | None:
+    def trouble(self) -> tuple[float, ApiError] | None:
         """The seconds since a watch last worked, and why it does not; None while all work."""
         troubles = [informer.trouble for informer in self._informers if informer.trouble]
         since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from qinglan.errors import ConfigError
+from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.kubeconfig import load_login
-from qinglan.kubernetes.refusals import Refusal
 
 PATHS = {
     "pytorchjobs": "/apis/kubeflow.org/v1",
@@ -36,14 +36,14 @@ NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 CALL_SECONDS = (5.0, 30.0)
 """To be connected, and to be answered."""
 
-AT_ONCE = 32
+MAX_CONCURRENT_CALLS = 32
 """Calls, whoever makes them; those that stay open to listen are not counted."""
 
 CONNECTIONS = 1024
 PLAIN = "application/json"
 CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 READ = 1 << 16
-ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class Api:
@@ -54,7 +54,7 @@ class Api:
         self.calls: Counter[str] = Counter()
         """How often what was asked, such as "GET pods/log"."""
 
-        self._lock, self._turns = threading.Lock(), threading.Semaphore(AT_ONCE)
+        self._lock, self._turns = threading.Lock(), threading.Semaphore(MAX_CONCURRENT_CALLS)
 
     @property
     def host(self) -> str:
@@ -73,7 +73,7 @@ class Api:
         """The object, or None where there is none of this name."""
         try:
             return self._call("GET", resource, name)
-        except Refusal as refusal:
+        except ApiError as refusal:
             if refusal.missing:
                 return None
             raise
@@ -97,13 +97,13 @@ class Api:
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._call("DELETE", resource, name, body=body)
-        except Refusal as refusal:
+        except ApiError as refusal:
             if not refusal.missing and refusal.status != 409:
                 raise
 
     def _call(self, method: str, resource: str, name: str = "", query: Any = (), body: Any = None) -> dict[str, Any]:
         opened = self.opened(method, resource, name, query, body)
-        with self._turns, opened as response, _translated(method, resource):
+        with self._turns, opened as response, _api_errors(method, resource):
             return dict(orjson.loads(response.read()))
 
     @contextmanager
@@ -120,7 +120,7 @@ class Api:
         with self._lock:
             self.calls[f"{method} {'/'.join([resource, *name.split('/')[1:]])}"] += 1
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
-        with _translated(method, resource):
+        with _api_errors(method, resource):
             response = self.client.call_api(
                 path, method, query_params=list(dict(query).items()), body=body, auth_settings=["BearerToken"],
                 header_params={"Accept": "application/json", "Content-Type": CONTENT_TYPES.get(method, PLAIN)},
@@ -134,7 +134,7 @@ class Api:
     def batches(self, response: Any, resource: str) -> Iterator[list[bytes]]:
         """The lines of an answer that goes on for as long as the server has something to say, as they come."""
         rest = b""
-        with _translated("GET", resource):
+        with _api_errors("GET", resource):
             for chunk in response.stream(READ):
                 *whole, rest = (rest + chunk).split(b"\n")
                 yield whole
@@ -143,16 +143,16 @@ class Api:
 
 
 @contextmanager
-def _translated(method: str, resource: str) -> Iterator[None]:
+def _api_errors(method: str, resource: str) -> Iterator[None]:
     import urllib3
     from kubernetes.client import ApiException
 
     try:
         yield
     except ApiException as error:
-        raise Refusal(method, resource, error.status or 0, error.body or error.reason or "") from error
+        raise ApiError(method, resource, error.status or 0, error.body or error.reason or "") from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Refusal(method, resource, 0, str(error)) from error
+        raise ApiError(method, resource, 0, str(error)) from error
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Api:
@@ -188,6 +188,6 @@ def _namespace(path: str) -> str:
     from kubernetes import config
 
     if not path:
-        return ACCOUNT_NAMESPACE.read_text().strip()
+        return NAMESPACE_FILE.read_text().strip()
     _, current = config.list_kube_config_contexts(path)
     return str(current["context"].get("namespace") or "default")

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
+from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
-from qinglan.kubernetes.refusals import Refusal
 
 WATCH_SECONDS = 120
 """The server ends a watch after so long, and the next one goes on from there."""
@@ -36,7 +36,7 @@ class Informer:
 
     def __init__(self, api: Api, resource: str, query: Mapping[str, str], handler: Handler) -> None:
         self.api, self.resource, self.query, self.handler = api, resource, query, handler
-        self.trouble: tuple[float, Refusal] | None = None
+        self.trouble: tuple[float, ApiError] | None = None
         """Since when nothing succeeds, and why; None while all is well."""
 
         self.begun = threading.Event()
@@ -66,14 +66,14 @@ class Informer:
                     self._list()
                 self._watch()
                 self._stopped.wait(FIRST_PAUSE)
-            except Refusal as refusal:
+            except ApiError as refusal:
                 self._refused(refusal)
 
     def _well(self) -> None:
         self.trouble, self._pause = None, FIRST_PAUSE
         self.begun.set()
 
-    def _refused(self, refusal: Refusal) -> None:
+    def _refused(self, refusal: ApiError) -> None:
         if refusal.status == GONE:
             self._version = ""
             return
@@ -110,7 +110,7 @@ class Informer:
             try:
                 for event in self._events(response):
                     if event["type"] == "ERROR":
-                        raise Refusal("GET", self.resource, event["object"].get("code", GONE), "the watch ended")
+                        raise ApiError("GET", self.resource, event["object"].get("code", GONE), "the watch ended")
                     self._apply(event["type"], event["object"])
                     self._version = event["object"]["metadata"]["resourceVersion"]
             finally:

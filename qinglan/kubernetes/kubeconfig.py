@@ -17,7 +17,7 @@ def load_login(path: str, settings: Any) -> None:
 
     place = f"KUBECONFIG {path}" if path else "this pod"
     try:
-        with _overheard() as failures:
+        with _captured_plugin_errors() as failures:
             if path:
                 _check_form(path)
                 config.load_kube_config(path, client_configuration=settings)
@@ -49,7 +49,7 @@ def _check_form(path: str) -> None:
 
 
 @contextmanager
-def _overheard() -> Iterator[list[str]]:
+def _captured_plugin_errors() -> Iterator[list[str]]:
     """What the library says of a login plugin that failed: it logs that, and goes on as nobody."""
     root, failures, handler = logging.getLogger(), list[str](), logging.NullHandler()
 

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.errors import Altered, DataError, Incomplete, QinglanError
+from qinglan.errors import AlteredError, DataError, IncompleteAuditError, QinglanError
+from qinglan.lineage.audit_targets import AuditTarget, Kind, check_files, open_target
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.graph import Graph, Step, Verdict, findings_of, verdict_of
-from qinglan.lineage.journaled import check_journals
+from qinglan.lineage.graph import AuditVerdict, Graph, Step, findings_of, verdict_of
+from qinglan.lineage.journal_check import check_journals
 from qinglan.lineage.override import Override, read_override
-from qinglan.lineage.rollouts import Kept, kept_beside
-from qinglan.lineage.rollouts import findings as rollout_findings
-from qinglan.lineage.subjects import Kind, Subject, check_files, subject
+from qinglan.lineage.rollout_statement import CheckedRollout, read_rollout_notes
+from qinglan.lineage.rollout_statement import findings_of_rollouts as rollout_findings
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import walk
 
@@ -31,7 +31,7 @@ class Audit(NamedTuple):
     digest: str
     """Of a release's folder."""
 
-    verdict: Verdict
+    verdict: AuditVerdict
     findings: tuple[Finding, ...]
     """Everything that is neither verified nor attested."""
 
@@ -39,7 +39,7 @@ class Audit(NamedTuple):
     overrides: tuple[Override, ...] = ()
     """Who let it pass although something was missing."""
 
-    rollouts: tuple[Kept, ...] = ()
+    rollouts: tuple[CheckedRollout, ...] = ()
     """How its ways to its users ended, by the statements beside it."""
 
 
@@ -54,19 +54,19 @@ def audit(
     now: datetime | None = None,
 ) -> Audit:
     """Everything that can be said of a target; with `only_bytes` nothing is taken on a signature's word."""
-    with subject(target, store, files, name) as one:
-        return audit_subject(one, policy, name, only_bytes, now)
+    with open_target(target, store, files, name) as one:
+        return audit_target(one, policy, name, only_bytes, now)
 
 
-def audit_subject(
-    one: Subject, policy: TrustPolicy, name: str = "", only_bytes: bool = False, now: datetime | None = None
+def audit_target(
+    one: AuditTarget, policy: TrustPolicy, name: str = "", only_bytes: bool = False, now: datetime | None = None
 ) -> Audit:
     now = now or datetime.now(UTC)
     graph = walk(one.starts, one.evidence, policy, one.tenant, now=now, until=one.until)
     if only_bytes:
-        graph = without_words(graph)
+        graph = without_attestations(graph)
     own = (finding for finding in check_files(one, policy, name or one.name))
-    rollouts = tuple(kept_beside(one.notes, policy, one.digest, one.tenant, now))
+    rollouts = tuple(read_rollout_notes(one.notes, policy, one.digest, one.tenant, now))
     found = (*one.findings, *own, *findings_of(graph), *check_journals(one.evidence), *rollout_findings(rollouts))
     findings = tuple(dict.fromkeys(finding for finding in found if finding.state not in ("verified", "attested")))
     verdict = verdict_of(finding.state for finding in findings)
@@ -74,7 +74,7 @@ def audit_subject(
     return Audit(one.label, one.kind, one.name, one.tenant, one.digest, verdict, findings, graph, overrides, rollouts)
 
 
-def without_words(graph: Graph) -> Graph:
+def without_attestations(graph: Graph) -> Graph:
     """The graph of an auditor to whom a signature is no substitute for the bytes."""
     why = "a signature speaks for it; its bytes are not at hand"
     things = {
@@ -84,7 +84,7 @@ def without_words(graph: Graph) -> Graph:
     return graph._replace(things=things)
 
 
-def read_overrides(one: Subject, policy: TrustPolicy, now: datetime) -> Iterable[Override]:
+def read_overrides(one: AuditTarget, policy: TrustPolicy, now: datetime) -> Iterable[Override]:
     """Of this release; a note that is none, or that nobody may have signed, opens no door and is passed over."""
     for note in one.notes:
         try:
@@ -95,14 +95,14 @@ def read_overrides(one: Subject, policy: TrustPolicy, now: datetime) -> Iterable
             yield override
 
 
-def refusal(found: Audit) -> QinglanError | None:
+def audit_error(found: Audit) -> QinglanError | None:
     """What an audit that is not intact ends with."""
     if found.verdict == "intact":
         return None
-    first = "; ".join(f"{one.what}: {one.why}" for one in _gravest(found.findings)[:3])
+    first = "; ".join(f"{one.what}: {one.why}" for one in _worst_first(found.findings)[:3])
     more = len(found.findings) - 3
     said = f"{found.target}: {first}{f'; and {more} more' if more > 0 else ''}. {next_step(found)}"
-    return Altered(said) if found.verdict == "altered" else Incomplete(said)
+    return AlteredError(said) if found.verdict == "altered" else IncompleteAuditError(said)
 
 
 def next_step(found: Audit) -> str:
@@ -152,6 +152,6 @@ def _parts(parts: Iterable[Any]) -> list[dict[str, Any]]:
     return [{**one._asdict(), "about": dict(one.about)} for one in parts]
 
 
-def _gravest(findings: Sequence[Finding]) -> list[Finding]:
+def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
     order = ("altered", "untrusted", "missing")
     return sorted(findings, key=lambda one: order.index(one.state) if one.state in order else len(order))

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.lineage.digests import FILE, FOLDER
-from qinglan.lineage.statement import Part
+from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+from qinglan.lineage.statement import ArtifactRef
 
-HASHES = {FILE: "SHA-256", FOLDER: "SHA3-256"}
+CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}
 """in-toto's names of our digests, and CycloneDX's."""
 
 MODEL = "machine-learning-model"
-LISTED = "model/"
+MODEL_FILE_PREFIX = "model/"
 """Files of the model are components by their path in the release."""
 
 
-def invalid(text: str) -> str:
+def schema_fault(text: str) -> str:
     """Why the text is no CycloneDX 1.6; "" where it is, strictly."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
@@ -25,20 +25,22 @@ def invalid(text: str) -> str:
     return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
 
 
-def bom_fault(path: Path, name: str, model: Part, files: Mapping[str, str]) -> str:
+def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str]) -> str:
     """Why it is not the bill of this model, by its name, digest and files; "" where it is.
 
     Where the statement of before calls a folder's digest sha256, so does the bill.
     """
-    kind = HASHES.get(model.algorithm, HASHES[FILE])
+    kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text)
-        if why := invalid(text):
+        if why := schema_fault(text):
             return f"no CycloneDX 1.6: {why}"
         about = found["metadata"]["component"]
         listed = {
-            one["name"]: _digest(one, HASHES[FILE]) for one in found["components"] if one["name"].startswith(LISTED)
+            one["name"]: _digest(one, CYCLONEDX_HASHES[FILE_ALGORITHM])
+            for one in found["components"]
+            if one["name"].startswith(MODEL_FILE_PREFIX)
         }
         said = (about["type"], about["name"], _digest(about, kind), about["version"], "modelCard" in about)
     except OSError as error:

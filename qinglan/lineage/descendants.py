@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError, QinglanError
-from qinglan.lineage.claims import judged
-from qinglan.lineage.dsse import ENDING, Envelope, open_envelope
-from qinglan.lineage.graph import RELEASER
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
+from qinglan.lineage.graph import RELEASE_STAGE
 from qinglan.lineage.keys import Role
-from qinglan.lineage.statement import Part, Statement, from_payload
+from qinglan.lineage.statement import ArtifactRef, Statement, from_payload
+from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import TrustPolicy
 
 SHORT_DIGEST = re.compile(r"[0-9a-f]{8,63}")
@@ -51,7 +51,7 @@ class SignedFile(NamedTuple):
     stage: str
     ended: str
     release_name: str
-    made: tuple[Part, ...]
+    made: tuple[ArtifactRef, ...]
     used: frozenset[str]
 
 
@@ -94,7 +94,7 @@ def statement_paths(roots: Iterable[Path]) -> set[str]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif entry.name.endswith(ENDING) and entry.is_file(follow_symlinks=False):
+                elif entry.name.endswith(ENVELOPE_SUFFIX) and entry.is_file(follow_symlinks=False):
                     paths.add(entry.path)
     return paths
 
@@ -118,13 +118,13 @@ def descend(digest: str, files: Sequence[SignedFile]) -> list[SignedFile]:
 def _signed_file(path: str, statement: Statement) -> SignedFile:
     """A file inside a folder that was made is no descendant of its own; neither is what a step only carried on."""
     used = frozenset(part.digest for part in statement.used)
-    carries_on = statement.stage == RELEASER
+    carries_on = statement.stage == RELEASE_STAGE
     made = tuple(part for part in statement.made if "/" not in part.name and (carries_on or part.digest not in used))
     return SignedFile(path, statement.stage, statement.ended, _release_name(statement), made, used)
 
 
 def _release_name(statement: Statement) -> str:
-    if statement.stage != RELEASER or not isinstance(statement.config, dict):
+    if statement.stage != RELEASE_STAGE or not isinstance(statement.config, dict):
         return ""
     return str(statement.config.get("name", ""))
 
@@ -147,9 +147,9 @@ def _all_digests(files: Iterable[SignedFile]) -> Iterator[str]:
 
 
 def _descendant(
-    file: SignedFile, part: Part, pointers: dict[str, list[str]], policy: TrustPolicy, total: int
+    file: SignedFile, part: ArtifactRef, pointers: dict[str, list[str]], policy: TrustPolicy, total: int
 ) -> Descendant:
-    released = file.stage == RELEASER
+    released = file.stage == RELEASE_STAGE
     release = Path(file.path).parent.name if released else ""  # a store keeps it under its digest
     names = [f"{name} (now)" for name in pointers.get(release, ())]
     if not names and file.release_name:
@@ -161,7 +161,7 @@ def _descendant(
 
 def _rank(stage: str, name: str) -> int:
     """What people look for first: a release's model, a model, anything else, a release's other files."""
-    if stage == RELEASER:
+    if stage == RELEASE_STAGE:
         return 0 if name == "model" else 3
     return 1 if "model" in name else 2
 
@@ -171,8 +171,8 @@ def _signature_fault(path: str, policy: TrustPolicy) -> str:
     try:
         envelope = open_envelope(Path(path).read_bytes(), path)
         statement = from_payload(envelope.payload, path)
-        role: Role = "releaser" if statement.stage == RELEASER else "builder"
-        state, why, _ = judged(envelope, policy, role, _tenant(statement, envelope, policy), statement.at)
+        role: Role = "releaser" if statement.stage == RELEASE_STAGE else "builder"
+        state, why, _ = verify_signatures(envelope, policy, role, _tenant(statement, envelope, policy), statement.at)
     except (DataError, OSError) as error:
         return str(error)
     return "" if state == "attested" else why

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qinglan.files import sha256_file
 
-FILE, FOLDER = "sha256", "sha3_256"
+FILE_ALGORITHM, FOLDER_ALGORITHM = "sha256", "sha3_256"
 """The functions by which a file and a folder are named, by their keys in in-toto's DigestSet."""
 
 
@@ -16,15 +16,15 @@ def digest(path: Path) -> str:
 
     Another function for folders than for files: else a file with the listing in it could pass for the folder.
     """
-    return sha256_file(path) if path.is_file() else tree_digest(files_of(path))
+    return sha256_file(path) if path.is_file() else tree_digest(file_digests(path))
 
 
 def algorithm_of(path: Path) -> str:
     """The key that a digest of this file or folder goes by."""
-    return FILE if path.is_file() else FOLDER
+    return FILE_ALGORITHM if path.is_file() else FOLDER_ALGORITHM
 
 
-def files_of(folder: Path) -> dict[str, str]:
+def file_digests(folder: Path) -> dict[str, str]:
     """Each file's digest by its path in the folder, with forward slashes."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {name: sha256_file(found[name]) for name in sorted(found, key=os.fsencode)}

@@ -13,7 +13,7 @@ import orjson
 from qinglan.errors import DataError
 from qinglan.lineage.keys import PublicKey, Signer
 
-ENDING = ".dsse.json"
+ENVELOPE_SUFFIX = ".dsse.json"
 """Of an envelope's file."""
 
 IN_TOTO = "application/vnd.in-toto+json"
@@ -32,15 +32,15 @@ class Envelope(NamedTuple):
     signatures: tuple[Signature, ...]
 
 
-def seal(payload: bytes, payload_type: str, signers: Iterable[Signer]) -> bytes:
+def sign_envelope(payload: bytes, payload_type: str, signers: Iterable[Signer]) -> bytes:
     """The payload with these signatures, as JSON on one line."""
-    signed = encoded(payload, payload_type)
+    signed = pre_authentication_encoding(payload, payload_type)
     signatures = [{"keyid": one.id, "sig": base64.b64encode(one.sign(signed)).decode()} for one in signers]
     body = {"payload": base64.b64encode(payload).decode(), "payloadType": payload_type, "signatures": signatures}
     return orjson.dumps(body)
 
 
-def encoded(payload: bytes, payload_type: str) -> bytes:
+def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
     """What is signed: DSSE's pre-authentication encoding."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
@@ -64,6 +64,6 @@ def _decoded(text: str) -> bytes:
     return content
 
 
-def verifies(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:
+def verify_signature(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:
     """Whether this key made this signature over this very payload and type."""
-    return key.verifies(signature.value, encoded(envelope.payload, envelope.payload_type))
+    return key.verifies(signature.value, pre_authentication_encoding(envelope.payload, envelope.payload_type))

@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.statement import Part, Statement
+from qinglan.lineage.statement import ArtifactRef, Statement
 
-Verdict = Literal["intact", "incomplete", "altered"]
+AuditVerdict = Literal["intact", "incomplete", "altered"]
 WORST_FIRST: tuple[State, ...] = ("altered", "untrusted", "missing", "attested", "verified")
 NEVER = datetime.min.replace(tzinfo=UTC)
-RELEASER = "release"
+RELEASE_STAGE = "release"
 """The one stage whose statement a releaser signs."""
 
 
-class Thing(NamedTuple):
+class ArtifactNode(NamedTuple):
     digest: str
     name: str
     state: State
@@ -58,25 +58,25 @@ class Step(NamedTuple):
 
 class Graph(NamedTuple):
     starts: tuple[str, ...]
-    things: Mapping[str, Thing]
+    things: Mapping[str, ArtifactNode]
     """By digest: the starts and all that they come from, what is used before what uses it."""
 
     steps: Mapping[str, Step]
     findings: tuple[Finding, ...] = ()
     """Of what is no thing in the chain: statements that were changed, papers that nobody knows."""
 
-    def used(self, thing: Thing) -> tuple[Part, ...]:
+    def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
         """What the step that made it used."""
         return self.steps[thing.step].statement.used if thing.step else ()
 
 
-def worst(states: Iterable[State]) -> State:
+def worst_state(states: Iterable[State]) -> State:
     """The one that counts for all; verified where there is none."""
     return min(states, key=WORST_FIRST.index, default="verified")
 
 
-def verdict_of(states: Iterable[State]) -> Verdict:
-    state = worst(states)
+def verdict_of(states: Iterable[State]) -> AuditVerdict:
+    state = worst_state(states)
     return "altered" if state in ("altered", "untrusted") else "incomplete" if state == "missing" else "intact"
 
 
@@ -90,8 +90,8 @@ def findings_of(graph: Graph) -> Iterator[Finding]:
 
 def stages_of(graph: Graph) -> tuple[str, ...]:
     """Of all steps in the chain, each once, in the order of time."""
-    return tuple(dict.fromkeys(one.statement.stage for one in in_time(graph)))
+    return tuple(dict.fromkeys(one.statement.stage for one in steps_by_time(graph)))
 
 
-def in_time(graph: Graph) -> list[Step]:
+def steps_by_time(graph: Graph) -> list[Step]:
     return sorted(graph.steps.values(), key=lambda one: (one.statement.ended, one.statement.started, one.id))

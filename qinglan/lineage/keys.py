@@ -15,10 +15,10 @@ from qinglan.errors import ConfigError
 
 Role = Literal["builder", "releaser", "rollout"]
 ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
-VARIABLE = "QINGLAN_KEYS"
+KEYS_VARIABLE = "QINGLAN_KEYS"
 """Names another folder of keys."""
 
-MOUNTED = Path("/etc/qinglan/keys")
+MOUNTED_KEYS = Path("/etc/qinglan/keys")
 """Where a step finds its Secret; it holds the keys of that step's roles alone."""
 
 
@@ -56,7 +56,7 @@ class Signer(NamedTuple):
 
 def keys_folder() -> Path:
     """The folder that VARIABLE names; else the mounted one, or one of this user's."""
-    named = os.environ.get(VARIABLE) or (MOUNTED if MOUNTED.is_dir() else "~/.config/qinglan/keys")
+    named = os.environ.get(KEYS_VARIABLE) or (MOUNTED_KEYS if MOUNTED_KEYS.is_dir() else "~/.config/qinglan/keys")
     return Path(named).expanduser()
 
 
@@ -71,7 +71,7 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
     except OSError as error:
         raise ConfigError(
             f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "
-            f"Secret that holds {role}.pem at {MOUNTED}."
+            f"Secret that holds {role}.pem at {MOUNTED_KEYS}."
         ) from error
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from error
@@ -99,7 +99,7 @@ def public_pem(key: Any) -> str:
     return pem.decode()
 
 
-def read_public(pem: str) -> PublicKey:
+def parse_public_key(pem: str) -> PublicKey:
     """A public key in PEM; a ConfigError where it is none of ours."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

@@ -18,7 +18,7 @@ import orjson
 from qinglan.lineage.findings import State
 from qinglan.lineage.keys import PublicKey, Signer, public_pem
 
-HOW = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
+SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
 OTHER_FILES = "Signature mismatch"
 """How the library begins where the signature is right, and is over other files than these."""
@@ -47,14 +47,14 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
         return "altered", f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError) as error:
         return "altered", f"no model signature of an EC key ({type(error).__name__}: {error})"
-    if named != hint(key):
+    if named != key_hint(key):
         return "untrusted", "signed with another key than the release's statement"
-    if how != HOW:
-        return "altered", f"signed as {how}, which can leave files out; {HOW} is wanted"
+    if how != SERIALIZATION:
+        return "altered", f"signed as {how}, which can leave files out; {SERIALIZATION} is wanted"
     return _verified(folder, signature, key)
 
 
-def hint(key: PublicKey) -> str:
+def key_hint(key: PublicKey) -> str:
     """What a signature calls its key."""
     return hashlib.sha256(public_pem(key.key).encode()).hexdigest()
 

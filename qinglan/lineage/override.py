@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.claims import AHEAD, BREAK_GLASS, judged
-from qinglan.lineage.digests import FOLDER
-from qinglan.lineage.dsse import IN_TOTO, open_envelope, seal
+from qinglan.lineage.digests import FOLDER_ALGORITHM
+from qinglan.lineage.dsse import IN_TOTO, open_envelope, sign_envelope
 from qinglan.lineage.keys import Signer
-from qinglan.lineage.statement import STATEMENT, moment, subject_digest
+from qinglan.lineage.statement import STATEMENT_TYPE, parse_time, subject_digest
+from qinglan.lineage.statement_index import BREAK_GLASS, MAX_CLOCK_AHEAD, verify_signatures
 from qinglan.lineage.trust import TrustPolicy
 
 LEAST_REASON = 10
@@ -48,12 +48,12 @@ def make_override(
         raise ConfigError(f"{signer.path}: a {signer.role}'s key; only a releaser's breaks the glass.")
     when = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
     body = {
-        "_type": STATEMENT,
+        "_type": STATEMENT_TYPE,
         "predicateType": BREAK_GLASS,
-        "subject": [{"name": name, "digest": {FOLDER: digest}}],
+        "subject": [{"name": name, "digest": {FOLDER_ALGORITHM: digest}}],
         "predicate": {"by": by.strip(), "reason": reason.strip(), "at": when, "missing": list(missing)},
     }
-    return seal(orjson.dumps(body), IN_TOTO, [signer])
+    return sign_envelope(orjson.dumps(body), IN_TOTO, [signer])
 
 
 def read_override(
@@ -61,22 +61,22 @@ def read_override(
 ) -> Override:
     """What it says, if a releaser's key that counts has signed it; a DataError otherwise."""
     envelope = open_envelope(sealed, where)
-    override = _parsed(envelope.payload, where)
-    at = moment(override.at)
-    state, why, key = judged(envelope, policy, "releaser", tenant, at)
+    override = _parse_override(envelope.payload, where)
+    at = parse_time(override.at)
+    state, why, key = verify_signatures(envelope, policy, "releaser", tenant, at)
     if state != "attested":
         raise DataError(f"{where}: this override does not count: {why}.")
-    if at > (now or datetime.now(UTC)) + AHEAD:
+    if at > (now or datetime.now(UTC)) + MAX_CLOCK_AHEAD:
         raise DataError(f"{where}: this override is of {at:%F %T}Z, which is yet to come.")
     if len(override.reason) < LEAST_REASON or not override.by:
         raise DataError(f"{where}: this override says neither who nor why.")
     return override._replace(key=key)
 
 
-def _parsed(payload: bytes, where: str) -> Override:
+def _parse_override(payload: bytes, where: str) -> Override:
     try:
         body: Any = orjson.loads(payload)
-        if (body["_type"], body["predicateType"]) != (STATEMENT, BREAK_GLASS):
+        if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, BREAK_GLASS):
             raise DataError(f"{where}: no override ({body['predicateType']}).")
         [about], said = body["subject"], body["predicate"]
         missing = tuple(map(str, said["missing"]))

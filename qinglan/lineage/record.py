@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from qinglan.errors import QinglanError
-from qinglan.files import count_lines, replaced, replaced_folder, sha256_file
+from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.code import code_version, versions
 from qinglan.lineage.digests import algorithm_of, digest
-from qinglan.lineage.dsse import ENDING, IN_TOTO, seal
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
-from qinglan.lineage.statement import COMMIT, GIVEN, Part, Statement, to_payload
+from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
@@ -37,7 +37,7 @@ IMAGE_VARIABLE = "QINGLAN_IMAGE"
 """The image that the step runs in, by digest where it is a release."""
 
 DATASET = "system.Dataset"
-FROM_OUTSIDE = frozenset({"questions", "knowledge_base", "labelled"})
+EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
 """Inputs that nothing of ours makes."""
 
 
@@ -53,14 +53,14 @@ class Artifact(Protocol):
     def path(self) -> str: ...
 
 
-class Step(NamedTuple):
+class StepReport(NamedTuple):
     """What a step adds to its record while it runs."""
 
     facts: dict[str, Any]
-    used: list[Part]
+    used: list[ArtifactRef]
     """What it took beside its input artifacts: prompts, prices, paid answers."""
 
-    made: list[Part]
+    made: list[ArtifactRef]
     """What it made beside its output artifacts."""
 
     papers: dict[str, bytes]
@@ -75,23 +75,23 @@ def recorded(
     config: Mapping[str, Any],
     lineage: Artifact,
     before: Artifact | None = None,
-) -> Iterator[Step]:
+) -> Iterator[StepReport]:
     """Run a stage between its record's two halves; the record tells of a failure too.
 
     The key is asked for first: a training must not end with nobody to sign for it.
     """
     signer = load_signer("builder")
     parents = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in inputs.items()}
-    step = Step({}, [], [], {})
+    step = StepReport({}, [], [], {})
     record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
     record |= {"config": dict(config), "code": code_version()}
     _write(stage, record)
     try:
         yield step
-        made = {name: {"uri": item.uri, **describe(item)} for name, item in outputs.items()}
+        made = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
         record |= {"ended": _now(), "outputs": made, "facts": step.facts}
-        sealed = _seal(record, step, signer, {**_algorithms(inputs), **_algorithms(outputs)})
-        _keep(Path(lineage.path), Path(before.path) if before else None, stage, sealed, step.papers)
+        sealed = _sign_statement(record, step, signer, {**_algorithms(inputs), **_algorithms(outputs)})
+        _write_lineage(Path(lineage.path), Path(before.path) if before else None, stage, sealed, step.papers)
     except BaseException as error:
         failed = {"status": "failed", "ended": _now(), "failure": _failure(error), "facts": step.facts}
         _write(stage, record | failed)
@@ -101,11 +101,13 @@ def recorded(
         item.metadata.update(**own, stage=stage, parents=parents, code=record["code"], facts=step.facts)
     lineage.metadata.update(sha256=digest(Path(lineage.path)), stage=stage)
     if folder := os.environ.get(RECORDS_VARIABLE):
-        shutil.copyfile(Path(lineage.path) / _named(stage, sealed), Path(folder) / f"{stage}{ENDING}")
+        shutil.copyfile(
+            Path(lineage.path) / _statement_file_name(stage, sealed), Path(folder) / f"{stage}{ENVELOPE_SUFFIX}"
+        )
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
 
 
-def describe(item: Artifact) -> dict[str, Any]:
+def describe_artifact(item: Artifact) -> dict[str, Any]:
     """An artifact's digest, and how many rows a dataset holds where that can be told at a glance."""
     path = Path(item.path)
     if item.schema_title != DATASET or is_spreadsheet(path):
@@ -127,55 +129,66 @@ def _algorithms(items: Mapping[str, Artifact]) -> dict[str, str]:
     return {item.uri: algorithm_of(Path(item.path)) for item in items.values()}
 
 
-def _seal(record: Mapping[str, Any], step: Step, signer: Signer, algorithms: Mapping[str, str]) -> bytes:
+def _sign_statement(
+    record: Mapping[str, Any], step: StepReport, signer: Signer, algorithms: Mapping[str, str]
+) -> bytes:
     inputs = [
-        Part(
-            name, found["sha256"], found["uri"], {GIVEN: True} if name in FROM_OUTSIDE else {},
+        ArtifactRef(
+            name, found["sha256"], found["uri"], {EXTERNAL_INPUT: True} if name in EXTERNAL_INPUT_NAMES else {},
             algorithms[found["uri"]],
         )
         for name, found in record["inputs"].items()
     ]  # fmt: skip
     made = [
-        Part(
+        ArtifactRef(
             name, found["sha256"], found["uri"], {"rows": found["rows"]} if "rows" in found else {},
             algorithms[found["uri"]],
         )
         for name, found in record["outputs"].items()
     ]  # fmt: skip
     statement = Statement(
-        record["stage"], (*made, *step.made), (*inputs, *step.used, *surroundings(record["code"])), record["config"],
-        step.facts, os.environ.get(RUN_VARIABLE, ""), record["started"], record["ended"], versions(),
-    )  # fmt: skip
-    return seal(to_payload(statement), IN_TOTO, [signer])
+        record["stage"],
+        (*made, *step.made),
+        (*inputs, *step.used, *environment_inputs(record["code"])),
+        record["config"],
+        step.facts,
+        os.environ.get(RUN_VARIABLE, ""),
+        record["started"],
+        record["ended"],
+        versions(),
+    )
+    return sign_envelope(to_payload(statement), IN_TOTO, [signer])
 
 
-def surroundings(code: Mapping[str, Any]) -> list[Part]:
+def environment_inputs(code: Mapping[str, Any]) -> list[ArtifactRef]:
     """Code, environment and image: what every step stands on."""
     found = []
     if (revision := code.get("revision", "")) not in ("", "unknown"):
-        found.append(Part("code", revision, "", {GIVEN: True, "dirty": code.get("dirty", False)}, COMMIT))
+        found.append(
+            ArtifactRef("code", revision, "", {EXTERNAL_INPUT: True, "dirty": code.get("dirty", False)}, COMMIT)
+        )
     lock = Path(__file__).parents[2] / "requirements.lock"
     if lock.is_file():
-        found.append(Part("environment", sha256_file(lock), "", {GIVEN: True}))
+        found.append(ArtifactRef("environment", sha256_file(lock), "", {EXTERNAL_INPUT: True}))
     image, _, pinned = os.environ.get(IMAGE_VARIABLE, "").partition("@sha256:")
     if pinned:
-        found.append(Part("image", pinned, f"docker://{image}", {GIVEN: True}))
+        found.append(ArtifactRef("image", pinned, f"docker://{image}", {EXTERNAL_INPUT: True}))
     return found
 
 
-def _keep(target: Path, before: Path | None, stage: str, sealed: bytes, papers: Mapping[str, bytes]) -> None:
+def _write_lineage(target: Path, before: Path | None, stage: str, sealed: bytes, papers: Mapping[str, bytes]) -> None:
     """The folder of statements: what was there before, and this step's."""
-    with replaced_folder(target) as folder:
+    with atomic_folder(target) as folder:
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)
-        for name, content in {_named(stage, sealed): sealed, **papers}.items():
+        for name, content in {_statement_file_name(stage, sealed): sealed, **papers}.items():
             (folder / name).write_bytes(content)
 
 
-def _named(stage: str, sealed: bytes) -> str:
+def _statement_file_name(stage: str, sealed: bytes) -> str:
     import hashlib
 
-    return f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENDING}"
+    return f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENVELOPE_SUFFIX}"
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -189,5 +202,5 @@ def _now() -> str:
 
 def _write(stage: str, record: Mapping[str, Any]) -> None:
     if folder := os.environ.get(RECORDS_VARIABLE):
-        with replaced(Path(folder) / f"{stage}.json") as partial:
+        with atomic_write(Path(folder) / f"{stage}.json") as partial:
             partial.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2))

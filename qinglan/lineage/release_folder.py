@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.lineage.digests import FOLDER, tree_digest
+from qinglan.lineage.digests import FOLDER_ALGORITHM, tree_digest
 from qinglan.lineage.dsse import Envelope, open_envelope
-from qinglan.lineage.graph import RELEASER
-from qinglan.lineage.statement import Part, Statement, from_payload, moment
+from qinglan.lineage.graph import RELEASE_STAGE
+from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, parse_time
 from qinglan.plain_files import plain_files
 
 MODEL, LINEAGE = "model", "lineage"
@@ -38,7 +38,7 @@ class Release(NamedTuple):
     """Of the whole folder: what a store keeps it under, and a name points to."""
 
 
-class Claim(NamedTuple):
+class ReleaseStatement(NamedTuple):
     """The release's own statement as it lies there."""
 
     name: str
@@ -51,12 +51,12 @@ def read_release(folder: Path) -> Release:
     """A DataError where the folder is no release."""
     from qinglan.files import sha256_file
 
-    found = read_claim(folder)
+    found = read_release_statement(folder)
     files = {name: sha256_file(path) for name, path in sorted_files(plain_files(folder).files)}
     return Release(found.name, found.tenant, found.statement, tree_digest(files))
 
 
-def read_claim(folder: Path) -> Claim:
+def read_release_statement(folder: Path) -> ReleaseStatement:
     """The statement and the name in it; a DataError where there is none."""
     path = folder / PROVENANCE
     if path.is_symlink() or not path.is_file():
@@ -64,10 +64,10 @@ def read_claim(folder: Path) -> Claim:
     envelope = open_envelope(path.read_bytes(), str(path))
     statement = from_payload(envelope.payload, str(path))
     name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
-    if statement.stage != RELEASER or not isinstance(name, str) or name.count("/") != 1:
+    if statement.stage != RELEASE_STAGE or not isinstance(name, str) or name.count("/") != 1:
         raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
-    moment(statement.ended)
-    return Claim(name, name.partition("/")[0], statement, envelope)
+    parse_time(statement.ended)
+    return ReleaseStatement(name, name.partition("/")[0], statement, envelope)
 
 
 def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
@@ -75,13 +75,16 @@ def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
     return sorted(files.items(), key=lambda item: item[0].encode())
 
 
-def parts_of(files: Mapping[str, str]) -> list[Part]:
+def release_artifacts(files: Mapping[str, str]) -> list[ArtifactRef]:
     """What a release's statement says was made: each file, and the folders as artifacts are called by."""
-    trees = [Part(folder, tree_digest(inside(files, folder)), algorithm=FOLDER) for folder in FOLDERS]
-    return [*trees, *(Part(name, digest) for name, digest in files.items())]
+    trees = [
+        ArtifactRef(folder, tree_digest(files_inside(files, folder)), algorithm=FOLDER_ALGORITHM)
+        for folder in FOLDERS
+    ]
+    return [*trees, *(ArtifactRef(name, digest) for name, digest in files.items())]
 
 
-def inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
+def files_inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
     """The files of one folder, by their paths in it, as its own digest takes them."""
     return {
         name.removeprefix(f"{folder}/"): files[name]

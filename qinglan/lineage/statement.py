@@ -10,28 +10,28 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.lineage.digests import FILE, FOLDER
+from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 
-STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE = "https://slsa.dev/provenance/v1"
-STAGE = "urn:qinglan:stage:v2"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+STAGE_BUILD_TYPE = "urn:qinglan:stage:v2"
 """SLSA's buildType: how externalParameters and dependencies are to be read. docs/audit.md tells."""
 
-STAGE_V1 = "urn:qinglan:stage:v1"
+STAGE_BUILD_TYPE_V1 = "urn:qinglan:stage:v1"
 """Read and not written any more: its `sha256` of a folder is the folder's SHA3-256."""
 
-UNLABELLED = "sha256 of a file, sha3_256 of a folder"
+UNKNOWN_ALGORITHM = "sha256 of a file, sha3_256 of a folder"
 """The algorithm of a digest whose statement does not say whether it is a file's or a folder's."""
 
 COMMIT = "gitCommit"
 """What code goes by; everything else is bytes that can be looked at."""
 
 BUILDER = "urn:qinglan:builder:v1"
-GIVEN = "given"
+EXTERNAL_INPUT = "given"
 """Annotation of what nobody in the house made: the chain may end there."""
 
 
-class Part(NamedTuple):
+class ArtifactRef(NamedTuple):
     """One thing by its digest."""
 
     name: str
@@ -42,11 +42,11 @@ class Part(NamedTuple):
     about: Mapping[str, Any] = {}
     """Row counts and the like."""
 
-    algorithm: str = FILE
+    algorithm: str = FILE_ALGORITHM
 
     @property
     def given(self) -> bool:
-        return bool(self.about.get(GIVEN))
+        return bool(self.about.get(EXTERNAL_INPUT))
 
     @property
     def is_bytes(self) -> bool:
@@ -55,8 +55,8 @@ class Part(NamedTuple):
 
 class Statement(NamedTuple):
     stage: str
-    made: tuple[Part, ...]
-    used: tuple[Part, ...]
+    made: tuple[ArtifactRef, ...]
+    used: tuple[ArtifactRef, ...]
     config: Mapping[str, Any]
     facts: Mapping[str, Any]
     """What the step counted."""
@@ -69,10 +69,10 @@ class Statement(NamedTuple):
     @property
     def at(self) -> datetime:
         """When it was signed, as it says."""
-        return moment(self.ended)
+        return parse_time(self.ended)
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """An ISO time with its zone; a DataError otherwise."""
     try:
         found = datetime.fromisoformat(text)
@@ -90,12 +90,12 @@ def to_payload(statement: Statement) -> bytes:
     """The bytes that are signed."""
     seeds = dict(_seeds(statement.config))
     body = {
-        "_type": STATEMENT,
+        "_type": STATEMENT_TYPE,
         "subject": [_resource(part) for part in statement.made],
-        "predicateType": PREDICATE,
+        "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
-                "buildType": STAGE,
+                "buildType": STAGE_BUILD_TYPE,
                 "externalParameters": {"stage": statement.stage, "config": statement.config},
                 "internalParameters": {"seeds": seeds},
                 "resolvedDependencies": [_resource(part) for part in statement.used],
@@ -118,12 +118,15 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
         body = orjson.loads(payload)
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
         form = definition["buildType"]
-        if (body["_type"], body["predicateType"]) != (STATEMENT, PREDICATE) or form not in (STAGE, STAGE_V1):
+        if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, PREDICATE_TYPE) or form not in (
+            STAGE_BUILD_TYPE,
+            STAGE_BUILD_TYPE_V1,
+        ):
             raise DataError(f"{where}: no provenance of a stage ({body['predicateType']}, {form}).")
         given, metadata = definition["externalParameters"], details["metadata"]
         return Statement(
-            str(given["stage"]), tuple(_part(one, form) for one in body["subject"]),
-            tuple(_part(one, form) for one in definition["resolvedDependencies"]), given["config"],
+            str(given["stage"]), tuple(_parse_resource(one, form) for one in body["subject"]),
+            tuple(_parse_resource(one, form) for one in definition["resolvedDependencies"]), given["config"],
             next((one["annotations"] for one in details["byproducts"] if one["name"] == "facts"), {}),
             str(metadata["invocationId"]), str(metadata["startedOn"]), str(metadata["finishedOn"]),
             details["builder"].get("version", {}),
@@ -132,7 +135,7 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
         raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from error
 
 
-def _resource(part: Part) -> dict[str, Any]:
+def _resource(part: ArtifactRef) -> dict[str, Any]:
     """in-toto's ResourceDescriptor."""
     found: dict[str, Any] = {"name": part.name, "digest": {part.algorithm: part.digest}}
     if part.uri and "://" in part.uri:
@@ -142,10 +145,10 @@ def _resource(part: Part) -> dict[str, Any]:
     return found
 
 
-def label_fault(part: Part, folder: bool) -> str:
+def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
     """Why the digest goes by another function's name than that of what it is a digest of; "" where it does not."""
-    right = FOLDER if folder else FILE
-    if part.algorithm in (right, UNLABELLED):
+    right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
+    if part.algorithm in (right, UNKNOWN_ALGORITHM):
         return ""
     return f"its digest is called {part.algorithm}, and that of a {'folder' if folder else 'file'} is {right}"
 
@@ -153,14 +156,14 @@ def label_fault(part: Part, folder: bool) -> str:
 def subject_digest(resource: Mapping[str, Any]) -> str:
     """The digest of a release that a statement is about; `sha256` is what it was called before."""
     digests = resource["digest"]
-    return str(digests[FOLDER] if FOLDER in digests else digests[FILE])
+    return str(digests[FOLDER_ALGORITHM] if FOLDER_ALGORITHM in digests else digests[FILE_ALGORITHM])
 
 
-def _part(resource: Mapping[str, Any], form: str) -> Part:
+def _parse_resource(resource: Mapping[str, Any], form: str) -> ArtifactRef:
     [(algorithm, digest)] = resource["digest"].items()
-    if form == STAGE_V1 and algorithm == FILE:
-        algorithm = UNLABELLED
-    return Part(
+    if form == STAGE_BUILD_TYPE_V1 and algorithm == FILE_ALGORITHM:
+        algorithm = UNKNOWN_ALGORITHM
+    return ArtifactRef(
         str(resource["name"]), str(digest), resource.get("uri", ""), resource.get("annotations", {}), algorithm
     )
 

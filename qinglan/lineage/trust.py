@@ -23,13 +23,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from qinglan.config import Config, load_yaml
 from qinglan.errors import ConfigError
-from qinglan.files import replaced
-from qinglan.lineage.dsse import Envelope, verifies
+from qinglan.files import atomic_write
+from qinglan.lineage.dsse import Envelope, verify_signature
 from qinglan.lineage.findings import State
-from qinglan.lineage.keys import PublicKey, Role, keys_folder, read_public
+from qinglan.lineage.keys import PublicKey, Role, keys_folder, parse_public_key
 
-TRUST = "trust.yaml"
-VARIABLE = "QINGLAN_TRUST"
+TRUST_FILE = "trust.yaml"
+TRUST_VARIABLE = "QINGLAN_TRUST"
 """The policy itself, in YAML, for pods: a storage container of KServe has an environment, and no volumes."""
 
 EVERYONE = "*"
@@ -41,11 +41,11 @@ def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-Moment = Annotated[datetime, AfterValidator(_utc)]
+UtcTime = Annotated[datetime, AfterValidator(_utc)]
 
 
-class Revoked(Config):
-    at: Moment
+class Revocation(Config):
+    at: UtcTime
     """From then on its signatures count no more. Whoever took the key can name an earlier time: choose it early."""
 
     reason: str = Field(min_length=1)
@@ -59,13 +59,13 @@ class TrustedKey(Config):
     tenants: tuple[str, ...] = (EVERYONE,)
     """For whom."""
 
-    since: Moment
+    since: UtcTime
     """Nothing is older than the key that signed it."""
 
-    until: Moment | None = None
+    until: UtcTime | None = None
     """The day it was rotated out."""
 
-    revoked: Revoked | None = None
+    revoked: Revocation | None = None
     """Where it can be trusted no more."""
 
     public: str
@@ -73,7 +73,7 @@ class TrustedKey(Config):
 
     @cached_property
     def key(self) -> PublicKey:
-        return read_public(self.public)
+        return parse_public_key(self.public)
 
 
 class TrustPolicy(Config):
@@ -127,7 +127,7 @@ class TrustPolicy(Config):
         for signature in envelope.signatures:
             if fault := self.fault(signature.key, role, tenant, at):
                 faults.append(fault)
-            elif verifies(envelope, signature, self.keys[signature.key].key):
+            elif verify_signature(envelope, signature, self.keys[signature.key].key):
                 return "attested", "", signature.key
             else:
                 state = "altered"
@@ -145,17 +145,17 @@ def load_trust(path: Path) -> TrustPolicy:
     return TrustPolicy.parse(load_yaml(path), str(path))
 
 
-def house_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
+def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
     """The policy that this process was given: by its environment, else beside its keys."""
     import yaml
 
-    text = environment.get(VARIABLE, "")
+    text = environment.get(TRUST_VARIABLE, "")
     if not text.strip():
-        return load_trust(keys_folder() / TRUST)
+        return load_trust(keys_folder() / TRUST_FILE)
     try:
-        return TrustPolicy.parse(yaml.safe_load(text), VARIABLE)
+        return TrustPolicy.parse(yaml.safe_load(text), TRUST_VARIABLE)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{VARIABLE}: not readable as YAML: {error}") from error
+        raise ConfigError(f"{TRUST_VARIABLE}: not readable as YAML: {error}") from error
 
 
 def save_trust(path: Path, policy: TrustPolicy) -> None:
@@ -163,5 +163,5 @@ def save_trust(path: Path, policy: TrustPolicy) -> None:
 
     values: dict[str, Any] = policy.model_dump(mode="json", exclude_none=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")

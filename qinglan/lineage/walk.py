@@ -8,22 +8,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.lineage.claims import Claims, maker_of, read_claims
+from qinglan.lineage.digest_check import DigestCheck, check_digests
+from qinglan.lineage.evidence_source import Evidence, garbage_collection_paused
 from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.graph import Graph, Step, Thing, worst
-from qinglan.lineage.looking import Evidence, many_objects
-from qinglan.lineage.sightings import Sighting, look
-from qinglan.lineage.statement import UNLABELLED, Part, label_fault
+from qinglan.lineage.graph import ArtifactNode, Graph, Step, worst_state
+from qinglan.lineage.statement import UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
+from qinglan.lineage.statement_index import StatementIndex, index_statements, maker_of
 from qinglan.lineage.trust import TrustPolicy
 
-CLOCKS = timedelta(seconds=5)
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
 """How far the clocks of two machines that sign may differ."""
 
 BLAMED: tuple[State, ...] = ("altered", "untrusted")
 
 
-class Reached(NamedTuple):
-    parts: dict[str, Part]
+class ProvenanceChain(NamedTuple):
+    parts: dict[str, ArtifactRef]
     """Everything in the chain by digest, as it was first named; what is used before what uses it."""
 
     makers: dict[str, str]
@@ -43,12 +43,12 @@ def walk(
     until: datetime | None = None,
 ) -> Graph:
     """The starts and all they come from, each with its state. `until`: nothing in the chain is younger."""
-    with many_objects():
+    with garbage_collection_paused():
         wanted, now = tuple(dict.fromkeys(starts)), now or datetime.now(UTC)
-        return _walked(wanted, evidence, policy, tenant, now, until)
+        return _build_graph(wanted, evidence, policy, tenant, now, until)
 
 
-def _walked(
+def _build_graph(
     wanted: tuple[str, ...],
     evidence: Evidence,
     policy: TrustPolicy,
@@ -56,24 +56,26 @@ def _walked(
     now: datetime,
     until: datetime | None,
 ) -> Graph:
-    claims = read_claims(evidence.statements(), policy, tenant, now)
-    reached = reach(wanted, claims)
+    claims = index_statements(evidence.statements(), policy, tenant, now)
+    reached = collect_chain(wanted, claims)
     steps = {name: claims.steps[name] for name in dict.fromkeys(reached.makers.values()) if name}
-    steps = {name: _in_order(step, reached, steps, until) for name, step in steps.items()}
+    steps = {name: _check_times(step, reached, steps, until) for name, step in steps.items()}
     hashable = {digest: part.name for digest, part in reached.parts.items()}
-    sightings = look(hashable, evidence)
-    things = {digest: thing(digest, reached, steps, claims, sightings.get(digest)) for digest in reached.parts}
-    return Graph(wanted, things, steps, (*claims.findings, *strangers(evidence, claims)))
+    sightings = check_digests(hashable, evidence)
+    things = {
+        digest: artifact_node(digest, reached, steps, claims, sightings.get(digest)) for digest in reached.parts
+    }
+    return Graph(wanted, things, steps, (*claims.findings, *unreferenced_file_findings(evidence, claims)))
 
 
-def reach(starts: Iterable[str], claims: Claims) -> Reached:
+def collect_chain(starts: Iterable[str], claims: StatementIndex) -> ProvenanceChain:
     """Depth first and without recursion: a chain may be thousands of steps long."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, ArtifactRef] = {}
     makers: dict[str, str] = {}
-    done: dict[str, Part] = {}
+    done: dict[str, ArtifactRef] = {}
     loops: set[str] = set()
     for start in starts:
-        part = Part(_made_name(start, claims), start, algorithm=UNLABELLED)
+        part = ArtifactRef(_made_name(start, claims), start, algorithm=UNKNOWN_ALGORITHM)
         stack = [_enter(part, parts, makers, claims)] if start not in parts else []
         while stack:
             part, ahead = stack[-1]
@@ -85,32 +87,38 @@ def reach(starts: Iterable[str], claims: Claims) -> Reached:
                 stack.append(_enter(following, parts, makers, claims))
             elif following.digest not in done:
                 loops |= _loop(following.digest, stack, makers)
-    return Reached(done, makers, frozenset(loops))
+    return ProvenanceChain(done, makers, frozenset(loops))
 
 
-def thing(
-    digest: str, reached: Reached, steps: Mapping[str, Step], claims: Claims, sighting: Sighting | None
-) -> Thing:
+def artifact_node(
+    digest: str,
+    reached: ProvenanceChain,
+    steps: Mapping[str, Step],
+    claims: StatementIndex,
+    sighting: DigestCheck | None,
+) -> ArtifactNode:
     """What is to be thought of it: the worst of what its maker's statement and its bytes say."""
     part, maker = reached.parts[digest], steps.get(reached.makers[digest])
     made = next((one for one in maker.statement.made if one.digest == digest), part) if maker else part
-    state, why = _said(digest, maker, claims)
+    state, why = _statement_state(digest, maker, claims)
     where, size = made.uri, None
     if sighting:
         where, size = sighting.where, sighting.size
-        if sighting.state != "verified" and worst([state, sighting.state]) == sighting.state:
+        if sighting.state != "verified" and worst_state([state, sighting.state]) == sighting.state:
             state, why = sighting.state, sighting.why
-        elif sighting.state == "verified" and made.is_bytes and (fault := label_fault(made, Path(where).is_dir())):
+        elif (
+            sighting.state == "verified" and made.is_bytes and (fault := algorithm_fault(made, Path(where).is_dir()))
+        ):
             state, why = "altered", f"{where}: {fault}"
         elif state == "attested":
             state = sighting.state
-    return Thing(
+    return ArtifactNode(
         digest, made.name, state, why, maker.id if maker else "", digest in claims.given or part.given, where, size,
         made.algorithm, {**part.about, **made.about} if part.about else made.about,
     )  # fmt: skip
 
 
-def strangers(evidence: Evidence, claims: Claims) -> Iterator[Finding]:
+def unreferenced_file_findings(evidence: Evidence, claims: StatementIndex) -> Iterator[Finding]:
     """Papers that no statement that counts names: somebody changed them, or put them there."""
     papers = {digest: path for path, digest in evidence.papers()}
     for step in (one for one in claims.steps.values() if papers and one.counts):
@@ -120,7 +128,7 @@ def strangers(evidence: Evidence, claims: Claims) -> Iterator[Finding]:
         yield Finding(path.name, "altered", f"{path}: no statement names these bytes")
 
 
-def _said(digest: str, maker: Step | None, claims: Claims) -> tuple[State, str]:
+def _statement_state(digest: str, maker: Step | None, claims: StatementIndex) -> tuple[State, str]:
     """Without a look at the bytes."""
     if maker is not None:
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
@@ -131,25 +139,27 @@ def _said(digest: str, maker: Step | None, claims: Claims) -> tuple[State, str]:
     return "missing", "no statement says who made it, and none that it was given"
 
 
-def _enter(part: Part, parts: dict[str, Part], makers: dict[str, str], claims: Claims) -> tuple[Part, Iterator[Part]]:
+def _enter(
+    part: ArtifactRef, parts: dict[str, ArtifactRef], makers: dict[str, str], claims: StatementIndex
+) -> tuple[ArtifactRef, Iterator[ArtifactRef]]:
     parts[part.digest] = part
     makers[part.digest] = maker = maker_of(part.digest, claims)
     return part, iter(claims.steps[maker].statement.used if maker else ())
 
 
-def _made_name(digest: str, claims: Claims) -> str:
+def _made_name(digest: str, claims: StatementIndex) -> str:
     maker = maker_of(digest, claims)
     made = claims.steps[maker].statement.made if maker else ()
     return next((part.name for part in made if part.digest == digest), digest[:12])
 
 
-def _loop(digest: str, stack: list[tuple[Part, Any]], makers: Mapping[str, str]) -> set[str]:
+def _loop(digest: str, stack: list[tuple[ArtifactRef, Any]], makers: Mapping[str, str]) -> set[str]:
     """The steps from a thing that is still being walked back to itself."""
     on_it = [part.digest for part, _ in stack]
     return {makers[one] for one in on_it[on_it.index(digest) :] if makers[one]}
 
 
-def _in_order(step: Step, reached: Reached, steps: Mapping[str, Step], until: datetime | None) -> Step:
+def _check_times(step: Step, reached: ProvenanceChain, steps: Mapping[str, Step], until: datetime | None) -> Step:
     """The step, found out where its times or its place in the chain are impossible."""
     if step.state in BLAMED:
         return step
@@ -158,7 +168,7 @@ def _in_order(step: Step, reached: Reached, steps: Mapping[str, Step], until: da
     if until is not None and step.done > until:
         why = f"it ended {step.done:%F %T}Z, after the release of {until:%F %T}Z"
         return step._replace(state="altered", why=why)
-    latest = step.began + CLOCKS
+    latest = step.began + MAX_CLOCK_DIFFERENCE
     for part in step.statement.used:
         maker = reached.makers.get(part.digest, "")
         if maker and steps[maker].done > latest:

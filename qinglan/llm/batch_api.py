@@ -14,13 +14,13 @@ import openai
 import orjson
 
 from qinglan.llm.upstream import (
-    RAW_SHOWN,
-    Closed,
+    MAX_RAW_CHARACTERS,
     Completion,
-    Passing,
-    Unanswered,
+    FatalUpstreamError,
+    TransientError,
     Upstream,
-    classify,
+    UpstreamError,
+    error_from_status,
     read_completion,
 )
 
@@ -28,24 +28,24 @@ ENDPOINT = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
 """The only one that services offer."""
 
-LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
-LINE_BYTES = len(LINE) + 64
+REQUEST_LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
+REQUEST_LINE_OVERHEAD = len(REQUEST_LINE) + 64
 """Around a request in a batch's file: the call's key is 64 characters."""
 
-MOST_BYTES = 190_000_000
+MAX_FILE_BYTES = 190_000_000
 """Of one file; services refuse more than 200 MB."""
 
-OUR_NAME = "qinglan"
+NAME_METADATA_KEY = "qinglan"
 """The key of a batch's name in its metadata."""
 
-ENDED = {"completed", "failed", "expired", "cancelled"}
-RUNNING = {"validating", "queued", "in_progress", "finalizing", "cancelling"}
+ENDED_STATUSES = {"completed", "failed", "expired", "cancelled"}
+RUNNING_STATUSES = {"validating", "queued", "in_progress", "finalizing", "cancelling"}
 TRANSFER_SECONDS = 1800.0
 ASK_SECONDS = 60.0
 LISTED = 100
 
 
-class Problem(NamedTuple):
+class BatchProblem(NamedTuple):
     """Why a service made nothing of a file."""
 
     code: str
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     """Of the file, from 1, where one line is to blame."""
 
 
-class Told(NamedTuple):
+class BatchStatus(NamedTuple):
     """What a service says of a batch."""
 
     id: str
@@ -64,20 +64,20 @@ class Told(NamedTuple):
 
     done: int
     total: int
-    problems: tuple[Problem, ...]
+    problems: tuple[BatchProblem, ...]
     unfiled: bool = False
     """Rows of it have an answer and no file: a service may say so a moment before the file is there."""
 
 
-class Forgotten(Closed):
+class UnknownBatchError(FatalUpstreamError):
     """The service knows no such batch or file: not at this address, not with this key, or no longer."""
 
 
-class Line(NamedTuple):
+class BatchResultLine(NamedTuple):
     """One line of a batch's answers."""
 
     key: str
-    outcome: Completion | Unanswered
+    outcome: Completion | UpstreamError
 
 
 class BatchService:
@@ -101,13 +101,16 @@ class BatchService:
         found = self._read(await self._upstream.call(send, TRANSFER_SECONDS))
         return self._text(found, "id")
 
-    async def create(self, file: str, name: str) -> Told:
+    async def create(self, file: str, name: str) -> BatchStatus:
         body = {
-            "input_file_id": file, "endpoint": ENDPOINT, "completion_window": WINDOW, "metadata": {OUR_NAME: name},
-        }  # fmt: skip
+            "input_file_id": file,
+            "endpoint": ENDPOINT,
+            "completion_window": WINDOW,
+            "metadata": {NAME_METADATA_KEY: name},
+        }
         return self._told(await self._json("POST", "/batches", body))
 
-    async def find(self, name: str, file: str) -> Told | None:
+    async def find(self, name: str, file: str) -> BatchStatus | None:
         """The batch of that name of ours, or of that file, if its creation arrived; in whatever order they come."""
         after, seen = "", set[str]()
         while True:
@@ -115,20 +118,20 @@ class BatchService:
                 listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
             items = _objects(listed)
             for item in items:
-                if _object(item, "metadata").get(OUR_NAME) == name or item.get("input_file_id") == file:
+                if _object(item, "metadata").get(NAME_METADATA_KEY) == name or item.get("input_file_id") == file:
                     return self._told(item)
             if not items or not listed.get("has_more"):
                 return None
             after = self._text(items[-1], "id")
             if after in seen:
-                raise Passing("unreadable", f"{self._where}: the list of batches has no end.")
+                raise TransientError("unreadable", f"{self._where}: the list of batches has no end.")
             seen.add(after)
 
-    async def ask(self, batch: str) -> Told:
+    async def ask(self, batch: str) -> BatchStatus:
         with self._known(f"batch {batch}"):
             return self._told(await self._json("GET", f"/batches/{batch}"))
 
-    async def lines(self, file: str) -> AsyncGenerator[Line, None]:
+    async def lines(self, file: str) -> AsyncGenerator[BatchResultLine, None]:
         """A file's lines as they come; a line that cannot be read is one without a key."""
         async with aclosing(self._bytes(file)) as chunks:
             rest = b""
@@ -141,13 +144,13 @@ class BatchService:
             if rest.strip():
                 yield self.read_line(rest)
 
-    def read_line(self, line: bytes) -> Line:
+    def read_line(self, line: bytes) -> BatchResultLine:
         try:
             value = orjson.loads(self._upstream.clean(line.removeprefix(BOM_UTF8).decode("utf-8", "replace")))
             key = value["custom_id"]
         except (orjson.JSONDecodeError, TypeError, KeyError):
             value, key = {}, ""
-        return Line(str(key), _outcome(value, self._where))
+        return BatchResultLine(str(key), _outcome(value, self._where))
 
     async def _bytes(self, file: str) -> AsyncGenerator[bytes, None]:
         async def begin(client: openai.AsyncOpenAI) -> Any:
@@ -160,7 +163,7 @@ class BatchService:
             async for chunk in response.iter_bytes():
                 yield chunk
         except httpx2.TransportError as error:
-            raise Passing("connection", f"{self._where}: file {file} broke off ({error!r}).") from error
+            raise TransientError("connection", f"{self._where}: file {file} broke off ({error!r}).") from error
         finally:
             await request.__aexit__(None, None, None)
 
@@ -179,35 +182,39 @@ class BatchService:
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
-            raise Passing("unreadable", f"{self._where}: the answer is no JSON object.", text[:RAW_SHOWN])
+            raise TransientError(
+                "unreadable", f"{self._where}: the answer is no JSON object.", text[:MAX_RAW_CHARACTERS]
+            )
         return value
 
     def _text(self, values: dict[str, Any], name: str) -> str:
         value = values.get(name)
         if not isinstance(value, str) or not value.replace("-", "").replace("_", "").isalnum():
-            raise Passing("unreadable", f"{self._where}: the answer has no {name} to go by.", str(values)[:RAW_SHOWN])
+            raise TransientError(
+                "unreadable", f"{self._where}: the answer has no {name} to go by.", str(values)[:MAX_RAW_CHARACTERS]
+            )
         return value
 
     @contextmanager
     def _known(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Closed as closed:
+        except FatalUpstreamError as closed:
             if closed.reason != "address":
                 raise
-            raise Forgotten(
+            raise UnknownBatchError(
                 "forgotten",
                 f"{self._where}: {what} is not known there. Set base_url and key to those it was made with. If it "
                 "is gone for good, take `batch` out of this role's settings: its rows then count as possibly billed.",
             ) from closed
 
-    def _told(self, values: dict[str, Any]) -> Told:
+    def _told(self, values: dict[str, Any]) -> BatchStatus:
         counts = _object(values, "request_counts")
         files = (values.get("output_file_id"), values.get("error_file_id"))
         counted = (_number(counts.get("completed")), _number(counts.get("failed")))
         status = self._text(values, "status").lower().replace("canceled", "cancelled")
         unnamed = any(count and not file for count, file in zip(counted, files, strict=True))
-        return Told(
+        return BatchStatus(
             self._text(values, "id"),
             status,
             tuple(str(file) for file in files if file),
@@ -218,26 +225,30 @@ class BatchService:
         )
 
 
-def _outcome(value: dict[str, Any], where: str) -> Completion | Unanswered:
+def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:
     """A line is as good as a live answer: the same readers judge it."""
     response = value.get("response")
     try:
         if isinstance(response, dict):
             status, body = _status(response.get("status_code")), orjson.dumps(response.get("body")).decode()
             # Without a status it may be an answer; whatever else it is, it may have been billed.
-            return classify(status, {}, body, where) if status >= 300 else read_completion(body, where)
-    except Unanswered as unanswered:
+            return error_from_status(status, {}, body, where) if status >= 300 else read_completion(body, where)
+    except UpstreamError as unanswered:
         return unanswered
     error = value.get("error")
     if isinstance(error, dict):
         code = str(error.get("code"))[:100]
-        return Passing(code, f"{where}: {code}: {str(error.get('message'))[:300]}")
-    return Passing("unreadable", f"{where}: a line without answer or error.", str(value)[:RAW_SHOWN], True)
+        return TransientError(code, f"{where}: {code}: {str(error.get('message'))[:300]}")
+    return TransientError(
+        "unreadable", f"{where}: a line without answer or error.", str(value)[:MAX_RAW_CHARACTERS], True
+    )
 
 
-def _problem(error: dict[str, Any]) -> Problem:
+def _problem(error: dict[str, Any]) -> BatchProblem:
     line = error.get("line")
-    return Problem(str(error.get("code"))[:100], str(error.get("message"))[:300], line if type(line) is int else None)
+    return BatchProblem(
+        str(error.get("code"))[:100], str(error.get("message"))[:300], line if type(line) is int else None
+    )
 
 
 def _object(values: dict[str, Any], name: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import orjson
 
-from qinglan.llm.batch_api import LINE_BYTES
-from qinglan.llm.commits import Statement
-from qinglan.llm.journal import ENTER, UNDER_WAY, Call, Entry, Journal
+from qinglan.llm.batch_api import REQUEST_LINE_OVERHEAD
+from qinglan.llm.group_commit import SqlStatement
+from qinglan.llm.journal import IN_OPEN_BATCH, UPSERT_ENTRY, Call, Entry, Journal
 
 NOT_KNOWN = """
 NOT EXISTS (SELECT 1 FROM calls WHERE key = :call AND state = 'answered')
@@ -28,12 +28,12 @@ INSERT INTO entries (step, row, role, call, hits, waiting, ahead)
 SELECT :step, :row, :role, :call, 0, 0, CASE changes() WHEN 1 THEN 1 ELSE 2 END WHERE {NOT_KNOWN}
 ON CONFLICT DO UPDATE SET ahead = CASE WHEN 1 IN (ahead, excluded.ahead) THEN 1 ELSE 2 END
 """
-AGAIN = """
+REQUEUE = """
 INSERT OR IGNORE INTO queue (call, model, sample, request, step, row, role, reserved, tries)
 SELECT key, model, sample, request, step, row, role, reserved, tries + ?
 FROM attempts JOIN calls ON key = call WHERE id = ? AND state != 'answered'
 """
-NO_LONGER = """
+DELETE_ALREADY_PAID = """
 DELETE FROM queue WHERE role = ? AND place <= ? AND (
   EXISTS (SELECT 1 FROM calls WHERE key = queue.call AND state = 'answered')
   OR EXISTS (SELECT 1 FROM attempts WHERE call = queue.call AND outcome = 'sent')
@@ -41,11 +41,11 @@ DELETE FROM queue WHERE role = ? AND place <= ? AND (
 """
 """Somebody else has paid for it meanwhile, or is about to."""
 
-ALL = 1 << 62
+END_OF_QUEUE = 1 << 62
 """A place behind the whole queue."""
 
 
-class Wanted(NamedTuple):
+class DeferredCall(NamedTuple):
     """One ask that can wait, with the most that it can cost in a batch."""
 
     call: Call
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
                 **self.entry._asdict()}  # fmt: skip
 
 
-class Queued(NamedTuple):
+class QueueItem(NamedTuple):
     """One place of the queue."""
 
     place: int
@@ -72,12 +72,12 @@ class BatchQueue:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def want(self, wanted: Iterable[Wanted], ahead: bool) -> None:
+    async def want(self, wanted: Iterable[DeferredCall], ahead: bool) -> None:
         """Into the queue what nobody has answered, sent or queued. `ahead`: the rows will ask for it later."""
-        statements: list[Statement] = []
+        statements: list[SqlStatement] = []
         for one in wanted:
             statements.append((QUEUE, one.values()))
-            statements.append((AHEAD, one.values()) if ahead else (ENTER, (*one.entry, one.call.key, 0)))
+            statements.append((AHEAD, one.values()) if ahead else (UPSERT_ENTRY, (*one.entry, one.call.key, 0)))
         if statements:
             await self._journal.write(*statements)
 
@@ -102,19 +102,19 @@ class BatchQueue:
 
     async def fetched(self, key: str, entry: Entry) -> None:
         """The row knows how its ask ended."""
-        await self._journal.write((ENTER, (*entry, key, 0)))
+        await self._journal.write((UPSERT_ENTRY, (*entry, key, 0)))
 
     def left(self, step: str, roles: Iterable[str]) -> dict[str, int]:
         """Asks of a step to these roles that wait, and those that are in batches under way."""
         given = (step, orjson.dumps(list(roles)).decode())
         where = "step = ? AND role IN (SELECT value FROM json_each(?))"
         waiting = self._journal.read(f"SELECT count(*) FROM queue WHERE {where}", given)[0][0]
-        sent = self._journal.read(f"SELECT count(*) FROM attempts WHERE {UNDER_WAY} AND {where}", given)[0][0]
+        sent = self._journal.read(f"SELECT count(*) FROM attempts WHERE {IN_OPEN_BATCH} AND {where}", given)[0][0]
         return {"waiting": int(waiting), "sent": int(sent)}
 
     def role_of(self, key: str) -> str | None:
         """Under which role a call is queued or in a batch: the role that asked first, whoever asks since."""
-        sent = f"SELECT role FROM attempts WHERE {UNDER_WAY} AND call = ?"
+        sent = f"SELECT role FROM attempts WHERE {IN_OPEN_BATCH} AND call = ?"
         query = f"SELECT role FROM queue WHERE call = ? UNION ALL {sent}"
         found = self._journal.read(query, (key, key))
         return str(found[0][0]) if found else None
@@ -130,25 +130,25 @@ class BatchQueue:
         query = "SELECT count(*) FROM (SELECT 1 FROM queue WHERE role = ? LIMIT ?)"
         return int(self._journal.read(query, (role, most))[0][0])
 
-    async def queued(self, role: str, most: int) -> list[Queued]:
+    async def queued(self, role: str, most: int) -> list[QueueItem]:
         """The head of a role's queue, without what has been answered since."""
-        await self._journal.write((NO_LONGER, (role, ALL)))
+        await self._journal.write((DELETE_ALREADY_PAID, (role, END_OF_QUEUE)))
         found = self._journal.read(
             "SELECT place, length(request), reserved FROM queue WHERE role = ? ORDER BY place LIMIT ?", (role, most)
         )
-        return [Queued(*row) for row in found]
+        return [QueueItem(*row) for row in found]
 
 
-def again(attempt: int, counts: bool) -> Statement:
+def requeue_statement(attempt: int, counts: bool) -> SqlStatement:
     """Its call waits for the next batch; `counts` whether this one was a try."""
-    return AGAIN, (int(counts), attempt)
+    return REQUEUE, (int(counts), attempt)
 
 
-def rows_that_fit(queue: Sequence[Queued], room: float, most_rows: int, most_bytes: int) -> int:
+def rows_that_fit(queue: Sequence[QueueItem], room: float, most_rows: int, most_bytes: int) -> int:
     """How many from the head of the queue one batch takes: what the file holds and what the money allows."""
     size, money = 0, 0.0
     for count, one in enumerate(queue[:most_rows]):
-        size, money = size + one.size + LINE_BYTES, money + one.reserved
+        size, money = size + one.size + REQUEST_LINE_OVERHEAD, money + one.reserved
         if size > most_bytes or money > room:
             return count
     return min(len(queue), most_rows)

@@ -4,7 +4,7 @@ import asyncio
 
 from qinglan.errors import BudgetError
 
-DUST = 1e-9
+ROUNDING_ERROR = 1e-9
 """What sums of money leave behind when they are taken apart again is none."""
 
 
@@ -50,6 +50,6 @@ class Budget:
     def settle(self, reserved: float, cost: float) -> None:
         """The call has ended: its reservation makes way for what it cost."""
         left = self.reserved - reserved
-        self.reserved = left if left > DUST else 0.0
+        self.reserved = left if left > ROUNDING_ERROR else 0.0
         self.spent += cost
         self._settled.set()

@@ -15,7 +15,6 @@ import httpx2
 import orjson
 import stamina
 
-from qinglan.bundles import Bundles, Reply
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
 from qinglan.llm.config import Role
 from qinglan.llm.contract import (
@@ -23,33 +22,34 @@ from qinglan.llm.contract import (
     CACHED_HEADER,
     CALL_HEADER,
     COMPLETIONS_PATH,
+    PLANNED_REQUESTS_PATH,
     PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
     STEP_HEADER,
     STOPPING,
-    WANTED_PATH,
 )
+from qinglan.llm.http_client import http_client
 from qinglan.llm.prices import Usage, read_usage
-from qinglan.llm.wire import http_client
-from qinglan.progress import steps
+from qinglan.progress import step_progress
 from qinglan.prompts import Message
+from qinglan.request_bundles import BundleClient, BundledResponse
 
-UNDER_WAY = 64
+MAX_CONCURRENT_REQUESTS = 64
 """Asks on the wire at once. The gateway's limits decide how many are paid at once; the others wait there."""
 
-GATEWAY_BACK_SECONDS = 30.0
+GATEWAY_RESTART_SECONDS = 30.0
 """How long a gateway may take to come back. Asking again is safe: the journal knows what was paid."""
 
 
-WISHES, WISH_BYTES = 500, 500_000
+MAX_PLANNED_REQUESTS, MAX_PLANNED_BYTES = 500, 500_000
 """Most in one message to the gateway."""
 
-FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.1, 5.0
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.1, 5.0
 """Between two looks at what is in batches."""
 
-LONGEST_LINE = 1_000
+MAX_LINE_CHARACTERS = 1_000
 """Characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
 
 
@@ -67,12 +67,12 @@ class Answer(NamedTuple):
     def line(self) -> str:
         """The text on one line, since models like to break it; a RowError when it is longer than a query is."""
         line = " ".join(self.text.split())
-        if len(line) > LONGEST_LINE:
-            raise RowError("too long", f"The answer has more than {LONGEST_LINE} characters.", self.text)
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise RowError("too long", f"The answer has more than {MAX_LINE_CHARACTERS} characters.", self.text)
         return line
 
 
-class Wish(NamedTuple):
+class PlannedRequest(NamedTuple):
     """What a row is going to ask."""
 
     role: Role
@@ -85,25 +85,25 @@ class Wish(NamedTuple):
         return asked if self.response_format is None else {**asked, "response_format": self.response_format}
 
 
-class _Stopping(Exception):
+class _GatewayStopping(Exception):
     """The gateway is being stopped and took no more calls: as good as unreachable."""
 
 
 JSON_HEADER = {"content-type": "application/json"}
-GONE = (httpx2.TransportError, _Stopping)
+UNREACHABLE_ERRORS = (httpx2.TransportError, _GatewayStopping)
 Response = TypeVar("Response")
 
 
-class Gateway:
+class GatewayClient:
     """One client for all of a stage's asks; keep it open, thousands may wait in it."""
 
-    def __init__(self, base_url: str, step: str, back_within: float = GATEWAY_BACK_SECONDS) -> None:
+    def __init__(self, base_url: str, step: str, back_within: float = GATEWAY_RESTART_SECONDS) -> None:
         self._base_url = base_url.rstrip("/")
         self._step = step
         self._back_within = back_within
-        self._slots = asyncio.Semaphore(UNDER_WAY)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._http = http_client(httpx2.Timeout(None, connect=5.0))
-        self._bundles = Bundles(base_url)
+        self._bundles = BundleClient(base_url)
         # Under KFP's executor they would log a line a call.
         logging.getLogger("stamina").setLevel(logging.ERROR)
         logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -134,7 +134,7 @@ class Gateway:
         if response_format is not None:
             body["response_format"] = response_format
 
-        async def send() -> Reply:
+        async def send() -> BundledResponse:
             async with self._slots:
                 return self._good(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))
 
@@ -149,7 +149,7 @@ class Gateway:
             usage=read_usage(completion) or Usage(),
         )
 
-    async def ahead(self, wishes: Callable[[], Iterable[Wish]]) -> None:
+    async def ahead(self, wishes: Callable[[], Iterable[PlannedRequest]]) -> None:
         """Tell the gateway what rows will ask for. What goes by batch is paid for now, at a batch's price: when this
         returns, each such ask has its answer in the journal, or the reason why it has none.
 
@@ -163,12 +163,12 @@ class Gateway:
         while not await self._answered(*await self._announced(wish for wish in wishes() if wish.role in roles)):
             pass
 
-    async def _announced(self, wishes: Iterable[Wish]) -> tuple[int, set[str]]:
+    async def _announced(self, wishes: Iterable[PlannedRequest]) -> tuple[int, set[str]]:
         """How many of them go by batch, and the gateway's starts that took them: two if it died meanwhile."""
         total, starts = 0, set()
-        for chunk in chunks(wishes, WISHES, WISH_BYTES):
+        for chunk in planned_request_chunks(wishes, MAX_PLANNED_REQUESTS, MAX_PLANNED_BYTES):
             try:
-                told = await self._plain("POST", WANTED_PATH, {"step": self._step, "asks": chunk})
+                told = await self._plain("POST", PLANNED_REQUESTS_PATH, {"step": self._step, "asks": chunk})
             except RowError:
                 continue  # one alone, larger than the gateway takes: its row will be told when it asks
             total += int(told["queued"])
@@ -177,10 +177,10 @@ class Gateway:
 
     async def _answered(self, total: int, starts: set[str]) -> bool:
         """True when no ask waits any more; False when another start of the gateway has forgotten some."""
-        pause = FIRST_LOOK_SECONDS
-        with steps(f"{self._step}, by batch") as show:
+        pause = FIRST_POLL_SECONDS
+        with step_progress(f"{self._step}, by batch") as show:
             while True:
-                told = await self._plain("GET", f"{WANTED_PATH}?step={quote(self._step)}")
+                told = await self._plain("GET", f"{PLANNED_REQUESTS_PATH}?step={quote(self._step)}")
                 if starts - {told["start"]}:
                     return False
                 left = int(told["waiting"]) + int(told["sent"])
@@ -189,7 +189,7 @@ class Gateway:
                 if not left:
                     return True
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LOOK_SECONDS)
+                pause = min(2 * pause, MAX_POLL_SECONDS)
 
     async def exported(self, artifact: str) -> None:
         """Tell the journal that this step's answers are in the artifact with that digest."""
@@ -205,12 +205,12 @@ class Gateway:
             response = await self._http.request(
                 method, f"{self._base_url}{path}", content=content, headers=JSON_HEADER, timeout=60
             )
-            self._good(Reply(response.status_code, response.headers, response.content))
+            self._good(BundledResponse(response.status_code, response.headers, response.content))
             return response
 
         return cast(dict[str, Any], orjson.loads((await self._until_back(send)).content))
 
-    def _good(self, reply: Reply) -> Reply:
+    def _good(self, reply: BundledResponse) -> BundledResponse:
         if reply.status != 200:
             raise read_error(f"Gateway {self._base_url}", reply.status, reply.content)
         return reply
@@ -219,11 +219,16 @@ class Gateway:
         """Send, and send again while the gateway restarts; away for too long, it is an outage."""
         try:
             async for attempt in stamina.retry_context(
-                on=GONE, attempts=None, timeout=self._back_within, wait_initial=0.2, wait_max=3.0, wait_jitter=0.3
+                on=UNREACHABLE_ERRORS,
+                attempts=None,
+                timeout=self._back_within,
+                wait_initial=0.2,
+                wait_max=3.0,
+                wait_jitter=0.3,
             ):
                 with attempt:
                     return await send()
-        except GONE as error:
+        except UNREACHABLE_ERRORS as error:
             raise OutageError(
                 f"Gateway {self._base_url}: no answer for {self._back_within:.0f} s ({error.__cause__ or error}). "
                 "Start it again on the same journal; then run again, what was paid for costs nothing."
@@ -231,7 +236,9 @@ class Gateway:
         raise AssertionError("a retry loop ends with an answer or an error")
 
 
-def chunks(wishes: Iterable[Wish], most: int, most_bytes: int) -> Iterator[list[orjson.Fragment]]:
+def planned_request_chunks(
+    wishes: Iterable[PlannedRequest], most: int, most_bytes: int
+) -> Iterator[list[orjson.Fragment]]:
     """Wishes as JSON, so many together; one that is larger than all goes alone."""
     chunk: list[orjson.Fragment] = []
     size = 0
@@ -255,7 +262,7 @@ def read_error(where: str, status: int, content: bytes) -> Exception:
     if kind == BUDGET_EXCEEDED:
         return BudgetError(message)
     if fields.get("code") == STOPPING:
-        return _Stopping(message)
+        return _GatewayStopping(message)
     if status == 413:
         return RowError("too large", "The request is larger than the gateway takes (2 MB).")
     if status >= 500:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Positive
-from qinglan.llm.dialects import what_is_wrong
+from qinglan.llm.provider_quirks import find_incompatible_setting
 
 Role = Literal["teacher", "judge", "examiner"]
 """Who writes rewrites, who scores them for training, who scores them for the verdict."""
@@ -108,7 +108,7 @@ class PaidModel(Config):
     @model_validator(mode="after")
     def _acceptable(self) -> Self:
         """What would fail or mislead at every call is said before the first."""
-        wrong = what_is_wrong(
+        wrong = find_incompatible_setting(
             self.model, self.temperature, self.max_tokens_parameter, self.reasoning_effort, self.extra_body
         )
         if wrong:

@@ -22,11 +22,11 @@ from typing import IO, Any, Literal, NamedTuple
 import orjson
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.llm.commits import GroupWriter, Statement, open_database
+from qinglan.llm.group_commit import GroupWriter, SqlStatement, open_database
 from qinglan.llm.prices import Usage
 
-VERSION = 2
-APPLICATION = 0x51494E47  # "QING": tells a journal from any other SQLite file
+SCHEMA_VERSION = 2
+APPLICATION_ID = 0x51494E47  # "QING": tells a journal from any other SQLite file
 
 SCHEMA = """
 CREATE TABLE calls (
@@ -73,18 +73,18 @@ WHERE outcome = 'sent' AND batch IS NULL
 """
 """What is in a batch is not lost: the service goes on with it, and it is asked for."""
 
-ENTER = """
+UPSERT_ENTRY = """
 INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET hits = hits + excluded.hits * (ahead != 1), waiting = 1, ahead = 0
 """
 """Whoever fetches what a batch brought it (ahead = 1) has had no hit: it is what was paid for."""
 
-UNDER_WAY = "outcome = 'sent' AND batch IS NOT NULL"
+IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
 
-SEND = f"""
+INSERT_ATTEMPT = f"""
 INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost)
 SELECT ?, ?, ?, ?, ?, ?, ?, 'sent', ? WHERE NOT EXISTS (SELECT 1 FROM calls WHERE key = ? AND state = 'answered')
-AND (? OR NOT EXISTS (SELECT 1 FROM attempts WHERE call = ? AND {UNDER_WAY}))
+AND (? OR NOT EXISTS (SELECT 1 FROM attempts WHERE call = ? AND {IN_OPEN_BATCH}))
 """
 
 Outcome = Literal["rejected", "lost"]
@@ -140,7 +140,7 @@ class Journal:
         """What is committed now."""
         return self._reader.execute(query, values).fetchall()
 
-    def write(self, *statements: Statement) -> "asyncio.Future[int]":
+    def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
         """Committed together, after all that was written before."""
         return self._writer.write(*statements)
 
@@ -156,11 +156,11 @@ class Journal:
 
     def spent(self) -> float:
         """All money of all attempts; one without an answer counts at its worst."""
-        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE NOT ({UNDER_WAY})")[0][0])
+        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE NOT ({IN_OPEN_BATCH})")[0][0])
 
     def reserved(self) -> float:
         """For what batches of the service's are still to answer."""
-        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE {UNDER_WAY}")[0][0])
+        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE {IN_OPEN_BATCH}")[0][0])
 
     def answer(self, key: str) -> bytes | None:
         """The answer as it was received, if there is one."""
@@ -181,25 +181,28 @@ class Journal:
                 "ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'",
                 call,
             ),
-            (ENTER, (*entry, call.key, 0)),
-            (SEND, (number, call.key, *entry, time.time(), reserved, reserved, call.key, beside_batch, call.key)),
+            (UPSERT_ENTRY, (*entry, call.key, 0)),
+            (
+                INSERT_ATTEMPT,
+                (number, call.key, *entry, time.time(), reserved, reserved, call.key, beside_batch, call.key),
+            ),
         )
         return number if sent else 0
 
     async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
         """The answer, its usage and its cost, in one transaction."""
-        await self.write(*answered_by(attempt, key, response, usage, cost))
+        await self.write(*record_answer_statements(attempt, key, response, usage, cost))
 
     async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
-        await self._writer.write(outcome_of(attempt, outcome, detail, cost))
+        await self._writer.write(end_attempt_statement(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:
         """The call is given up for now; asked again, it is tried again."""
-        await self._writer.write(given_up(key, reason, raw))
+        await self._writer.write(fail_call_statement(key, reason, raw))
 
     def hit(self, key: str, entry: Entry) -> None:
         """The entry got an answer that was paid for already. Nothing is lost if this is: nobody waits for it."""
-        self._writer.write((ENTER, (*entry, key, 1)))
+        self._writer.write((UPSERT_ENTRY, (*entry, key, 1)))
 
     async def settled(self) -> None:
         """Wait until all that was written so far is committed, hits too: for whoever reads next."""
@@ -212,18 +215,20 @@ class Journal:
         )
 
 
-def answered_by(attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> tuple[Statement, ...]:
+def record_answer_statements(
+    attempt: int, key: str, response: bytes, usage: Usage, cost: float
+) -> tuple[SqlStatement, ...]:
     return (
         (
             "UPDATE calls SET state = 'answered', response = ?, reason = '', "
             "input = ?, cached = ?, output = ?, reasoning = ? WHERE key = ? AND state != 'answered'",
             (response, *usage, key),
         ),
-        outcome_of(attempt, "answered", "", cost),
+        end_attempt_statement(attempt, "answered", "", cost),
     )
 
 
-def given_up(key: str, reason: str, raw: str) -> Statement:
+def fail_call_statement(key: str, reason: str, raw: str) -> SqlStatement:
     """An answer that came meanwhile, live or by batch, was paid for: it stays."""
     return (
         "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
@@ -231,7 +236,7 @@ def given_up(key: str, reason: str, raw: str) -> Statement:
     )
 
 
-def outcome_of(attempt: int, outcome: str, detail: str, cost: float) -> Statement:
+def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) -> SqlStatement:
     return (
         "UPDATE attempts SET outcome = ?, detail = ?, cost = ?, answered_at = ? WHERE id = ?",
         (outcome, detail, cost, time.time(), attempt),
@@ -256,17 +261,18 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
-    if application == APPLICATION and version == VERSION:
+    if application == APPLICATION_ID and version == SCHEMA_VERSION:
         database.execute(RECOVER)
         database.execute(FORGET_QUEUE)
         return
-    if application == APPLICATION:
+    if application == APPLICATION_ID:
         raise DataError(
-            f"{path}: a journal of version {version}; this release writes version {VERSION}. "
+            f"{path}: a journal of version {version}; this release writes version {SCHEMA_VERSION}. "
             "Use the release that wrote it, or give a new path."
         )
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise DataError(f"{path}: a database, but no journal. Give another path.")
     database.executescript(
-        f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = "
+        f"{SCHEMA_VERSION}; COMMIT;"
     )

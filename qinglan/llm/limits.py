@@ -20,7 +20,7 @@ TOKEN_BURST_SECONDS = 10.0
 PROBE_SECONDS = 30.0
 
 
-class Pace:
+class RequestThrottle:
     """Shared by all calls of a run."""
 
     def __init__(self, limits: Limits) -> None:
@@ -69,7 +69,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     return max(0.0, seconds) if seconds < float("inf") else None
 
 
-class Breaker:
+class CircuitBreaker:
     """Opens when nothing is answered any more; then one call in a while may try whether it is over."""
 
     def __init__(self, outage_after: int, probe_every: float = PROBE_SECONDS) -> None:

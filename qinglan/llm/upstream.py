@@ -19,17 +19,17 @@ import orjson
 
 from qinglan.errors import ConfigError
 from qinglan.llm.config import PaidModel
-from qinglan.llm.dialects import INTERRUPTED
-from qinglan.llm.hosts import check_host, is_local
+from qinglan.llm.host_allowlist import check_host, is_local
+from qinglan.llm.http_client import http_client
 from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
-from qinglan.llm.wire import http_client
+from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS
 
-RAW_SHOWN = 2000
-MESSAGE_SHOWN = 300
-OVERLOADED = {408, 409, 425}
-UNFIT = {400, 413, 422}
-FILTERS, FILTERED = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
+MAX_RAW_CHARACTERS = 2000
+MAX_MESSAGE_CHARACTERS = 300
+RETRYABLE_STATUSES = {408, 409, 425}
+REJECTED_STATUSES = {400, 413, 422}
+FILTER_CODES, FILTER_MESSAGE = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
 """What a filter before the model says in a 400: codes of OpenAI's and Azure's, and DeepSeek's words."""
 
 Result = TypeVar("Result")
@@ -42,7 +42,7 @@ class Completion(NamedTuple):
     usage: Usage | None
 
 
-class Unanswered(Exception):
+class UpstreamError(Exception):
     """`maybe_billed` says whether the service may have charged for it; `raw` what came instead of an answer."""
 
     def __init__(self, reason: str, message: str, raw: str = "", maybe_billed: bool = False) -> None:
@@ -52,21 +52,21 @@ class Unanswered(Exception):
         self.maybe_billed = maybe_billed
 
 
-class Limited(Unanswered):
+class RateLimitError(UpstreamError):
     def __init__(self, message: str, raw: str, wait: float | None) -> None:
         super().__init__("rate limit", message, raw)
         self.wait = wait
 
 
-class Passing(Unanswered):
+class TransientError(UpstreamError):
     pass
 
 
-class Refused(Unanswered):
+class RejectedRequestError(UpstreamError):
     pass
 
 
-class Closed(Unanswered):
+class FatalUpstreamError(UpstreamError):
     pass
 
 
@@ -77,7 +77,7 @@ class Upstream:
         check_host(model.base_url, f"{role}.base_url")
         self.model = model
         self._timeout = timeout
-        self._key = read_key(model, role)
+        self._key = read_api_key(model, role)
         self.where = f"{role} {model.model} at {model.base_url}"
         self._client = openai.AsyncOpenAI(
             base_url=model.base_url,
@@ -103,23 +103,23 @@ class Upstream:
                 return await send(self._client)
         except openai.APIStatusError as error:
             body = self.clean(error.response.text)
-            raise classify(error.status_code, error.response.headers, body, self.where) from error
+            raise error_from_status(error.status_code, error.response.headers, body, self.where) from error
         except (openai.APIConnectionError, httpx2.TransportError, TimeoutError) as error:
             raise self._lost(error, seconds) from error
 
-    def _lost(self, error: Exception, seconds: float) -> Passing:
+    def _lost(self, error: Exception, seconds: float) -> TransientError:
         cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
         said = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
-        return Passing("timeout" if timed_out else "connection", f"{self.where}: {said}.", "", not never_sent)
+        return TransientError("timeout" if timed_out else "connection", f"{self.where}: {said}.", "", not never_sent)
 
     def clean(self, text: str) -> str:
         """A service that repeats the key must not bring it into our files."""
         return text.replace(self._key, "[key]") if len(self._key) >= 8 else text
 
 
-def read_key(model: PaidModel, role: str) -> str:
+def read_api_key(model: PaidModel, role: str) -> str:
     """The key from the environment; a service on this machine needs none."""
     key = os.environ.get(model.api_key_env, "").strip()
     if key:
@@ -136,31 +136,39 @@ def read_completion(body: str, where: str) -> Completion:
     try:
         completion = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Passing("unreadable", f"{where}: the answer is not JSON.", body[:RAW_SHOWN], True) from error
+        raise TransientError(
+            "unreadable", f"{where}: the answer is not JSON.", body[:MAX_RAW_CHARACTERS], True
+        ) from error
     choices = completion.get("choices") if isinstance(completion, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
-        raise Passing("no choices", f"{where}: the answer holds no message.", body[:RAW_SHOWN], True)
-    if (end := first.get("finish_reason")) in INTERRUPTED:
-        raise Passing("interrupted", f"{where}: the service broke off ({end}).", body[:RAW_SHOWN], True)
+        raise TransientError("no choices", f"{where}: the answer holds no message.", body[:MAX_RAW_CHARACTERS], True)
+    if (end := first.get("finish_reason")) in INTERRUPTED_FINISH_REASONS:
+        raise TransientError(
+            "interrupted", f"{where}: the service broke off ({end}).", body[:MAX_RAW_CHARACTERS], True
+        )
     return Completion(body.encode(), read_usage(completion))
 
 
-def classify(status: int, headers: Mapping[str, str], body: str, where: str) -> Unanswered:
+def error_from_status(status: int, headers: Mapping[str, str], body: str, where: str) -> UpstreamError:
     """What an error status means for this row and for the others."""
     code, said = _error_of(body)
-    told, raw = f"{where}: status {status}: {said}", body[:RAW_SHOWN]
+    told, raw = f"{where}: status {status}: {said}", body[:MAX_RAW_CHARACTERS]
     if code == "insufficient_quota" or status == 402:
-        return Closed("quota", f"{told} The account has no credit left: top it up, then run again.", raw)
+        return FatalUpstreamError("quota", f"{told} The account has no credit left: top it up, then run again.", raw)
     if status == 429:
-        return Limited(told, raw, retry_after(headers, time.time()))
+        return RateLimitError(told, raw, retry_after(headers, time.time()))
     if status in (401, 403):
-        return Closed("key", f"{told} The key is not accepted: set another, then run again.", raw)
-    if status in UNFIT:
-        return Refused("refused" if code in FILTERS or said.startswith(FILTERED) else "rejected", told, raw)
-    if status >= 500 or status in OVERLOADED:
-        return Passing(f"status {status}", told, raw)
-    return Closed("address", f"{told} See that base_url and model are right; redirects are not followed.", raw)
+        return FatalUpstreamError("key", f"{told} The key is not accepted: set another, then run again.", raw)
+    if status in REJECTED_STATUSES:
+        return RejectedRequestError(
+            "refused" if code in FILTER_CODES or said.startswith(FILTER_MESSAGE) else "rejected", told, raw
+        )
+    if status >= 500 or status in RETRYABLE_STATUSES:
+        return TransientError(f"status {status}", told, raw)
+    return FatalUpstreamError(
+        "address", f"{told} See that base_url and model are right; redirects are not followed.", raw
+    )
 
 
 def _error_of(body: str) -> tuple[str, str]:
@@ -168,9 +176,9 @@ def _error_of(body: str) -> tuple[str, str]:
     try:
         error = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return "", repr(body[:MESSAGE_SHOWN])
+        return "", repr(body[:MAX_MESSAGE_CHARACTERS])
     inside = error.get("error", error) if isinstance(error, dict) else error
     if not isinstance(inside, dict):
-        return "", str(inside)[:MESSAGE_SHOWN]
+        return "", str(inside)[:MAX_MESSAGE_CHARACTERS]
     code = inside.get("code") or inside.get("type")
-    return str(code), str(inside.get("message", ""))[:MESSAGE_SHOWN]
+    return str(code), str(inside.get("message", ""))[:MAX_MESSAGE_CHARACTERS]

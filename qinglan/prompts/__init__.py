@@ -14,18 +14,18 @@ from typing import Any, Literal, NamedTuple, Protocol
 from qinglan.errors import ConfigError
 from qinglan.text import one_line
 
-FOLDER = Path(__file__).parent
-TEACHER_ASKS = "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
-STUDENT_ASKS = "请改写。"
-NEED_ASKS = "请还原成一句独立的问题。"
+PROMPTS_FOLDER = Path(__file__).parent
+TEACHER_INSTRUCTION = "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
+STUDENT_INSTRUCTION = "请改写。"
+NEED_INSTRUCTION = "请还原成一句独立的问题。"
 
-FIELDS = ("原始查询", "用户画像", "历史摘要")
+FIELD_NAMES = ("原始查询", "用户画像", "历史摘要")
 """Each on a line of its own, in this order, where there is one."""
 
 Message = dict[Literal["role", "content"], str]
 
 
-class Asked(Protocol):
+class PromptInput(Protocol):
     """What a prompt needs of a question: a row, a served request, a rollout."""
 
     @property
@@ -47,7 +47,7 @@ class Question(NamedTuple):
     history_summary: str = ""
 
 
-PROBE = Question("tenant", "那它\n一天吃几次？", "30岁 老人", "用户正在了解虾青素软胶囊")
+DIGEST_SAMPLE = Question("tenant", "那它\n一天吃几次？", "30岁 老人", "用户正在了解虾青素软胶囊")
 """What the digest is taken over: every field, and a line's end in one."""
 
 JUDGE_FORMAT: dict[str, Any] = {
@@ -84,7 +84,7 @@ PAIR_FORMAT: dict[str, Any] = {
 
 def prompt_file(name: str) -> Path:
     """The place of a prompt in this folder, whether it is there or not."""
-    return FOLDER / f"{name}.txt"
+    return PROMPTS_FOLDER / f"{name}.txt"
 
 
 @cache
@@ -98,14 +98,14 @@ def template(name: str) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
-def teacher_messages(asked: Asked, system: str = "") -> list[Message]:
+def teacher_messages(asked: PromptInput, system: str = "") -> list[Message]:
     """What the paid model is asked; `system` replaces the tenant's own prompt."""
-    return _chat(system or template(f"teacher.{asked.tenant_id}"), _fields(asked), TEACHER_ASKS)
+    return _chat(system or template(f"teacher.{asked.tenant_id}"), _fields(asked), TEACHER_INSTRUCTION)
 
 
-def student_messages(asked: Asked, system: str = "") -> list[Message]:
+def student_messages(asked: PromptInput, system: str = "") -> list[Message]:
     """What our model is trained on and served with."""
-    return _chat(system or template(f"student.{asked.tenant_id}"), _fields(asked), STUDENT_ASKS)
+    return _chat(system or template(f"student.{asked.tenant_id}"), _fields(asked), STUDENT_INSTRUCTION)
 
 
 def student_digest(systems: Mapping[str, str]) -> str:
@@ -113,11 +113,11 @@ def student_digest(systems: Mapping[str, str]) -> str:
 
     A model carries the one of its training: where serving's is another, it would be asked what it never learned.
     """
-    shown = {tenant: student_messages(PROBE, systems[tenant] or tenant) for tenant in sorted(systems)}
+    shown = {tenant: student_messages(DIGEST_SAMPLE, systems[tenant] or tenant) for tenant in sorted(systems)}
     return hashlib.sha256(json.dumps(shown, ensure_ascii=False).encode()).hexdigest()
 
 
-def read_chat(said: str) -> tuple[dict[str, str], str]:
+def parse_user_message(said: str) -> tuple[dict[str, str], str]:
     """The fields of a user's message, and what is asked for.
 
     Each field is one line, so a line that opens a field twice is the text of nobody's prompt: the first counts.
@@ -126,27 +126,27 @@ def read_chat(said: str) -> tuple[dict[str, str], str]:
     found: dict[str, str] = {}
     for line in body.split("\n"):
         name, mark, text = line.partition(": ")
-        if mark and name in FIELDS:
+        if mark and name in FIELD_NAMES:
             found.setdefault(name, text)
     return found, closing
 
 
-def need_messages(asked: Asked) -> list[Message]:
+def need_messages(asked: PromptInput) -> list[Message]:
     """Asks for the question as it would stand alone, in the user's own words."""
-    return _chat(template("need"), _fields(asked), NEED_ASKS)
+    return _chat(template("need"), _fields(asked), NEED_INSTRUCTION)
 
 
-def judge_messages(asked: Asked, rewrite: str) -> list[Message]:
+def judge_messages(asked: PromptInput, rewrite: str) -> list[Message]:
     """Asks for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
     return _fenced("judge", asked, {"改写": rewrite})
 
 
-def judge_pair_messages(asked: Asked, first: str, second: str) -> list[Message]:
+def judge_pair_messages(asked: PromptInput, first: str, second: str) -> list[Message]:
     """Asks which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
     return _fenced("judge_pair", asked, {"改写甲": first, "改写乙": second})
 
 
-def _fenced(name: str, asked: Asked, rewrites: dict[str, str]) -> list[Message]:
+def _fenced(name: str, asked: PromptInput, rewrites: dict[str, str]) -> list[Message]:
     """All data as one JSON object: nothing inside can close it."""
     data = {**_named(asked), **rewrites}
     return [
@@ -155,12 +155,12 @@ def _fenced(name: str, asked: Asked, rewrites: dict[str, str]) -> list[Message]:
     ]
 
 
-def _fields(asked: Asked) -> str:
+def _fields(asked: PromptInput) -> str:
     return "\n".join(f"{name}: {one_line(text)}" for name, text in _named(asked).items() if text.strip())
 
 
-def _named(asked: Asked) -> dict[str, str]:
-    return dict(zip(FIELDS, (asked.question, asked.user_profile, asked.history_summary), strict=True))
+def _named(asked: PromptInput) -> dict[str, str]:
+    return dict(zip(FIELD_NAMES, (asked.question, asked.user_profile, asked.history_summary), strict=True))
 
 
 def _chat(system: str, fields: str, ask: str) -> list[Message]:

@@ -15,8 +15,7 @@ import orjson
 import stamina
 from pydantic import BaseModel, ValidationError
 
-from qinglan.bundles import Bundles, Reply
-from qinglan.config import explain
+from qinglan.config import explain_validation_error
 from qinglan.errors import DataError, OutageError
 from qinglan.rag.contract import (
     KNOWLEDGE_BASES_PATH,
@@ -24,22 +23,23 @@ from qinglan.rag.contract import (
     KnowledgeBase,
     RagAnswer,
     RagRequest,
-    reranker_fell_back,
+    read_reranker_fallback,
 )
+from qinglan.request_bundles import BundleClient, BundledResponse
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
 BUSY = {429, 502, 503, 504}
 LONGEST_PAUSE = 30.0
-GATEWAY_UNDER_WAY = 512
+GATEWAY_CONCURRENCY = 512
 """Requests that may wait in a run's gateway; it asks the service for twenty at once."""
 
 GATEWAY_ATTEMPTS = 3
 """For a connection that is closed as we write, and a gateway that is being restarted."""
 
-SHOWN = 200
+EXCERPT_BYTES = 200
 JSON_HEADER = {"content-type": "application/json"}
-FELL_BACK_PAUSE = 3.0
+RERANKER_RETRY_SECONDS = 3.0
 """A service whose reranker failed tries it again every two seconds."""
 
 
@@ -53,7 +53,7 @@ class RagClient:
     def __init__(self, base_url: str, timeout: float = 30.0, concurrency: int = 20, attempts: int = 4) -> None:
         self._base_url, self._attempts = base_url.rstrip("/"), attempts
         self._slots = asyncio.Semaphore(concurrency)
-        self._bundles: Bundles | None = None
+        self._bundles: BundleClient | None = None
         # Proxies of the environment are for the world outside: they must not stand before a loopback service.
         self._http = httpx.AsyncClient(
             base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
@@ -63,8 +63,8 @@ class RagClient:
     @classmethod
     def of_gateway(cls, gateway_url: str) -> Self:
         """The client of a run's gateway, which limits, retries and gives up itself; here one waits for one's turn."""
-        client = cls(gateway_url, concurrency=GATEWAY_UNDER_WAY, attempts=GATEWAY_ATTEMPTS)
-        client._bundles = Bundles(gateway_url)
+        client = cls(gateway_url, concurrency=GATEWAY_CONCURRENCY, attempts=GATEWAY_ATTEMPTS)
+        client._bundles = BundleClient(gateway_url)
         return client
 
     async def __aenter__(self) -> Self:
@@ -84,7 +84,7 @@ class RagClient:
         """The passages for one query, or an OutageError or DataError that says why there are none."""
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
         response = await self._send("POST", RAG_PATH, sent)
-        return read_answer(request, response.content, self._where(RAG_PATH))
+        return parse_rag_answer(request, response.content, self._where(RAG_PATH))
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:
         """What the service serves; empty when it is older than this question."""
@@ -98,7 +98,7 @@ class RagClient:
             raise OutageError(f"{where}: the answer has no list 'knowledge_bases': {_shown(response.content)}")
         return [_read(KnowledgeBase, item, where) for item in listed]
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> Reply:
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> BundledResponse:
         content = b"" if body is None else orjson.dumps(body)
         try:
             async for attempt in stamina.retry_context(on=_pause, attempts=self._attempts, timeout=None):
@@ -107,11 +107,11 @@ class RagClient:
                         reply = await self._exchange(method, path, content)
                     if reply.status in BUSY:
                         raise _Busy(reply)
-                    if reason := reranker_fell_back(reply.content):
-                        raise _FellBack(reason)
+                    if reason := read_reranker_fallback(reply.content):
+                        raise _RerankerFallbackError(reason)
         except _Busy as busy:
             raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from busy
-        except _FellBack as fallen:
+        except _RerankerFallbackError as fallen:
             raise OutageError(
                 f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
                 f"Tried {self._attempts} times; see that the reranker is up, then run again."
@@ -121,14 +121,14 @@ class RagClient:
             raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from error
         return self._accepted(reply, path)
 
-    async def _exchange(self, method: str, path: str, content: bytes) -> Reply:
+    async def _exchange(self, method: str, path: str, content: bytes) -> BundledResponse:
         """One request, one answer: on its own, or in a bundle where a gateway takes it."""
         if self._bundles and method == "POST":
             return await self._bundles.post(path, content, {})
         response = await self._http.request(method, path, content=content or None, headers=JSON_HEADER)
-        return Reply(response.status_code, response.headers, response.content)
+        return BundledResponse(response.status_code, response.headers, response.content)
 
-    def _accepted(self, reply: Reply, path: str) -> Reply:
+    def _accepted(self, reply: BundledResponse, path: str) -> BundledResponse:
         status, where = reply.status, self._where(path)
         if status == 200:
             return reply
@@ -146,12 +146,12 @@ class RagClient:
 
 
 class _Busy(Exception):
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: BundledResponse) -> None:
         super().__init__(f"status {reply.status}: {_message(reply.content)}")
         self.retry_after = reply.headers.get("retry-after", "")
 
 
-class _FellBack(Exception):
+class _RerankerFallbackError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(f"its reranker gave no scores ({reason[:80]})")
 
@@ -162,14 +162,14 @@ class _NotFound(DataError):
 
 def _pause(error: Exception) -> bool | float:
     """Whether to try again, and after how long where the service says so."""
-    if isinstance(error, _FellBack):
-        return FELL_BACK_PAUSE
+    if isinstance(error, _RerankerFallbackError):
+        return RERANKER_RETRY_SECONDS
     if isinstance(error, _Busy):
         return min(float(error.retry_after), LONGEST_PAUSE) if error.retry_after.isdigit() else True
     return isinstance(error, httpx.TransportError | httpx2.TransportError)
 
 
-def read_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
+def parse_rag_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
     """The answer in a body of status 200. Fields that an older service does not send get their honest defaults."""
     body = _json_object(content, where)
     if body.get("code", 200) != 200:
@@ -212,7 +212,7 @@ def _read(model: type[Answer], values: Any, where: str) -> Answer:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise OutageError(f"{where}: the answer is not the contract: {explain(error)}") from error
+        raise OutageError(f"{where}: the answer is not the contract: {explain_validation_error(error)}") from error
 
 
 def _json_object(content: bytes, where: str) -> dict[str, Any]:
@@ -236,4 +236,4 @@ def _message(content: bytes) -> str:
 
 
 def _shown(content: bytes) -> str:
-    return repr(content[:SHOWN].decode("utf-8", "replace"))
+    return repr(content[:EXCERPT_BYTES].decode("utf-8", "replace"))

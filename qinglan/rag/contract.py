@@ -58,7 +58,7 @@ class RagRequest(Config):
     """Context for the deployed rewriter; unused when `rewritten_query` is given."""
 
 
-class Recall(Config):
+class RecalledPassage(Config):
     """One passage, as the plan names it."""
 
     id: str
@@ -71,7 +71,7 @@ class RagData(Config):
     rewritten_query: str
     """The query that retrieved."""
 
-    recall: tuple[Recall, ...]
+    recall: tuple[RecalledPassage, ...]
     scored_against: Literal["need", "query"]
     rewriter: Literal["request", "model", "fallback"]
     """Who wrote the query: the caller, the deployed rewriter, or nobody because the rewriter failed."""
@@ -92,7 +92,7 @@ class RagAnswer(Config):
     data: RagData
 
 
-def reranker_fell_back(content: bytes) -> str:
+def read_reranker_fallback(content: bytes) -> str:
     """The reason, in an answer whose scores are not of the reranker that is configured; empty for any other."""
     if b'"reranker_fallback_reason"' not in content:
         return ""

@@ -37,9 +37,9 @@ QUERY_GRAMS = 128
 
 CACHED_PASSAGES = 4096
 CACHED_GRAMS = 1 << 16
-MOST_TIED = 4096
+MAX_TIED_HITS = 4096
 CACHED_SEARCHES = 256
-FOUND_AT_LEAST = 20
+MIN_SEARCH_HITS = 20
 """An answer searches its query twice, for what to show and for its rivals: they share one search of so many."""
 
 
@@ -50,7 +50,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class File(Config):
+class IndexFile(Config):
     """One file of an index, as it was written."""
 
     bytes: int
@@ -65,7 +65,7 @@ class Manifest(Config):
     kb_name: Name
     snapshot: str
     passages: int
-    files: dict[str, File]
+    files: dict[str, IndexFile]
 
 
 def read_knowledge_base(path: Path) -> Iterator[Passage]:
@@ -90,9 +90,9 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
     snapshot = sha256_file(kb)
     folder = root / tenant_id / kb_name / snapshot
     if folder.exists():
-        verify(folder)
+        verify_index(folder)
         return folder
-    from qinglan.rag.writing import write_index  # numpy, for those who build
+    from qinglan.rag.index_writer import write_index  # numpy, for those who build
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
@@ -106,7 +106,7 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
     return folder
 
 
-def verify(folder: Path) -> Manifest:
+def verify_index(folder: Path) -> Manifest:
     """The manifest of a whole index; a file missing, cut short or altered is a DataError that says how to rebuild."""
     manifest = _read_manifest(folder)
     for name, expected in manifest.files.items():
@@ -146,14 +146,14 @@ class Index:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Open what build_index wrote, after checking every byte of it."""
-        return cls(folder, verify(folder))
+        return cls(folder, verify_index(folder))
 
     def __len__(self) -> int:
         return self.manifest.passages
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best passages by BM25 over character pairs, best first; equals stand in the order of the file."""
-        return self._found(query, max(k, FOUND_AT_LEAST))[:k]
+        return self._found(query, max(k, MIN_SEARCH_HITS))[:k]
 
     def _search(self, query: str, k: int) -> list[Hit]:
         grams = self.query_grams(query)
@@ -161,8 +161,8 @@ class Index:
             return []
         limit = k + 16
         hits = self._top(grams, limit)
-        while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MOST_TIED:
-            limit = min(limit * 4, MOST_TIED)  # the tie goes on below the cut: see all of it before ordering it
+        while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
+            limit = min(limit * 4, MAX_TIED_HITS)  # the tie goes on below the cut: see all of it before ordering it
             hits = self._top(grams, limit)
         return hits[:k]
 
@@ -220,7 +220,7 @@ def _seal(folder: Path, manifest: Manifest) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix != ".lock":  # tantivy makes its lock files anew
             path.chmod(0o644)  # tantivy keeps its own to the builder; the server may be another user
-            files[str(path.relative_to(folder))] = File(bytes=path.stat().st_size, sha256=sha256_file(path))
+            files[str(path.relative_to(folder))] = IndexFile(bytes=path.stat().st_size, sha256=sha256_file(path))
             _sync(path)
     sealed = manifest.model_copy(update={"files": files})
     (folder / MANIFEST).write_bytes(orjson.dumps(sealed.model_dump(), option=orjson.OPT_INDENT_2))

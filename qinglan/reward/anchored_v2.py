@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 from qinglan.errors import ConfigError
 from qinglan.reward import seed_v1
-from qinglan.reward.episode import Found
+from qinglan.reward.episode import RetrievalResult
 
 DEPTH = 10
 """Ranks beyond it earn nothing."""
 
-SECOND, LAST = 0.5, 0.1
+SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
 """The rank reward of ranks 2 and 10; the first earns 1, and those between stand on a line."""
 
 
-def quality(found: Found, gold: tuple[str, ...]) -> float:
+def retrieval_quality(found: RetrievalResult, gold: tuple[str, ...]) -> float:
     """In [0, 1]: half rank reward and half nDCG@10 where gold is known, else the plan's mean of need scores."""
     if gold:
         ranks = found.ranks(gold)
@@ -24,7 +24,7 @@ def quality(found: Found, gold: tuple[str, ...]) -> float:
             "The RAG service scores passages against the rewrite, so a row without gold passages has no reward "
             "that cannot be gamed. Use a service that takes `need`, label the rows, or set reward.mode: seed_v1."
         )
-    return seed_v1.quality(found.scores)
+    return seed_v1.retrieval_quality(found.scores)
 
 
 def rank_reward(ranks: Sequence[int]) -> float:
@@ -32,7 +32,11 @@ def rank_reward(ranks: Sequence[int]) -> float:
     first = min(ranks, default=DEPTH + 1)
     if first == 1:
         return 1.0
-    return SECOND - (SECOND - LAST) * (first - 2) / (DEPTH - 2) if first <= DEPTH else 0.0
+    return (
+        SECOND_RANK_REWARD - (SECOND_RANK_REWARD - LAST_RANK_REWARD) * (first - 2) / (DEPTH - 2)
+        if first <= DEPTH
+        else 0.0
+    )
 
 
 def ndcg(ranks: Sequence[int], relevant: int) -> float:
@@ -41,7 +45,7 @@ def ndcg(ranks: Sequence[int], relevant: int) -> float:
     return gained / sum(_discount(rank) for rank in range(1, min(relevant, DEPTH) + 1))
 
 
-def needless(quality: float, quality_plain: float, kept: bool, scale: float) -> float:
+def needless_rewrite_penalty(quality: float, quality_plain: float, kept: bool, scale: float) -> float:
     """In [0, 2]: what rewriting a question costs that finds as well by itself; nothing when it was left alone.
 
     The better the plain question finds, the less there was to rewrite; finding worse than it costs as much again.

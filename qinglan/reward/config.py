@@ -52,7 +52,7 @@ class Penalties(Config):
     """Numbers that the conversation does not hold."""
 
 
-class Style(Config):
+class StyleRewardConfig(Config):
     """The style service as one more term."""
 
     url: str
@@ -101,5 +101,5 @@ class RewardConfig(Config):
     score_threshold: Fraction = 0.0
     """The service's own cut, by the score against the query; 0 keeps ranks whole."""
 
-    style: Style | None = None
+    style: StyleRewardConfig | None = None
     """Left out by default."""

@@ -55,7 +55,7 @@ class Hit(NamedTuple):
         return self.title or (first if len(first) <= LONGEST_HEADING else "")
 
 
-class Found(NamedTuple):
+class RetrievalResult(NamedTuple):
     """What one query retrieved, in production's order."""
 
     hits: tuple[Hit, ...] = ()
@@ -74,10 +74,10 @@ class Found(NamedTuple):
         return [rank for rank, hit in enumerate(self.hits, 1) if hit.id in gold]
 
 
-NOTHING = Found()
+EMPTY_RETRIEVAL = RetrievalResult()
 
 
-class Judged(NamedTuple):
+class JudgeScores(NamedTuple):
     """The judge's scores in [0, 1], or what stands in for them."""
 
     student: float
@@ -94,16 +94,16 @@ class Episode(NamedTuple):
 
     prompt: Prompt
     rewrite: str
-    student: Found
-    teacher: Found
-    plain: Found
-    judged: Judged
+    student: RetrievalResult
+    teacher: RetrievalResult
+    plain: RetrievalResult
+    judged: JudgeScores
     style: float = 0.0
 
 
-def found(data: RagData) -> Found:
+def read_retrieval_result(data: RagData) -> RetrievalResult:
     """What we keep of an answer of the RAG service."""
     hits = (
         Hit(item.id, item.reranker_score, str(item.metadata.get("title", "")), item.content) for item in data.recall
     )
-    return Found(tuple(hits), data.scored_against)
+    return RetrievalResult(tuple(hits), data.scored_against)

@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Step = Mapping[str, float]
+StepMetrics = Mapping[str, float]
 
 WINDOW = 5
 """Steps that are averaged, so that one odd batch is no alarm."""
 
-EARLIEST = 2 * WINDOW
+MIN_TREND_STEPS = 2 * WINDOW
 """Steps before a trend is believed."""
 
 REWARD_FALL = 0.1
@@ -28,7 +28,7 @@ ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
 REWARD_RISE = 0.05
 GOLD_FALL = 0.05
 GOLD_POINTS = 3
-SAME = 3
+SHORT_WINDOW = 3
 """Steps with one and the same reward to the last digit."""
 
 
@@ -41,13 +41,13 @@ class Alarm(NamedTuple):
     """What is seen, its likely cause, and the next step."""
 
 
-def alarms(steps: Sequence[Step]) -> list[Alarm]:
+def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
     """All that the steps so far give rise to, those that stop first."""
     raised = [alarm for monitor in MONITORS if (alarm := monitor(steps)) is not None]
     return sorted(raised, key=lambda alarm: alarm.level != "stop")
 
 
-def not_a_number(steps: Sequence[Step]) -> Alarm | None:
+def not_a_number(steps: Sequence[StepMetrics]) -> Alarm | None:
     broken = sorted(name for name, value in steps[-1].items() if not math.isfinite(value)) if steps else []
     if not broken:
         return None
@@ -58,20 +58,20 @@ def not_a_number(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-def constant_reward(steps: Sequence[Step]) -> Alarm | None:
-    rewards = _series(steps, "avg_reward")[-SAME:]
-    if len(rewards) < SAME or max(rewards) != min(rewards):
+def constant_reward(steps: Sequence[StepMetrics]) -> Alarm | None:
+    rewards = _series(steps, "avg_reward")[-SHORT_WINDOW:]
+    if len(rewards) < SHORT_WINDOW or max(rewards) != min(rewards):
         return None
     return Alarm(
         "constant-reward", "stop",
-        f"avg_reward has been {rewards[-1]:.4f} for {SAME} steps, to the last digit: nothing to learn from. "
+        f"avg_reward has been {rewards[-1]:.4f} for {SHORT_WINDOW} steps, to the last digit: nothing to learn from. "
         "Look at the rollouts: are all at the floor, or all the same text? Raise the temperature, or mend SFT.",
     )  # fmt: skip
 
 
-def reward_falling(steps: Sequence[Step]) -> Alarm | None:
+def reward_falling(steps: Sequence[StepMetrics]) -> Alarm | None:
     rewards = _series(steps, "avg_reward")
-    if len(rewards) < EARLIEST:
+    if len(rewards) < MIN_TREND_STEPS:
         return None
     best = max(_mean(rewards[at : at + WINDOW]) for at in range(len(rewards) - WINDOW + 1))
     now = _mean(rewards[-WINDOW:])
@@ -84,7 +84,7 @@ def reward_falling(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-def too_much_clipped(steps: Sequence[Step]) -> Alarm | None:
+def too_much_clipped(steps: Sequence[StepMetrics]) -> Alarm | None:
     clipped = _series(steps, "clip_fraction")
     if not clipped or clipped[-1] <= CLIPPED:
         return None
@@ -96,9 +96,9 @@ def too_much_clipped(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-def value_loss_flat(steps: Sequence[Step]) -> Alarm | None:
+def value_loss_flat(steps: Sequence[StepMetrics]) -> Alarm | None:
     losses = _series(steps, "value_loss")
-    if len(losses) < EARLIEST:
+    if len(losses) < MIN_TREND_STEPS:
         return None
     first, last = _mean(losses[:WINDOW]), _mean(losses[-WINDOW:])
     if last < FLAT * first:
@@ -110,9 +110,9 @@ def value_loss_flat(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-def kl_runaway(steps: Sequence[Step]) -> Alarm | None:
+def kl_runaway(steps: Sequence[StepMetrics]) -> Alarm | None:
     kls = _series(steps, "kl")
-    if len(kls) < SAME or (now := _mean(kls[-SAME:])) <= KL_WARN:
+    if len(kls) < SHORT_WINDOW or (now := _mean(kls[-SHORT_WINDOW:])) <= KL_WARN:
         return None
     return Alarm(
         "kl-runaway", "stop" if now > KL_STOP else "warn",
@@ -121,11 +121,11 @@ def kl_runaway(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-def entropy_collapse(steps: Sequence[Step]) -> Alarm | None:
+def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
     entropies = _series(steps, "entropy")
-    if len(entropies) < 2 * SAME or (first := _mean(entropies[:SAME])) <= 0:
+    if len(entropies) < 2 * SHORT_WINDOW or (first := _mean(entropies[:SHORT_WINDOW])) <= 0:
         return None
-    left = _mean(entropies[-SAME:]) / first
+    left = _mean(entropies[-SHORT_WINDOW:]) / first
     if left >= ENTROPY_WARN:
         return None
     return Alarm(
@@ -135,7 +135,7 @@ def entropy_collapse(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-def gold_gap(steps: Sequence[Step]) -> Alarm | None:
+def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
     """The reward rises and held-out gold does not: the policy learns the reward, not the task."""
     tested = [at for at, step in enumerate(steps) if "gold_dev" in step]
     if len(tested) < 2:
@@ -155,13 +155,13 @@ def gold_gap(steps: Sequence[Step]) -> Alarm | None:
     )  # fmt: skip
 
 
-MONITORS: tuple[Callable[[Sequence[Step]], Alarm | None], ...] = (
+MONITORS: tuple[Callable[[Sequence[StepMetrics]], Alarm | None], ...] = (
     not_a_number, constant_reward, gold_gap, kl_runaway, entropy_collapse, too_much_clipped, reward_falling,
     value_loss_flat,
 )  # fmt: skip
 
 
-def _by_chance(step: Step, before: float) -> float:
+def _by_chance(step: StepMetrics, before: float) -> float:
     """Two standard errors of a difference between shares of so many rows."""
     share = min(1.0, max(0.0, (step["gold_dev"] + before) / 2))
     return 2 * math.sqrt(2 * share * (1 - share) / max(1.0, step.get("gold_dev_rows", math.inf)))
@@ -172,7 +172,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(value / len(values) for value in values)
 
 
-def _series(steps: Sequence[Step], name: str) -> list[float]:
+def _series(steps: Sequence[StepMetrics], name: str) -> list[float]:
     return [step[name] for step in steps if name in step and math.isfinite(step[name])]
 
 
@@ -181,5 +181,5 @@ def _risen(values: Sequence[float]) -> float:
     return _mean(values[-few:]) - _mean(values[:few])
 
 
-def _at(steps: Sequence[Step]) -> str:
+def _at(steps: Sequence[StepMetrics]) -> str:
     return f"step {steps[-1].get('step', len(steps)):.0f}"

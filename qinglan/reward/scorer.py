@@ -8,28 +8,35 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, RowError
-from qinglan.llm.client import LONGEST_LINE, Gateway
-from qinglan.ordered import together
+from qinglan.llm.client import MAX_LINE_CHARACTERS, GatewayClient
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
-from qinglan.reward import floors
+from qinglan.reward import floor_checks
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.episode import NOTHING, Episode, Found, Judged, Prompt, found
-from qinglan.reward.impute import FEATURES, Imputer, features, sampled
-from qinglan.reward.judge import passes_canary, rated
-from qinglan.reward.score import quality, score
-from qinglan.reward.style import StyleClient
+from qinglan.reward.episode import (
+    EMPTY_RETRIEVAL,
+    Episode,
+    JudgeScores,
+    Prompt,
+    RetrievalResult,
+    read_retrieval_result,
+)
+from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, in_sample
+from qinglan.reward.judge import passes_control_pair, score_rewrite
+from qinglan.reward.reward_terms import compute_reward_terms, retrieval_quality
+from qinglan.reward.style_client import StyleClient
 
 STEP = "reward"
-KNOWN = 10_000
+MAX_CACHED_RETRIEVALS = 10_000
 """Answers that are remembered; of ten passages each, some 80 MB."""
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
 
-class Written(NamedTuple):
+class ParsedRollout(NamedTuple):
     """One rollout: its rewrite, and what of it can be searched and judged."""
 
     prompt: Prompt
@@ -37,7 +44,7 @@ class Written(NamedTuple):
     query: str | None
 
 
-class Opinion(NamedTuple):
+class Judgement(NamedTuple):
     """What the judge said of student and teacher; None where it was not asked or gave nothing usable."""
 
     scores: tuple[float, float] | None
@@ -51,10 +58,10 @@ class Evidence(NamedTuple):
 
     prompt: Prompt
     rewrite: str
-    student: Found
-    teacher: Found
-    plain: Found
-    opinion: Opinion
+    student: RetrievalResult
+    teacher: RetrievalResult
+    plain: RetrievalResult
+    opinion: Judgement
     style: float
 
 
@@ -63,11 +70,11 @@ class Scorer:
 
     def __init__(self, gateway_url: str, config: RewardConfig) -> None:
         self._config = config
-        self._gateway = Gateway(gateway_url, STEP)
+        self._gateway = GatewayClient(gateway_url, STEP)
         self._rag = RagClient.of_gateway(gateway_url)
         self._style = StyleClient(config.style) if config.style else None
-        self._imputer = Imputer(FEATURES)
-        self._known: dict[tuple[str, str], Found] = {}
+        self._imputer = Imputer(FEATURE_COUNT)
+        self._known: dict[tuple[str, str], RetrievalResult] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,13 +101,16 @@ class Scorer:
         So a reward follows from what stands in the batch, and not from whose answer came first. What several rollouts
         of a prompt have in common is asked once.
         """
-        written = [Written(prompt, rewrite := floors.answer(text), self._query(rewrite)) for prompt, text in rollouts]
+        written = [
+            ParsedRollout(prompt, rewrite := floor_checks.strip_turn_end(text), self._query(rewrite))
+            for prompt, text in rollouts
+        ]
         evidence = await self._evidence(written)
         for one in evidence:
             self._learn(one)
         return [self._scored(one) for one in evidence]
 
-    async def _evidence(self, written: Sequence[Written]) -> list[Evidence]:
+    async def _evidence(self, written: Sequence[ParsedRollout]) -> list[Evidence]:
         rewrites = {(one.prompt.id, one.query): (one.prompt, one.query) for one in written}
         searches = {
             (one.prompt.id, query): (one.prompt, query)
@@ -108,11 +118,11 @@ class Scorer:
             for query in (one.query, one.prompt.teacher_rewrite, one.prompt.question)
         }
         work: list[Coroutine[Any, Any, Any]] = [
-            _each(rewrites, self._opinion),  # first, as it takes longest
-            _each(rewrites, self._styled),
-            _each(searches, self._find),
+            _gather_by_key(rewrites, self._opinion),  # first, as it takes longest
+            _gather_by_key(rewrites, self._styled),
+            _gather_by_key(searches, self._find),
         ]
-        opinions, styles, found = await together(*work)
+        opinions, styles, found = await gather_or_cancel(*work)
         return [
             Evidence(
                 prompt, rewrite, found[prompt.id, query], found[prompt.id, prompt.teacher_rewrite],
@@ -124,31 +134,31 @@ class Scorer:
     def _scored(self, one: Evidence) -> dict[str, float]:
         episode = Episode(one.prompt, one.rewrite, one.student, one.teacher, one.plain, self._judged(one), one.style)
         canary = {"canary": float(one.opinion.canary), "canary_failed": float(one.opinion.canary_failed)}
-        return score(episode, self._config) | canary
+        return compute_reward_terms(episode, self._config) | canary
 
     def _query(self, rewrite: str) -> str | None:
         """What is searched and judged, if anything is; the plan's mode takes markup for a query."""
-        if floors.empty(rewrite) or len(rewrite) > LONGEST_LINE:
+        if floor_checks.is_empty(rewrite) or len(rewrite) > MAX_LINE_CHARACTERS:
             return None
-        return rewrite if self._config.mode == "seed_v1" or not floors.malformed(rewrite) else None
+        return rewrite if self._config.mode == "seed_v1" or not floor_checks.is_malformed(rewrite) else None
 
-    async def _find(self, prompt: Prompt, query: str | None) -> Found:
+    async def _find(self, prompt: Prompt, query: str | None) -> RetrievalResult:
         """The same request for student, teacher and question: what the row brings was asked with other settings.
 
         What teacher and question find is remembered: the same prompts come again with every pass and every test.
         """
         if query is None:
-            return NOTHING
+            return EMPTY_RETRIEVAL
         if (known := self._known.get((prompt.id, query))) is not None:
             return known
         answer = await self._ask(prompt, query)
         if query in (prompt.teacher_rewrite, prompt.question):
             self._known[prompt.id, query] = answer
-            if len(self._known) > KNOWN:
+            if len(self._known) > MAX_CACHED_RETRIEVALS:
                 del self._known[next(iter(self._known))]
         return answer
 
-    async def _ask(self, prompt: Prompt, query: str) -> Found:
+    async def _ask(self, prompt: Prompt, query: str) -> RetrievalResult:
         config = self._config
         request = RagRequest(
             query=prompt.question, rewritten_query=query, tenant_id=prompt.tenant_id, kb_name=config.kb_name,
@@ -161,29 +171,29 @@ class Scorer:
                 f"row {prompt.id}: the RAG service answers from knowledge base {data.snapshot[:12]}, the row was "
                 f"validated on {prompt.snapshot[:12]}. Serve that one, or validate and convert again."
             )
-        return found(data)
+        return read_retrieval_result(data)
 
-    async def _opinion(self, prompt: Prompt, rewrite: str | None) -> Opinion:
+    async def _opinion(self, prompt: Prompt, rewrite: str | None) -> Judgement:
         """The judge's, where the prompt is in the sample and there is something to judge."""
         config = self._config
         if rewrite is None or prompt.split != "train":  # a checkpoint is chosen by what it finds
-            return Opinion(None)
-        if not sampled(prompt.id, config.judge_share, config.seed, "judge"):
-            return Opinion(None)
-        trial = sampled(prompt.id, config.canary_share, config.seed, "canary")
+            return Judgement(None)
+        if not in_sample(prompt.id, config.judge_share, config.seed, "judge"):
+            return Judgement(None)
+        trial = in_sample(prompt.id, config.canary_share, config.seed, "canary")
         try:
-            student, teacher = await together(
-                *(rated(self._gateway, prompt, text) for text in (rewrite, prompt.teacher_rewrite))
+            student, teacher = await gather_or_cancel(
+                *(score_rewrite(self._gateway, prompt, text) for text in (rewrite, prompt.teacher_rewrite))
             )
         except RowError:
-            return Opinion(None, failed=True)
+            return Judgement(None, failed=True)
         failed = trial and not await self._canary(prompt)
-        return Opinion((student, teacher), canary=trial, canary_failed=failed)
+        return Judgement((student, teacher), canary=trial, canary_failed=failed)
 
     async def _canary(self, prompt: Prompt) -> bool:
         """A judge that gives no answer to a plain case has failed it."""
         try:
-            return await passes_canary(self._gateway, prompt)
+            return await passes_control_pair(self._gateway, prompt)
         except RowError:
             return False
 
@@ -196,12 +206,12 @@ class Scorer:
             for seen, judged in zip(self._sides(one), one.opinion.scores, strict=True):
                 self._imputer.add(seen, judged)
 
-    def _judged(self, one: Evidence) -> Judged:
+    def _judged(self, one: Evidence) -> JudgeScores:
         """The judge's scores; else what they would probably be."""
         if one.opinion.scores is not None:
-            return Judged(*one.opinion.scores, judged=True)
+            return JudgeScores(*one.opinion.scores, judged=True)
         student, teacher = (self._imputer.predict(seen) for seen in self._sides(one))
-        return Judged(student, teacher, judged=False, failed=one.opinion.failed)
+        return JudgeScores(student, teacher, judged=False, failed=one.opinion.failed)
 
     def _sides(self, one: Evidence) -> tuple[list[float], list[float]]:
         return (
@@ -209,12 +219,12 @@ class Scorer:
             self._features(one.prompt, one.prompt.teacher_rewrite, one.teacher),
         )
 
-    def _features(self, prompt: Prompt, text: str, side: Found) -> list[float]:
-        return features(prompt, text, quality(side, prompt.gold, self._config), side.top1)
+    def _features(self, prompt: Prompt, text: str, side: RetrievalResult) -> list[float]:
+        return features(prompt, text, retrieval_quality(side, prompt.gold, self._config), side.top1)
 
 
-async def _each(
+async def _gather_by_key(
     given: Mapping[Key, tuple[Prompt, str | None]], ask: Callable[[Prompt, str | None], Coroutine[Any, Any, Answer]]
 ) -> dict[Key, Answer]:
     """The answer for each key, asked together."""
-    return dict(zip(given, await together(*(ask(*one) for one in given.values())), strict=True))
+    return dict(zip(given, await gather_or_cancel(*(ask(*one) for one in given.values())), strict=True))

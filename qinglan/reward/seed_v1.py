@@ -18,7 +18,7 @@ class Comparison(NamedTuple):
     win: float
 
 
-def quality(scores: Sequence[float]) -> float:
+def retrieval_quality(scores: Sequence[float]) -> float:
     """.6 of the first score and .4 of the mean of the first three; 0 of nothing."""
     if not scores:
         return 0.0
@@ -39,7 +39,7 @@ def compare(
     )
 
 
-def weighted(terms: Comparison, config: RewardConfig) -> Comparison:
+def apply_weights(terms: Comparison, config: RewardConfig) -> Comparison:
     """What each term adds to the reward."""
     weights = config.weights
     return Comparison(weights.judge * terms.judge, weights.retrieval * terms.retrieval, weights.win * terms.win)
@@ -49,9 +49,9 @@ def clip(total: float) -> float:
     return max(-1.0, min(1.0, total))
 
 
-def reward(
+def compute_reward(
     judge: float, judge_teacher: float, scores: Sequence[float], scores_teacher: Sequence[float], config: RewardConfig
 ) -> float:
     """The plan's compute_reward: judge scores in [0, 1], reranker scores in the order of retrieval."""
-    terms = compare(judge, judge_teacher, quality(scores), quality(scores_teacher), config)
-    return clip(sum(weighted(terms, config)))
+    terms = compare(judge, judge_teacher, retrieval_quality(scores), retrieval_quality(scores_teacher), config)
+    return clip(sum(apply_weights(terms, config)))

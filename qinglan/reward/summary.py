@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from qinglan.reward.score import PART
+from qinglan.reward.reward_terms import PART_PREFIX
 
 Rollout = Mapping[str, Any]
 
@@ -19,7 +19,7 @@ def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
             yield from (orjson.loads(line) for line in lines if line.endswith(b"}\n"))
 
 
-def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
+def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """What a step's log shows; empty of no rollouts. Gold is averaged over rows that have it."""
     if not rollouts:
         return {}
@@ -38,7 +38,7 @@ def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "invented_numbers": fmean(rollout["numbers"] > 0 for rollout in rollouts),
         "judged_share": _mean(rollouts, "judged"),
         "judge_failures": _mean(rollouts, "judge_failed"),
-        "judge_weight": shares(rollouts).get("judge", 0.0),
+        "judge_weight": variance_shares(rollouts).get("judge", 0.0),
     }
     if labelled:
         figures |= {"gold": _mean(labelled, "gold"), "gold_teacher": _mean(labelled, "gold_teacher")}
@@ -47,18 +47,18 @@ def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return figures
 
 
-def shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
+def variance_shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """The share of the reward's variance that each part brings, floored rollouts aside; they sum to about 1.
 
     The judge's share is its effective weight: it says how much the judge really steers, beside what its nominal
     weight promises. All zero when every reward is the same.
     """
     counted = [rollout for rollout in rollouts if not rollout["floor"]]
-    names = [name for name in counted[0] if name.startswith(PART)] if counted else []
+    names = [name for name in counted[0] if name.startswith(PART_PREFIX)] if counted else []
     totals = [sum(rollout[name] for name in names) for rollout in counted]
     spread = _covariance(totals, totals) if counted else 0.0
     return {
-        name.removeprefix(PART): _covariance([rollout[name] for rollout in counted], totals) / spread
+        name.removeprefix(PART_PREFIX): _covariance([rollout[name] for rollout in counted], totals) / spread
         if spread
         else 0.0
         for name in names

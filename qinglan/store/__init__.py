@@ -36,13 +36,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from qinglan.errors import ConfigError
-from qinglan.store.connection import Settings
-from qinglan.store.folder import FolderShelf
-from qinglan.store.names import Entry, Name, check_history
-from qinglan.store.s3 import S3Shelf
+from qinglan.store.folder_backend import FolderBackend
+from qinglan.store.name_history import HistoryEntry, NameHistory, check_history
+from qinglan.store.s3_backend import S3Backend
+from qinglan.store.s3_connection import S3Settings
 from qinglan.store.store import Store
 
-__all__ = ["Entry", "Name", "Store", "check_history", "open_store"]
+__all__ = ["HistoryEntry", "NameHistory", "Store", "check_history", "open_store"]
 
 
 def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Store:
@@ -52,9 +52,9 @@ def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Sto
     scheme = address.partition("://")[0] if "://" in address else ""
     match scheme:
         case "":
-            return Store(FolderShelf(Path(address)))
+            return Store(FolderBackend(Path(address)))
         case "file":
-            return Store(FolderShelf(Path(unquote(urlsplit(address).path))))
+            return Store(FolderBackend(Path(unquote(urlsplit(address).path))))
         case "s3":
-            return Store(S3Shelf(Settings.of(address, environment)))
+            return Store(S3Backend(S3Settings.of(address, environment)))
     raise ConfigError(f"{address}: a store is a folder or s3://bucket/prefix, not {scheme}://.")

@@ -6,16 +6,16 @@ from typing import Annotated, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from qinglan.config import explain
+from qinglan.config import explain_validation_error
 from qinglan.errors import DataError
 from qinglan.lineage.digests import tree_digest
+from qinglan.store.backend import ObjectInfo
 from qinglan.store.paths import path_fault
-from qinglan.store.shelf import Content
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Stored(BaseModel):
+class ManifestFile(BaseModel):
     """One file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -29,11 +29,11 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    files: dict[str, Stored] = Field(min_length=1)
+    files: dict[str, ManifestFile] = Field(min_length=1)
 
     @field_validator("files")
     @classmethod
-    def _stay_inside(cls, files: dict[str, Stored]) -> dict[str, Stored]:
+    def _stay_inside(cls, files: dict[str, ManifestFile]) -> dict[str, ManifestFile]:
         for name in files:
             if fault := path_fault(name):
                 raise ValueError(f"{name!r} {fault}")
@@ -53,20 +53,22 @@ class Manifest(BaseModel):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            raise DataError(f"{where}: {explain(error)}. Nothing it names can be trusted.") from error
+            raise DataError(
+                f"{where}: {explain_validation_error(error)}. Nothing it names can be trusted."
+            ) from error
 
 
-def differences(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
+def differences(manifest: Manifest, found: Mapping[str, ObjectInfo]) -> list[str]:
     """What is stored otherwise than the manifest says, one line a file."""
     lines = [f"{name} is missing" for name in manifest.files.keys() - found.keys()]
     lines += [f"{name} belongs to nothing" for name in found.keys() - manifest.files.keys()]
-    lines += [f"{name} has other bytes" for name in still_to_push(manifest, found) if name in found]
+    lines += [f"{name} has other bytes" for name in files_to_push(manifest, found) if name in found]
     return sorted(lines)
 
 
-def still_to_push(manifest: Manifest, found: Mapping[str, Content]) -> list[str]:
+def files_to_push(manifest: Manifest, found: Mapping[str, ObjectInfo]) -> list[str]:
     """The files that are not stored as the manifest says."""
-    return [name for name, file in manifest.files.items() if found.get(name) != Content(file.sha256, file.size)]
+    return [name for name, file in manifest.files.items() if found.get(name) != ObjectInfo(file.sha256, file.size)]
 
 
 def _parents(name: str) -> list[str]:

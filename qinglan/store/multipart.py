@@ -14,54 +14,62 @@ from xml.etree import ElementTree
 
 from qinglan.errors import DataError, OutageError
 from qinglan.progress import Transfer
-from qinglan.store.connection import RETRIES_OF_A_PART, Connection
-from qinglan.store.parallel import in_order
-from qinglan.store.shelf import Content, Source, changed, part_size
+from qinglan.store.backend import ObjectInfo, SourceFile, part_size, source_changed_error
+from qinglan.store.parallel import map_in_order
+from qinglan.store.s3_connection import PART_RETRIES, S3Connection
 
-SHA256 = "x-amz-meta-sha256"
-ENCRYPTED = "x-amz-server-side-encryption"
+SHA256_HEADER = "x-amz-meta-sha256"
+ENCRYPTION_HEADER = "x-amz-server-side-encryption"
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 TRIES = 4
-GONE = "NoSuchUpload"
-OTHERS_CAME_BETWEEN = {GONE, "InvalidPart"}
-OTHER_BYTES = {"XAmzContentSHA256Mismatch", "BadDigest", "IncompleteBody"}
+NO_SUCH_UPLOAD = "NoSuchUpload"
+CONCURRENT_UPLOAD_CODES = {NO_SUCH_UPLOAD, "InvalidPart"}
+WRONG_BYTES_CODES = {"XAmzContentSHA256Mismatch", "BadDigest", "IncompleteBody"}
 
 
-def send(
-    s3: Connection, key: str, query: dict[str, str], headers: dict[str, str], data: bytes, sha256: str, source: Source
+def put_object(
+    s3: S3Connection,
+    key: str,
+    query: dict[str, str],
+    headers: dict[str, str],
+    data: bytes,
+    sha256: str,
+    source: SourceFile,
 ) -> str:
     """Bytes that S3 takes only if they have the digest; their ETag."""
     from minio.error import S3Error
 
     try:
-        return s3.ask("PUT", key, query, data, headers, sha256, RETRIES_OF_A_PART).headers["ETag"].strip('"')
+        return s3.ask("PUT", key, query, data, headers, sha256, PART_RETRIES).headers["ETag"].strip('"')
     except S3Error as error:
-        if error.code in OTHER_BYTES:
-            raise changed(source) from error
+        if error.code in WRONG_BYTES_CODES:
+            raise source_changed_error(source) from error
         raise
 
 
-def upload(s3: Connection, key: str, source: Source, tally: Transfer) -> None:
+def upload_parts(s3: S3Connection, key: str, source: SourceFile, tally: Transfer) -> None:
     """A DataError, and nothing left there, if the source has changed meanwhile."""
     from minio.error import S3Error
     from urllib3.exceptions import HTTPError
 
     for _ in range(TRIES):
-        begun = _Upload(s3, key, _furthest(s3, key) or _begin(s3, key, source.sha256), source, tally)
+        begun = _Upload(
+            s3, key, _most_complete_upload(s3, key) or _start_upload(s3, key, source.sha256), source, tally
+        )
         try:
             begun.go_on()
         except DataError:
             _abort(s3, key, begun.id)
             raise
         except S3Error as error:
-            if error.code not in OTHERS_CAME_BETWEEN:
+            if error.code not in CONCURRENT_UPLOAD_CODES:
                 raise
         except HTTPError:  # so it looks too where S3 hangs up on a part of an upload that it no longer has
-            if begun.id in _begun(s3, key):
+            if begun.id in _unfinished_uploads(s3, key):
                 raise
-        if _held(s3, key) == Content(source.sha256, source.size):
+        if _stored_object(s3, key) == ObjectInfo(source.sha256, source.size):
             tally.there(source.size - begun.counted)
-            for left in _begun(s3, key):
+            for left in _unfinished_uploads(s3, key):
                 _abort(s3, key, left)
             return
         tally.moved(-begun.counted)
@@ -71,15 +79,15 @@ def upload(s3: Connection, key: str, source: Source, tally: Transfer) -> None:
 class _Upload:
     """One upload of a file, from here or begun by another."""
 
-    def __init__(self, s3: Connection, key: str, id: str, source: Source, tally: Transfer) -> None:
+    def __init__(self, s3: S3Connection, key: str, id: str, source: SourceFile, tally: Transfer) -> None:
         self.id = id
         self._s3, self._key, self._source, self._tally = s3, key, source, tally
-        self._there = _parts_there(s3, key, id)
+        self._there = _uploaded_parts(s3, key, id)
         self._sizes: list[int] = []
 
     def go_on(self) -> None:
         with self._source.path.open("rb") as file:
-            etags = list(in_order(self._send, _parts(file, self._source)))
+            etags = list(map_in_order(self._send, _parts(file, self._source)))
         self._complete(etags)
 
     @property
@@ -95,7 +103,7 @@ class _Upload:
             self._tally.there(len(data))
         else:
             query = {"partNumber": str(number), "uploadId": self.id}
-            etag = send(self._s3, self._key, query, {}, data, sha256, self._source)
+            etag = put_object(self._s3, self._key, query, {}, data, sha256, self._source)
             self._tally.moved(len(data))
         self._sizes.append(len(data))
         return etag
@@ -113,12 +121,12 @@ class _Upload:
         found = ElementTree.fromstring(answer.data)
         if found.tag == "Error":
             raise S3Error.fromxml(answer)
-        etag, expected = (found.findtext("{*}ETag") or "").strip('"'), whole_etag(etags)
-        if etag != expected and ENCRYPTED not in answer.headers:
+        etag, expected = (found.findtext("{*}ETag") or "").strip('"'), multipart_etag(etags)
+        if etag != expected and ENCRYPTION_HEADER not in answer.headers:
             raise OutageError(f"{self._s3.address}: {self._key} became {etag}, not {expected}. Push again.")
 
 
-def whole_etag(etags: Sequence[str]) -> str:
+def multipart_etag(etags: Sequence[str]) -> str:
     """What S3 calls an object of these parts, unless it encrypts them with keys of its own."""
     return f"{_md5(b''.join(bytes.fromhex(etag) for etag in etags))}-{len(etags)}"
 
@@ -127,29 +135,29 @@ def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def _parts(file: BinaryIO, source: Source) -> Iterator[tuple[int, bytes]]:
+def _parts(file: BinaryIO, source: SourceFile) -> Iterator[tuple[int, bytes]]:
     """Numbered from one."""
     for number in range(1, len(source.parts) + 1):
         yield number, file.read(part_size(source.size))
 
 
-def _begin(s3: Connection, key: str, sha256: str) -> str:
-    answer = s3.ask("POST", key, {"uploads": ""}, headers={SHA256: sha256})
+def _start_upload(s3: S3Connection, key: str, sha256: str) -> str:
+    answer = s3.ask("POST", key, {"uploads": ""}, headers={SHA256_HEADER: sha256})
     return ElementTree.fromstring(answer.data).findtext("{*}UploadId") or ""
 
 
-def _begun(s3: Connection, key: str) -> list[str]:
+def _unfinished_uploads(s3: S3Connection, key: str) -> list[str]:
     """The unfinished uploads of exactly this key."""
     answer = ElementTree.fromstring(s3.ask("GET", "", {"uploads": "", "prefix": key}).data)
     found = answer.iterfind("{*}Upload")
     return [upload.findtext("{*}UploadId") or "" for upload in found if upload.findtext("{*}Key") == key]
 
 
-def _furthest(s3: Connection, key: str) -> str | None:
-    return max(_begun(s3, key), key=lambda id: len(_parts_there(s3, key, id)), default=None)
+def _most_complete_upload(s3: S3Connection, key: str) -> str | None:
+    return max(_unfinished_uploads(s3, key), key=lambda id: len(_uploaded_parts(s3, key, id)), default=None)
 
 
-def _parts_there(s3: Connection, key: str, id: str) -> dict[int, str]:
+def _uploaded_parts(s3: S3Connection, key: str, id: str) -> dict[int, str]:
     """The ETags of an upload's parts; none where it is gone."""
     from minio.error import S3Error
 
@@ -159,7 +167,7 @@ def _parts_there(s3: Connection, key: str, id: str) -> dict[int, str]:
         try:
             answer = ElementTree.fromstring(s3.ask("GET", key, query).data)
         except S3Error as error:
-            if error.code == GONE:
+            if error.code == NO_SUCH_UPLOAD:
                 return {}
             raise
         for part in answer.iterfind("{*}Part"):
@@ -169,17 +177,17 @@ def _parts_there(s3: Connection, key: str, id: str) -> dict[int, str]:
         query["part-number-marker"] = answer.findtext("{*}NextPartNumberMarker") or ""
 
 
-def _abort(s3: Connection, key: str, id: str) -> None:
+def _abort(s3: S3Connection, key: str, id: str) -> None:
     from minio.error import S3Error
 
     try:
         s3.ask("DELETE", key, {"uploadId": id})
     except S3Error as error:
-        if error.code != GONE:
+        if error.code != NO_SUCH_UPLOAD:
             raise
 
 
-def _held(s3: Connection, key: str) -> Content | None:
+def _stored_object(s3: S3Connection, key: str) -> ObjectInfo | None:
     """The object as it was uploaded, if it is there."""
     from minio.error import S3Error
 
@@ -189,4 +197,4 @@ def _held(s3: Connection, key: str) -> Content | None:
         if error.code == "NoSuchKey":
             return None
         raise
-    return Content(str((found.metadata or {}).get(SHA256, "")), found.size or 0)
+    return ObjectInfo(str((found.metadata or {}).get(SHA256_HEADER, "")), found.size or 0)

@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
-AT_ONCE = 4
+MAX_WORKERS = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """The results in the order of the items, each of which is taken only when there is room for it."""
-    pool, running = ThreadPoolExecutor(AT_ONCE), deque[Future[Result]]()
+    pool, running = ThreadPoolExecutor(MAX_WORKERS), deque[Future[Result]]()
     try:
         for item in items:
-            if len(running) == AT_ONCE:
+            if len(running) == MAX_WORKERS:
                 yield running.popleft().result()
             running.append(pool.submit(work, item))
         while running:
@@ -25,7 +25,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         pool.shutdown(cancel_futures=True)
 
 
-def each(work: Callable[[Item], object], items: Iterable[Item], at_once: int = AT_ONCE) -> None:
+def run_each(work: Callable[[Item], object], items: Iterable[Item], at_once: int = MAX_WORKERS) -> None:
     """All of them, in whatever order; after the first failure none is begun any more."""
     with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(work, item) for item in items]

@@ -6,19 +6,28 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qinglan.errors import Conflict, DataError
-from qinglan.progress import transfer
-from qinglan.store.manifest import Manifest, differences, still_to_push
-from qinglan.store.names import NAME, TENANT, Entry, Name, check_history, checked_name, moved, next_entry
-from qinglan.store.parallel import each
-from qinglan.store.pulling import pull_files
-from qinglan.store.shelf import Shelf, Source
-from qinglan.store.sources import manifest_of, sources_of
+from qinglan.errors import ConflictError, DataError
+from qinglan.progress import transfer_progress
+from qinglan.store.backend import SourceFile, StorageBackend
+from qinglan.store.download import pull_files
+from qinglan.store.manifest import Manifest, differences, files_to_push
+from qinglan.store.name_history import (
+    NAME,
+    TENANT,
+    HistoryEntry,
+    NameHistory,
+    check_history,
+    checked_name,
+    conflict_message,
+    next_entry,
+)
+from qinglan.store.parallel import run_each
+from qinglan.store.source_files import build_manifest, read_sources
 
 RELEASES = "releases"
 NAMES = "names"
 NOTES = "notes"
-SHOWN = 5
+MAX_SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
 KIND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 ENTRY = re.compile(r"\d{6}\.json")
@@ -27,7 +36,7 @@ ENTRY = re.compile(r"\d{6}\.json")
 class Store:
     """Artifacts by digest, and the names that point at them, on one shelf."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: StorageBackend) -> None:
         self.shelf = shelf
 
     @property
@@ -41,8 +50,8 @@ class Store:
 
     def push(self, folder: Path, digest: str, kind: str = RELEASES) -> str:
         """Keep a folder under its own digest, once; its URI. One that is there already is checked, not written."""
-        base, files = _base(digest, kind), sources_of(folder)
-        manifest = manifest_of(files)
+        base, files = _artifact_key(digest, kind), read_sources(folder)
+        manifest = build_manifest(files)
         if manifest.digest != digest:
             raise DataError(
                 f"{folder}: its digest is {manifest.digest}, not {digest}. Name the folder that was signed."
@@ -52,7 +61,7 @@ class Store:
         if not there:
             self._put(files, manifest, base)
         if faults := differences(manifest, self.shelf.found(f"{base}/")):
-            raise DataError(f"{self.address}/{base}: {_shown(faults)}. Remove what is there, and push again.")
+            raise DataError(f"{self.address}/{base}: {_format_faults(faults)}. Remove what is there, and push again.")
         if not there:
             self.shelf.create(f"{base}.json", manifest.dump())
         return f"{self.address}/{base}"
@@ -68,7 +77,7 @@ class Store:
         if manifest is None:
             raise DataError(f"{self.address}: no {kind}/{digest}. Push it first, or look in another store.")
         files = {name: file for name, file in manifest.files.items() if wanted(name)}
-        pull_files(self.shelf, _base(digest, kind), Manifest(files=files), into)
+        pull_files(self.shelf, _artifact_key(digest, kind), Manifest(files=files), into)
         return into
 
     def has(self, digest: str, kind: str = RELEASES) -> bool:
@@ -89,19 +98,19 @@ class Store:
                 if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{tenant}/{model}"):
                     yield f"{tenant}/{model}"
 
-    def name(self, name: str) -> Name | None:
+    def name(self, name: str) -> NameHistory | None:
         """Where a name points; a DataError if its history was rewritten."""
         history = self.history(name)
         if faults := check_history(history):
-            raise DataError(f"{self.address}/{NAMES}/{name}: {_shown(faults)}. Do not trust where it points.")
-        return Name(name, history) if history else None
+            raise DataError(f"{self.address}/{NAMES}/{name}: {_format_faults(faults)}. Do not trust where it points.")
+        return NameHistory(name, history) if history else None
 
-    def history(self, name: str) -> tuple[Entry, ...]:
+    def history(self, name: str) -> tuple[HistoryEntry, ...]:
         """Each entry as it is stored, oldest first, unchecked: for whoever wants to see what is wrong with it."""
         where = f"{NAMES}/{checked_name(name)}"
         return tuple(self._entry(f"{where}/{child}") for child in self._entries(name))
 
-    def point(self, name: str, digest: str, expected: str | None, by: str) -> Name:
+    def point(self, name: str, digest: str, expected: str | None, by: str) -> NameHistory:
         """Move a name from the digest `expected` (None: it is new) to another, or lose with a Conflict."""
         checked_name(name)
         if not self.has(digest):
@@ -111,8 +120,8 @@ class Store:
         entry = next_entry(name, history, digest, expected, by, datetime.now(UTC).isoformat(timespec="milliseconds"))
         if not self.shelf.create(f"{NAMES}/{name}/{len(history) + 1:06}.json", entry.dump()):
             winner = self.name(name)
-            raise Conflict(moved(name, winner.current if winner else None, expected))
-        return Name(name, (*history, entry))
+            raise ConflictError(conflict_message(name, winner.current if winner else None, expected))
+        return NameHistory(name, (*history, entry))
 
     def attach(self, digest: str, word: str, note: bytes) -> None:
         """Lay a note, such as an override, beside a release, which cannot be added to; it is never changed."""
@@ -136,7 +145,7 @@ class Store:
         return note
 
     def _manifest(self, digest: str, kind: str) -> Manifest | None:
-        key = f"{_base(digest, kind)}.json"
+        key = f"{_artifact_key(digest, kind)}.json"
         data = self.shelf.read(key)
         if data is None:
             return None
@@ -147,16 +156,16 @@ class Store:
             )
         return manifest
 
-    def _put(self, files: Mapping[str, Source], manifest: Manifest, base: str) -> None:
+    def _put(self, files: Mapping[str, SourceFile], manifest: Manifest, base: str) -> None:
         """What is not there yet: small files several at once, then large ones, each in several parts at once."""
-        missing = still_to_push(manifest, self.shelf.found(f"{base}/"))
-        with transfer("push", sum(file.size for file in files.values())) as tally:
+        missing = files_to_push(manifest, self.shelf.found(f"{base}/"))
+        with transfer_progress("push", sum(file.size for file in files.values())) as tally:
 
             def put(name: str) -> None:
                 self.shelf.put(f"{base}/{name}", files[name], tally)
 
             tally.there(sum(file.size for name, file in files.items() if name not in missing))
-            each(put, [name for name in missing if not files[name].parts])
+            run_each(put, [name for name in missing if not files[name].parts])
             for name in (name for name in missing if files[name].parts):
                 put(name)
 
@@ -170,14 +179,14 @@ class Store:
                 )
         return found
 
-    def _entry(self, key: str) -> Entry:
+    def _entry(self, key: str) -> HistoryEntry:
         data = self.shelf.read(key)
         if data is None:
             raise DataError(f"{self.address}/{key}: was removed while it was being read. Look again.")
-        return Entry.parse(data, f"{self.address}/{key}")
+        return HistoryEntry.parse(data, f"{self.address}/{key}")
 
 
-def _base(digest: str, kind: str) -> str:
+def _artifact_key(digest: str, kind: str) -> str:
     if not DIGEST.fullmatch(digest):
         raise DataError(f"{digest!r} is no digest: it is 64 letters of 0-9 and a-f, as sha256sum prints them.")
     return f"{_checked_kind(kind)}/{digest}"
@@ -189,6 +198,6 @@ def _checked_kind(kind: str) -> str:
     return kind
 
 
-def _shown(faults: list[str]) -> str:
-    more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-    return "; ".join(faults[:SHOWN]) + more
+def _format_faults(faults: list[str]) -> str:
+    more = f"; and {len(faults) - MAX_SHOWN} more" if len(faults) > MAX_SHOWN else ""
+    return "; ".join(faults[:MAX_SHOWN]) + more

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.errors import DataError
-from qinglan.style.predict import Ids
+from qinglan.style.predict import TokenIds
 
 CPU_TOKENS = 2048
 """Of a batch: beyond it activations leave the caches, and a token takes longer than it would alone."""
@@ -16,14 +16,14 @@ CPU_TOKENS = 2048
 GPU_TOKENS = 32_768
 
 
-class TorchLogits:
+class TorchEngine:
     """A transformers model that classifies."""
 
     def __init__(self, model: Any) -> None:
         self.model = model.eval()
         self.most_tokens = CPU_TOKENS if model.device.type == "cpu" else GPU_TOKENS
 
-    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]:
+    def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]:
         import torch
 
         padded, mask = pad(ids, self.model.config.pad_token_id)
@@ -35,7 +35,7 @@ class TorchLogits:
         return np.asarray(out.logits.float().cpu().numpy())
 
 
-class OnnxLogits:
+class OnnxEngine:
     """An exported graph, on a CPU."""
 
     most_tokens = CPU_TOKENS
@@ -43,12 +43,12 @@ class OnnxLogits:
     def __init__(self, session: Any, pad_token_id: int) -> None:
         self._session, self._pad = session, pad_token_id
 
-    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]:
+    def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]:
         padded, mask = pad(ids, self._pad)
         return np.asarray(self._session.run(None, {"input_ids": padded, "attention_mask": mask})[0])
 
 
-def pad(ids: Sequence[Ids], pad_token_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Ids and mask, on the right, to the longest of them and no further."""
     longest = max(map(len, ids))
     padded = np.full((len(ids), longest), pad_token_id, dtype=np.int64)
@@ -58,7 +58,7 @@ def pad(ids: Sequence[Ids], pad_token_id: int) -> tuple[NDArray[np.int64], NDArr
     return padded, mask
 
 
-def open_torch(folder: Path, labels: int) -> TorchLogits:
+def open_torch(folder: Path, labels: int) -> TorchEngine:
     """On a GPU where there is one, in bfloat16 there."""
     import torch
     from safetensors import SafetensorError
@@ -77,10 +77,10 @@ def open_torch(folder: Path, labels: int) -> TorchLogits:
         ) from error
     if model.config.num_labels != labels:
         raise DataError(f"{folder}: the weights know {model.config.num_labels} labels, the mapping {labels}.")
-    return TorchLogits(model.to(device))
+    return TorchEngine(model.to(device))
 
 
-def open_onnx(path: Path, labels: int) -> OnnxLogits:
+def open_onnx(path: Path, labels: int) -> OnnxEngine:
     """One thread: a server's own batches keep the cores busy."""
     import onnxruntime as runtime
 
@@ -94,4 +94,4 @@ def open_onnx(path: Path, labels: int) -> OnnxLogits:
         raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from error
     if (known := session.get_outputs()[0].shape[-1]) != labels:
         raise DataError(f"{path}: the graph knows {known} labels, the mapping {labels}.")
-    return OnnxLogits(session, int(session.get_modelmeta().custom_metadata_map["pad_token_id"]))
+    return OnnxEngine(session, int(session.get_modelmeta().custom_metadata_map["pad_token_id"]))

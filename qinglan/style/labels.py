@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from qinglan.config import Config, parse_as
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 
 DEFAULT_FILE = Path(__file__).parent / "labels.yaml"
-MAPPING = "label_mapping.json"
+MAPPING_FILE = "label_mapping.json"
 
 
 class Label(Config):
@@ -76,19 +76,19 @@ def write_mapping(folder: Path, labels: Labels) -> None:
         "label_to_id": labels.ids,
         "labels": [label.model_dump() for label in labels.labels],
     }
-    with replaced(folder / MAPPING) as partial:
+    with atomic_write(folder / MAPPING_FILE) as partial:
         partial.write_bytes(orjson.dumps(mapping, option=orjson.OPT_INDENT_2))
 
 
 def read_mapping(folder: Path) -> Labels:
     try:
-        found = orjson.loads((folder / MAPPING).read_bytes())
-        return Labels.parse({"labels": found["labels"]}, str(folder / MAPPING))
+        found = orjson.loads((folder / MAPPING_FILE).read_bytes())
+        return Labels.parse({"labels": found["labels"]}, str(folder / MAPPING_FILE))
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         said = error.strerror if isinstance(error, OSError) else repr(error)
-        raise DataError(f"{folder / MAPPING}: {said}. A style model is written by the style stage.") from error
+        raise DataError(f"{folder / MAPPING_FILE}: {said}. A style model is written by the style stage.") from error
 
 
-def training_form(question: str, answer: str) -> str:
+def format_training_text(question: str, answer: str) -> str:
     """The text that the model learned from, and the only form in which it is ever asked."""
     return f"用户问题：{question}\n回答：{answer}"

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 from qinglan.model_references import refuse_foreign_files
 from qinglan.style.labels import Labels, read_mapping
-from qinglan.style.predict import Ids, Logits, Prediction, encode, predictions, probabilities_of
+from qinglan.style.predict import InferenceEngine, Prediction, TokenIds, encode, predict_probabilities, predictions
 
-CARD = "style.json"
-ONNX, TOKENIZER = "model.int8.onnx", "tokenizer.json"
+CARD_FILE = "style.json"
+ONNX_FILE, TOKENIZER_FILE = "model.int8.onnx", "tokenizer.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 
-Engine = Literal["torch", "onnx"]
+EngineName = Literal["torch", "onnx"]
 
 
 class StyleCard(Config):
@@ -45,27 +45,29 @@ class StyleCard(Config):
 
 
 def write_card(folder: Path, card: StyleCard) -> None:
-    with replaced(folder / CARD) as partial:
+    with atomic_write(folder / CARD_FILE) as partial:
         partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
 
 
 def read_card(folder: Path) -> StyleCard:
     try:
-        values = orjson.loads((folder / CARD).read_bytes())
+        values = orjson.loads((folder / CARD_FILE).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{folder / CARD}: {said}. A style model is written by the style or distil stage.") from error
-    return StyleCard.parse(values, str(folder / CARD))
+        raise DataError(
+            f"{folder / CARD_FILE}: {said}. A style model is written by the style or distil stage."
+        ) from error
+    return StyleCard.parse(values, str(folder / CARD_FILE))
 
 
 class StyleModel:
     """A trained classifier in memory."""
 
-    def __init__(self, logits: Logits, tokenizer: Any, labels: Labels, card: StyleCard) -> None:
+    def __init__(self, logits: InferenceEngine, tokenizer: Any, labels: Labels, card: StyleCard) -> None:
         self.logits, self.tokenizer, self.labels, self.card = logits, tokenizer, labels, card
 
     @classmethod
-    def load(cls, folder: Path, engine: Engine = "torch") -> "StyleModel":
+    def load(cls, folder: Path, engine: EngineName = "torch") -> "StyleModel":
         """Safetensors or ONNX of this folder alone: a pickle could run code."""
         from transformers import AutoTokenizer
 
@@ -74,18 +76,20 @@ class StyleModel:
         card, labels = read_card(folder), read_mapping(folder)
         refuse_pickles(folder)
         refuse_foreign_files(folder, weights=engine == "torch")
-        if not (folder / TOKENIZER).is_file():  # transformers would make one that knows no word
-            raise DataError(f"{folder}: no {TOKENIZER}, so no whole model. Copy it again from where it was trained.")
+        if not (folder / TOKENIZER_FILE).is_file():  # transformers would make one that knows no word
+            raise DataError(
+                f"{folder}: no {TOKENIZER_FILE}, so no whole model. Copy it again from where it was trained."
+            )
         count = len(labels.labels)
-        logits = open_onnx(folder / ONNX, count) if engine == "onnx" else open_torch(folder, count)
+        logits = open_onnx(folder / ONNX_FILE, count) if engine == "onnx" else open_torch(folder, count)
         return cls(logits, AutoTokenizer.from_pretrained(folder, local_files_only=True), labels, card)
 
-    def encode(self, texts: Sequence[str]) -> list[Ids]:
+    def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         return encode(self.tokenizer, texts, self.card.max_length)
 
-    def probabilities_of(self, ids: Sequence[Ids], batch_size: int = 32) -> NDArray[np.float64]:
+    def probabilities_of(self, ids: Sequence[TokenIds], batch_size: int = 32) -> NDArray[np.float64]:
         """One row for each text, in the order given; texts of like length share a batch."""
-        return probabilities_of(self.logits, ids, len(self.labels.labels), batch_size)
+        return predict_probabilities(self.logits, ids, len(self.labels.labels), batch_size)
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:
         return self.probabilities_of(self.encode(texts), batch_size)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from qinglan.errors import DataError
 
-Ids = list[int]
+TokenIds = list[int]
 
 
 class Prediction(TypedDict):
@@ -35,43 +35,45 @@ def batch_predict(
     max_length: int = 512,
 ) -> list[Prediction]:  # fmt: skip
     """The styles of many texts, in their order."""
-    from qinglan.style.engines import TorchLogits
+    from qinglan.style.engines import TorchEngine
 
-    logits, ids = TorchLogits(model), encode(tokenizer, texts, max_length)
+    logits, ids = TorchEngine(model), encode(tokenizer, texts, max_length)
     names = [id_to_label[str(number)] for number in range(len(id_to_label))]
-    return predictions(probabilities_of(logits, ids, len(names), batch_size), names)
+    return predictions(predict_probabilities(logits, ids, len(names), batch_size), names)
 
 
-class Logits(Protocol):
+class InferenceEngine(Protocol):
     """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
 
     @property
     def most_tokens(self) -> int:
         """Of a batch, padding among them; a single text may have more."""
 
-    def __call__(self, ids: Sequence[Ids]) -> NDArray[np.float32]: ...
+    def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]: ...
 
 
-def probabilities_of(logits: Logits, ids: Sequence[Ids], labels: int, batch_size: int) -> NDArray[np.float64]:
+def predict_probabilities(
+    logits: InferenceEngine, ids: Sequence[TokenIds], labels: int, batch_size: int
+) -> NDArray[np.float64]:
     """One row for each text, in the order given; texts of like length share a batch."""
     out = np.zeros((len(ids), labels))
-    for batch in in_batches(ids, batch_size, logits.most_tokens):
+    for batch in batch_by_length(ids, batch_size, logits.most_tokens):
         out[batch] = softmax(logits([ids[at] for at in batch]))
     return out
 
 
-def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[Ids]:
+def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenIds]:
     """Token ids, cut off at the model's length; a text without a word is a DataError that says which."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise DataError(f"text {number + 1}: empty. Give 用户问题：… and 回答：… as in training.")
     if not texts:
         return []
-    ids: list[Ids] = tokenizer(list(texts), truncation=True, max_length=max_length).input_ids
+    ids: list[TokenIds] = tokenizer(list(texts), truncation=True, max_length=max_length).input_ids
     return ids
 
 
-def in_batches(ids: Sequence[Ids], batch_size: int, most_tokens: int) -> Iterator[list[int]]:
+def batch_by_length(ids: Sequence[TokenIds], batch_size: int, most_tokens: int) -> Iterator[list[int]]:
     """Positions, those of like length together, so that little is padded; of long texts fewer than of short ones."""
     batch: list[int] = []
     for at in sorted(range(len(ids)), key=lambda at: len(ids[at])):

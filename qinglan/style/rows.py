@@ -17,7 +17,7 @@ from qinglan.style.labels import Labels, read_mapping
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-TEXTS = "texts.jsonl"
+UNLABELLED_FILE = "texts.jsonl"
 
 
 class StyleRow(Config):

@@ -10,7 +10,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from qinglan.bundles import PATH as BUNDLE_PATH
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
 from qinglan.llm.config import PaidModel, Role
 from qinglan.llm.contract import (
@@ -20,24 +19,25 @@ from qinglan.llm.contract import (
     COMPLETIONS_PATH,
     OUTAGE,
     PAID_PATH,
+    PLANNED_REQUESTS_PATH,
     PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
     STEP_HEADER,
     STOPPING,
-    WANTED_PATH,
 )
-from qinglan.llm.dialects import plain_completion
 from qinglan.llm.journal import Entry, Journal
-from qinglan.llm.records import paid_by, read_report
+from qinglan.llm.journal_reader import paid_answers_jsonl, read_report
+from qinglan.llm.provider_quirks import clean_completion
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
-from serving.gateway.asks import Ask
-from serving.gateway.bundled import answer_bundle
+from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
+from serving.gateway.bundle_handler import answer_bundle
+from serving.gateway.call_plan import PaidRequest
 from serving.gateway.metrics import Metrics
-from serving.gateway.paid import PaidCalls, Stopping
-from serving.gateway.retrieval import Reply, Retrievals
-from serving.listening import hung_up
+from serving.gateway.paid_calls import GatewayStopping, PaidCalls
+from serving.gateway.retrieval_client import Reply, RetrievalClient
+from serving.http_server import client_disconnected
 
 LARGEST_BODY = 2 * 1024 * 1024
 ROLES: tuple[str, ...] = get_args(Role)
@@ -47,7 +47,7 @@ INVALID = "invalid_request_error"
 
 
 def create_app(
-    paid: PaidCalls, retrievals: Retrievals, journal: Journal, metrics: Metrics, models: Mapping[Role, PaidModel]
+    paid: PaidCalls, retrievals: RetrievalClient, journal: Journal, metrics: Metrics, models: Mapping[Role, PaidModel]
 ) -> FastAPI:
     """The gateway over what its run owns. Plain Starlette routes where every retrieval passes."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
@@ -55,17 +55,17 @@ def create_app(
 
     async def complete(body: bytes, headers: Mapping[str, str]) -> Response:
         try:
-            ask = read_ask(body, headers)
+            ask = read_paid_request(body, headers)
             served = await paid.answer(ask)
         except QinglanError as error:
             return error_response(error)
         named = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
         model = by_name[ask.entry.role]
-        answer = plain_completion(served.raw, model.strip_thinking, model.refusal_patterns)
+        answer = clean_completion(served.raw, model.strip_thinking, model.refusal_patterns)
         return Response(answer, media_type=JSON, headers=named)
 
     async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:
-        return await _forwarded(retrievals.retrieve(body))
+        return await _forward_reply(retrievals.retrieve(body))
 
     posts = {COMPLETIONS_PATH: complete, RAG_PATH: retrieve}
 
@@ -77,7 +77,7 @@ def create_app(
 
     async def want(request: Request) -> Response:
         try:
-            return _json(await paid.want(read_wishes(await request.body())))
+            return _json(await paid.want(read_batch_requests(await request.body())))
         except QinglanError as error:
             return error_response(error)
 
@@ -88,14 +88,14 @@ def create_app(
             return error_response(error)
 
     async def knowledge_bases(_: Request) -> Response:
-        return await _forwarded(retrievals.knowledge_bases())
+        return await _forward_reply(retrievals.knowledge_bases())
 
-    app.add_exception_handler(ClientDisconnect, hung_up)
+    app.add_exception_handler(ClientDisconnect, client_disconnected)
     for path in posts:
         app.add_route(path, post, ["POST"])
     app.add_route(BUNDLE_PATH, bundle, ["POST"])
-    app.add_route(WANTED_PATH, want, ["POST"])
-    app.add_route(WANTED_PATH, waiting, ["GET"])
+    app.add_route(PLANNED_REQUESTS_PATH, want, ["POST"])
+    app.add_route(PLANNED_REQUESTS_PATH, waiting, ["GET"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)
@@ -129,7 +129,9 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
     async def paid(step: str) -> Response:
         """What a step got, by digest: its provenance names it."""
         await journal.settled()
-        return Response(await asyncio.to_thread(paid_by, journal.path, step), media_type="application/jsonl")
+        return Response(
+            await asyncio.to_thread(paid_answers_jsonl, journal.path, step), media_type="application/jsonl"
+        )
 
 
 def _named(model: PaidModel) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-async def _forwarded(reply: Any) -> Response:
+async def _forward_reply(reply: Any) -> Response:
     try:
         status, body = await reply
     except OutageError as error:
@@ -165,22 +167,24 @@ async def _forwarded(reply: Any) -> Response:
     return Response(body, status, media_type=JSON)
 
 
-def read_ask(body: bytes, headers: Any) -> Ask:
+def read_paid_request(body: bytes, headers: Any) -> PaidRequest:
     """Who asks what; a DataError that names what is missing or not for here."""
     asked = _object(body)
-    return _ask(asked, _header(headers, STEP_HEADER), _header(headers, ROW_HEADER), headers.get(SAMPLE_HEADER, "0"))
+    return _parse_paid_request(
+        asked, _header(headers, STEP_HEADER), _header(headers, ROW_HEADER), headers.get(SAMPLE_HEADER, "0")
+    )
 
 
-def read_wishes(body: bytes) -> list[Ask]:
+def read_batch_requests(body: bytes) -> list[PaidRequest]:
     """Asks of one step that can wait: each as it would be asked, with its row and sample beside."""
     told = _object(body)
     step, listed = _text(told, "step"), told.get("asks")
     if not (isinstance(listed, list) and all(isinstance(one, dict) for one in listed)):
         raise DataError("asks: a list of objects belongs here.")
-    return [_ask(one, step, _text(one, "row"), str(one.get("sample", 0))) for one in listed]
+    return [_parse_paid_request(one, step, _text(one, "row"), str(one.get("sample", 0))) for one in listed]
 
 
-def _ask(asked: dict[str, Any], step: str, row: str, sample: str) -> Ask:
+def _parse_paid_request(asked: dict[str, Any], step: str, row: str, sample: str) -> PaidRequest:
     if asked.get("stream"):
         raise DataError("stream: a journaled answer comes whole. Ask without `stream`.")
     if strangers := asked.keys() - FIELDS - {"row", "sample"}:
@@ -194,7 +198,7 @@ def _ask(asked: dict[str, Any], step: str, row: str, sample: str) -> Ask:
         raise DataError("response_format: an object, or nothing.")
     if not (sample.isascii() and sample.isdigit() and len(sample) < 10):
         raise DataError(f"{SAMPLE_HEADER}: {sample[:20]!r} is no whole number.")
-    return Ask(Entry(step, row, str(role)), int(sample), _messages(asked), shape)
+    return PaidRequest(Entry(step, row, str(role)), int(sample), _messages(asked), shape)
 
 
 def error_response(error: QinglanError) -> Response:
@@ -205,7 +209,7 @@ def error_response(error: QinglanError) -> Response:
     elif isinstance(error, BudgetError):
         status, kind = 402, BUDGET_EXCEEDED
     elif isinstance(error, OutageError):
-        status, kind, code = 503, OUTAGE, STOPPING if isinstance(error, Stopping) else None
+        status, kind, code = 503, OUTAGE, STOPPING if isinstance(error, GatewayStopping) else None
     elif isinstance(error, DataError | ConfigError):
         status, kind = 400, INVALID
     return _json({"error": {"type": kind, "message": str(error), "code": code, "param": param}}, status)

@@ -6,15 +6,22 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from qinglan.errors import QinglanError, RowError
-from qinglan.llm.batch_api import BatchService, Line, Problem, Told
-from qinglan.llm.batch_book import Batch, BatchBook, Row, asked_again, failed, rejected
+from qinglan.llm.batch_api import BatchProblem, BatchResultLine, BatchService, BatchStatus
+from qinglan.llm.batch_journal import (
+    Batch,
+    BatchJournal,
+    BatchRow,
+    end_row_statement,
+    fail_row_statements,
+    requeue_row_statements,
+)
 from qinglan.llm.batch_queue import BatchQueue
 from qinglan.llm.budget import Budget
-from qinglan.llm.commits import Statement
 from qinglan.llm.config import Limits, PaidModel
-from qinglan.llm.journal import Journal, answered_by
+from qinglan.llm.group_commit import SqlStatement
+from qinglan.llm.journal import Journal, record_answer_statements
 from qinglan.llm.prices import Usage, cost
-from qinglan.llm.upstream import Closed, Completion, Passing, Refused, Unanswered
+from qinglan.llm.upstream import Completion, FatalUpstreamError, RejectedRequestError, TransientError, UpstreamError
 from serving.gateway.metrics import Metrics
 
 log = logging.getLogger("serving.gateway.batches")
@@ -23,25 +30,25 @@ GROUP = 500
 """Rows whose outcomes are written before the first is waited for."""
 
 TOO_LARGE = "token_limit_exceeded"
-FORGOTTEN = "forgotten"
+LOST_BATCH = "forgotten"
 """Our word for a batch that its service no longer knows, when nobody waits for it to come back."""
 
-LEFT: Literal["left"] = "left"
+LEFT_TO_LIVE: Literal["left"] = "left"
 """The row's step is live again: whoever waits for its call all the same asks for it anew."""
 
-Outcome = bytes | QinglanError | Literal["left"]
+WaiterResult = bytes | QinglanError | Literal["left"]
 
 
-class Shared(NamedTuple):
+class BatchContext(NamedTuple):
     """What the batches of all roles stand on."""
 
-    book: BatchBook
+    book: BatchJournal
     queue: BatchQueue
     journal: Journal
     budget: Budget
     limits: Limits
     metrics: Metrics
-    landed: Callable[[str, Outcome], None]
+    landed: Callable[[str, WaiterResult], None]
     """Tells whoever waits for that call."""
 
     stopped: Callable[[str, QinglanError], None]
@@ -51,27 +58,27 @@ class Shared(NamedTuple):
     """Whether anybody does."""
 
 
-class Written(NamedTuple):
+class PendingCommit(NamedTuple):
     """An outcome on its way to the disk."""
 
     done: "asyncio.Future[int]"
-    row: Row
+    row: BatchRow
     cost: float
-    outcome: Outcome | None
+    outcome: WaiterResult | None
     """What is told to who waits; nothing for a row that is asked again."""
 
 
-class Rows:
+class RowSettler:
     """Settles a batch's rows, a group at a time; nobody hears of an outcome before it is on disk."""
 
-    def __init__(self, batch: Batch, model: PaidModel, shared: Shared) -> None:
+    def __init__(self, batch: Batch, model: PaidModel, shared: BatchContext) -> None:
         self._batch, self._model, self._shared = batch, model, shared
-        self._written: list[Written] = []
+        self._written: list[PendingCommit] = []
         self._seen: set[int] = set()
         self.closed = ""
         """Why no row would be answered, where a line said so."""
 
-    async def read(self, service: BatchService, told: Told) -> int:
+    async def read(self, service: BatchService, told: BatchStatus) -> int:
         """Every line of the batch's files; how many rows they are about.
 
         Read again after a break, it goes on: what has its outcome keeps it.
@@ -85,14 +92,14 @@ class Rows:
             await self._settle_written()
         return len(self._seen)
 
-    async def settle_rest(self, told: Told) -> None:
+    async def settle_rest(self, told: BatchStatus) -> None:
         """Rows that no line answered: what the batch's end means for them."""
         book, batch = self._shared.book, self._batch
         problems = {problem.line: problem for problem in told.problems if problem.line is not None}
         first = book.first(batch) if problems else 0
         while rest := book.unsettled(batch, GROUP):
             for row in rest:
-                outcome, counts = end_of(told.status, problems.get(row.attempt - first + 1))
+                outcome, counts = outcome_without_line(told.status, problems.get(row.attempt - first + 1))
                 await self._settle(row, outcome, counts)
             await self._settle_written()
 
@@ -100,10 +107,10 @@ class Rows:
         """The service made nothing of the batch: every row waits again."""
         while rest := self._shared.book.unsettled(self._batch, GROUP):
             for row in rest:
-                await self._settle(row, Passing("refused", why), False)
+                await self._settle(row, TransientError("refused", why), False)
             await self._settle_written()
 
-    async def _take(self, line: Line) -> None:
+    async def _take(self, line: BatchResultLine) -> None:
         """A line counts for the row that it names, once; any other is said and left."""
         found = self._shared.book.row(self._batch, line.key)
         if found is None:
@@ -117,11 +124,11 @@ class Rows:
         if not settled:
             await self._settle(row, line.outcome, True)
 
-    async def _settle(self, row: Row, outcome: Completion | Unanswered, counts: bool) -> None:
+    async def _settle(self, row: BatchRow, outcome: Completion | UpstreamError, counts: bool) -> None:
         if isinstance(outcome, Completion):
             usage = outcome.usage
             charged = self._cost(usage) if usage else row.reserved
-            self._write(row, charged, outcome.raw, answered_by(
+            self._write(row, charged, outcome.raw, record_answer_statements(
                 row.attempt, row.call, outcome.raw, usage or Usage(), charged
             ), "answered")  # fmt: skip
         else:
@@ -129,30 +136,30 @@ class Rows:
         if len(self._written) >= GROUP:
             await self._settle_written()
 
-    def _settle_unanswered(self, row: Row, failure: Unanswered, counts: bool) -> None:
+    def _settle_unanswered(self, row: BatchRow, failure: UpstreamError, counts: bool) -> None:
         """By the rules of a live call: what may pass is asked again, a few times; what cannot be fails."""
         charged = row.reserved if failure.maybe_billed else 0.0
         said = f"{failure} {failure.raw}".strip()
-        if isinstance(failure, Closed):
+        if isinstance(failure, FatalUpstreamError):
             self.closed, counts = str(failure), False
-        if isinstance(failure, Refused) or (counts and row.tries >= self._shared.limits.attempts):
+        if isinstance(failure, RejectedRequestError) or (counts and row.tries >= self._shared.limits.attempts):
             error = RowError(failure.reason, str(failure), failure.raw)
-            statements = failed(row, failure.reason, said, failure.raw, charged)
+            statements = fail_row_statements(row, failure.reason, said, failure.raw, charged)
             self._write(row, charged, error, statements, "failed")
         elif self._model.batches(row.step):
-            self._write(row, charged, None, asked_again(row, said, charged, counts), "again")
+            self._write(row, charged, None, requeue_row_statements(row, said, charged, counts), "again")
         else:
-            self._write(row, charged, LEFT, (rejected(row, said, charged),), "left")
+            self._write(row, charged, LEFT_TO_LIVE, (end_row_statement(row, said, charged),), "left")
 
     def _write(
         self,
-        row: Row,
+        row: BatchRow,
         charged: float,
-        outcome: Outcome | None,
-        statements: tuple[Statement, ...],
+        outcome: WaiterResult | None,
+        statements: tuple[SqlStatement, ...],
         how: str,
     ) -> None:
-        self._written.append(Written(self._shared.journal.write(*statements), row, charged, outcome))
+        self._written.append(PendingCommit(self._shared.journal.write(*statements), row, charged, outcome))
         self._shared.metrics.batch_row(self._batch.role, how)
 
     async def _settle_written(self) -> None:
@@ -170,26 +177,28 @@ class Rows:
         return self._batch.factor * cost(self._model.price, usage.input, usage.output, usage.cached)
 
 
-def end_of(status: str, problem: Problem | None) -> tuple[Unanswered, bool]:
+def outcome_without_line(status: str, problem: BatchProblem | None) -> tuple[UpstreamError, bool]:
     """What a row without a line has come to, and whether that was one of its tries."""
     if problem:
-        return Refused("rejected", f"The service refused the line: {problem.code}: {problem.message}"), True
+        return RejectedRequestError(
+            "rejected", f"The service refused the line: {problem.code}: {problem.message}"
+        ), True
     if status == "completed":
-        return Passing("missing", "The batch ended without a line for this row.", "", True), True
-    if status == FORGOTTEN:
-        return Passing("forgotten", "The service no longer knows the batch, or its file.", "", True), False
+        return TransientError("missing", "The batch ended without a line for this row.", "", True), True
+    if status == LOST_BATCH:
+        return TransientError("forgotten", "The service no longer knows the batch, or its file.", "", True), False
     if status == "expired":
-        return Passing("expired", "The batch expired before this row's turn."), True
+        return TransientError("expired", "The batch expired before this row's turn."), True
     if status == "cancelled":
-        return Passing("cancelled", "The batch was cancelled before this row's turn."), False
-    return Passing("not run", "The service did not run the batch."), False
+        return TransientError("cancelled", "The batch was cancelled before this row's turn."), False
+    return TransientError("not run", "The service did not run the batch."), False
 
 
-def is_too_large(told: Told) -> bool:
+def is_too_large(told: BatchStatus) -> bool:
     return told.status == "failed" and any(problem.code == TOO_LARGE for problem in told.problems)
 
 
-def whole_trouble(batch: Batch, told: Told, answered: int, failed: int, outage_after: int, alone: bool) -> str:
+def batch_failure(batch: Batch, told: BatchStatus, answered: int, failed: int, outage_after: int, alone: bool) -> str:
     """Why asking on would be no good, if so: nobody's row was at fault. `alone`: no other batch is under way."""
     name = f"batch {told.id}"
     said = "; ".join(f"{problem.code}: {problem.message}" for problem in told.problems[:3])

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
 from qinglan.errors import OutageError, QinglanError, RowError
-from qinglan.llm.batch_book import BatchBook
-from qinglan.llm.batch_queue import BatchQueue, Wanted
+from qinglan.llm.batch_journal import BatchJournal
+from qinglan.llm.batch_queue import BatchQueue, DeferredCall
 from qinglan.llm.budget import Budget
 from qinglan.llm.config import BatchConfig, BatchStep, Limits
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.upstream import Upstream
-from serving.gateway.batch_role import RoleBatches
-from serving.gateway.batch_rows import LEFT, Outcome, Shared
+from serving.gateway.batch_rows import LEFT_TO_LIVE, BatchContext, WaiterResult
 from serving.gateway.metrics import Metrics
+from serving.gateway.role_batches import RoleBatches
 
 
 class Waiter(NamedTuple):
@@ -27,7 +27,7 @@ class Waiter(NamedTuple):
     future: "asyncio.Future[bytes | None]"
 
 
-class Batches:
+class RunBatches:
     """All batches of a run: one line for each role that has them."""
 
     def __init__(
@@ -38,13 +38,13 @@ class Batches:
         limits: Limits,
         metrics: Metrics,
     ) -> None:
-        self._book, self._queue = BatchBook(journal), BatchQueue(journal)
+        self._book, self._queue = BatchJournal(journal), BatchQueue(journal)
         self._journal, self._upstreams = journal, upstreams
         self._start = uuid4().hex
         """Names this gateway's start: its queue has what was announced since, and nothing older."""
 
         self._waiting: dict[str, Waiter] = {}
-        shared = Shared(
+        shared = BatchContext(
             self._book, self._queue, journal, budget, limits, metrics, self._landed, self._stopped,
             lambda role: any(one.role == role for one in self._waiting.values()),
         )  # fmt: skip
@@ -72,7 +72,7 @@ class Batches:
         """Whether this ask waits for a batch."""
         return self._upstreams[entry.role].model.batches(entry.step)
 
-    async def want(self, wanted: Iterable[Wanted]) -> str:
+    async def want(self, wanted: Iterable[DeferredCall]) -> str:
         """Queue what rows will ask for, until the gateway's start with this name ends.
 
         What is answered, under way or queued already stays as it is.
@@ -84,7 +84,7 @@ class Batches:
             self._roles[role].wake()
         return self._start
 
-    async def answer(self, one: Wanted) -> bytes:
+    async def answer(self, one: DeferredCall) -> bytes:
         """The answer that a batch brings; a RowError when its row was given up."""
         key = one.call.key
         if self._queue.ahead(key, one.entry) and (found := self._queue.failure(key)):
@@ -94,7 +94,7 @@ class Batches:
             pass  # the batch that had it left it: now it waits under its own name
         return brought
 
-    async def _brought(self, one: Wanted) -> bytes | None:
+    async def _brought(self, one: DeferredCall) -> bytes | None:
         key = one.call.key
         waiter = self._waiting[key] = Waiter(one.entry.role, asyncio.get_running_loop().create_future())
         try:
@@ -154,18 +154,18 @@ class Batches:
         """All batches under way, for people."""
         return [batch for line in self._roles.values() for batch in line.listed()]
 
-    def _landed(self, key: str, outcome: Outcome) -> None:
+    def _landed(self, key: str, outcome: WaiterResult) -> None:
         if (waiter := self._waiting.pop(key, None)) and not waiter.future.done():
-            _tell(waiter.future, outcome)
+            _resolve_future(waiter.future, outcome)
 
     def _stopped(self, role: str, error: QinglanError) -> None:
         for waiter in self._waiting.values():
             if waiter.role == role and not waiter.future.done():
-                _tell(waiter.future, error)
+                _resolve_future(waiter.future, error)
 
 
-def _tell(future: "asyncio.Future[bytes | None]", outcome: Outcome) -> None:
+def _resolve_future(future: "asyncio.Future[bytes | None]", outcome: WaiterResult) -> None:
     if isinstance(outcome, QinglanError):
         future.set_exception(outcome)
     else:
-        future.set_result(None if outcome == LEFT else outcome)
+        future.set_result(None if outcome == LEFT_TO_LIVE else outcome)

@@ -16,15 +16,15 @@ from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal
 from qinglan.llm.upstream import Upstream
 from serving.gateway.app import create_app
-from serving.gateway.batches import Batches
+from serving.gateway.batches import RunBatches
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
-from serving.gateway.paid import PaidCalls
-from serving.gateway.retrieval import Retrievals
-from serving.listening import listen, log_to_stderr, serve_app
+from serving.gateway.paid_calls import PaidCalls
+from serving.gateway.retrieval_client import RetrievalClient
+from serving.http_server import listen, log_to_stderr, serve_app
 
 
-class Opened(NamedTuple):
+class OpenGateway(NamedTuple):
     app: FastAPI
     paid: PaidCalls
 
@@ -38,12 +38,12 @@ def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str
 
 
 async def _serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
-    async with opened(config, journal, retrieval_cache) as (app, paid):
+    async with open_gateway(config, journal, retrieval_cache) as (app, paid):
         await serve_app("gateway", app, listen(host, port), stopping=paid.stop)
 
 
 @asynccontextmanager
-async def opened(config: GatewayConfig, journal_path: Path, cache_path: Path) -> AsyncIterator[Opened]:
+async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Path) -> AsyncIterator[OpenGateway]:
     """Everything that one gateway owns; what is wrong with it is said before anything is spent."""
     check_currency(config)
     async with AsyncExitStack() as stack:
@@ -59,13 +59,13 @@ async def opened(config: GatewayConfig, journal_path: Path, cache_path: Path) ->
         metrics = Metrics(budget)
         cache = RetrievalCache(cache_path)
         stack.callback(cache.close)
-        retrievals = Retrievals(config.rag, cache, metrics)
+        retrievals = RetrievalClient(config.rag, cache, metrics)
         stack.push_async_callback(retrievals.aclose)
-        batches = Batches(journal, budget, upstreams, config.limits, metrics)
+        batches = RunBatches(journal, budget, upstreams, config.limits, metrics)
         stack.push_async_callback(batches.aclose)
         paid = PaidCalls(config, journal, budget, upstreams, metrics, batches)
         stack.push_async_callback(paid.drain)
-        yield Opened(create_app(paid, retrievals, journal, metrics, models), paid)
+        yield OpenGateway(create_app(paid, retrievals, journal, metrics, models), paid)
 
 
 def check_currency(config: GatewayConfig) -> None:

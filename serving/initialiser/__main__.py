@@ -21,12 +21,12 @@ def main() -> None:
 
 
 def run(uri: str, into: Path) -> str:
-    from qinglan.lineage.trust import house_trust
-    from serving.initialiser.fetching import fetch
+    from qinglan.lineage.trust import default_trust
+    from serving.initialiser.release_fetcher import fetch_release
 
     if not into.is_dir():
         raise ConfigError(f"{into}: no such folder. KServe mounts one; by hand, make it first.")
-    return fetch(uri, into, house_trust())
+    return fetch_release(uri, into, default_trust())
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagData, RagRequest
-from serving.rag.asking import Unanswered
-from serving.rag.content import Checker, content_routes
-from serving.rag.engine import Engine, EngineAway, SnapshotGone
+from serving.rag.content_check import ContentChecker, content_routes
+from serving.rag.engine import Engine, EngineUnavailable, SnapshotGone
 from serving.rag.metrics import Metrics
-from serving.rag.retrieve import Found, retrieve
-from serving.rag.rewriter import Rewriter
-from serving.refusals import BodyLimit, describe
+from serving.rag.retrieve import ScoredRetrieval, retrieve
+from serving.rag.rewriter_client import RewriterClient
+from serving.rag.service_client import ServiceError
+from serving.request_errors import BodyLimit, describe_validation_error
 
 LARGEST_BODY = 512 * 1024
 """No request that the contract allows is larger; the rest of a larger one is not read."""
@@ -29,20 +29,20 @@ RETRY_AFTER = "2"
 ATTEMPTS = 3
 """Snapshots that may be deleted one after the other under one request."""
 
-GUARDED = "rewriter_guard"
+GUARD_FALLBACK = "rewriter_guard"
 """The reason where the rewriter answered and took its own text back."""
 
 Engines = Mapping[tuple[str, str], Engine]
 """By tenant and knowledge base."""
 
 
-class Shared(Protocol):
+class AsyncClosable(Protocol):
     """What several knowledge bases ask: a search cluster, a reranker."""
 
     async def aclose(self) -> None: ...
 
 
-class Searched(NamedTuple):
+class SearchQuery(NamedTuple):
     """The query that retrieves, and who wrote it."""
 
     query: str
@@ -52,7 +52,10 @@ class Searched(NamedTuple):
 
 
 def create_app(
-    engines: Engines, rewriter: Rewriter | None = None, checker: Checker | None = None, shared: Sequence[Shared] = ()
+    engines: Engines,
+    rewriter: RewriterClient | None = None,
+    checker: ContentChecker | None = None,
+    shared: Sequence[AsyncClosable] = (),
 ) -> FastAPI:
     """The service over open engines, and what it asks where that is configured; it closes all of them."""
     metrics = Metrics()
@@ -110,29 +113,29 @@ def find_engine(engines: Engines, request: RagRequest) -> Engine:
     raise HTTPException(404, f"{field}: nothing is served under {value!r}")
 
 
-async def choose_query(request: RagRequest, rewriter: Rewriter | None) -> Searched:
+async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> SearchQuery:
     """The caller's rewrite, else the deployed rewriter's, else the plain query with the reason."""
     if request.rewritten_query is not None:
-        return Searched(request.rewritten_query, "request")
+        return SearchQuery(request.rewritten_query, "request")
     if rewriter is None:
-        return Searched(request.query, "fallback", fallback_reason="no rewriter configured")
+        return SearchQuery(request.query, "fallback", fallback_reason="no rewriter configured")
     try:
         rewritten = await rewriter.rewrite(request)
-    except Unanswered as failure:
-        return Searched(request.query, "fallback", fallback_reason=str(failure))
+    except ServiceError as failure:
+        return SearchQuery(request.query, "fallback", fallback_reason=str(failure))
     if rewritten.guarded:  # the version stays: it is its doing
-        return Searched(request.query, "fallback", rewritten.version, GUARDED)
-    return Searched(rewritten.query, "model", rewritten.version)
+        return SearchQuery(request.query, "fallback", rewritten.version, GUARD_FALLBACK)
+    return SearchQuery(rewritten.query, "model", rewritten.version)
 
 
-async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, Found]:
+async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:
     """What one snapshot answers, and which: where it was deleted meanwhile, all of it from the next one."""
     for attempt in range(ATTEMPTS):
         now = await engine.current(gone=attempt > 0)
         with contextlib.suppress(SnapshotGone):
             found = await retrieve(now, query, request.top_k, request.score_threshold, request.need)
             return now.knowledge_base, found
-    raise EngineAway("gone")
+    raise EngineUnavailable("gone")
 
 
 def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
@@ -161,10 +164,10 @@ def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return refusal(422, describe(error))
+        return refusal(422, describe_validation_error(error))
 
-    @app.exception_handler(EngineAway)
-    async def away(_: Request, error: EngineAway) -> JSONResponse:
+    @app.exception_handler(EngineUnavailable)
+    async def away(_: Request, error: EngineUnavailable) -> JSONResponse:
         metrics.engine_away(error.reason)
         answer = refusal(503, str(error))
         answer.headers["retry-after"] = RETRY_AFTER

@@ -12,22 +12,22 @@ from typing import Literal
 import orjson
 from pydantic import Field, ValidationError
 
-from qinglan.config import Config, explain
+from qinglan.config import Config, explain_validation_error
 from qinglan.errors import ConfigError
-from serving.rag.config import ScoredBy
-from serving.rag.reranker import Report, Reranker, read_reranker
+from serving.rag.config import RerankerIdentity
+from serving.rag.lexical_reranker import FitReport, RerankerModel, read_reranker
 
-Scale = Literal["probability", "logit"]
-NEARLY = 1e-6
+ScoreScale = Literal["probability", "logit"]
+PROBABILITY_MARGIN = 1e-6
 """Sigmoids in float32 reach 0 and 1; their log-odds would be endless."""
 
-FARTHEST = 60.0
+LARGEST_LOG_ODDS = 60.0
 
 
 class Calibration(Config):
     """Probability from raw score, fitted on one tenant's labels."""
 
-    scale: Scale
+    scale: ScoreScale
     """What the service gave at the fit. `probability`: in [0, 1], its log-odds are mapped. `logit`: anything."""
 
     slope: float = Field(gt=0)
@@ -35,44 +35,44 @@ class Calibration(Config):
 
     def probability(self, raw: float) -> float:
         total = self.intercept + self.slope * log_odds(raw, self.scale)
-        return 1 / (1 + math.exp(-max(-FARTHEST, min(FARTHEST, total))))
+        return 1 / (1 + math.exp(-max(-LARGEST_LOG_ODDS, min(LARGEST_LOG_ODDS, total))))
 
 
-class ServiceReranker(Config):
+class FittedServiceReranker(Config):
     """A service's calibration, and the local reranker that stands in for it, fitted on the same labels."""
 
-    service: ScoredBy
+    service: RerankerIdentity
     calibration: Calibration
-    report: Report
-    raw: Report | None
+    report: FitReport
+    raw: FitReport | None
     """The same of the service's own scores, on the same conversations; None where they are no probabilities."""
 
-    local: Reranker
+    local: RerankerModel
 
 
-def scale_of(raw: Sequence[float]) -> Scale:
-    return "probability" if in_unit(raw) else "logit"
+def detect_scale(raw: Sequence[float]) -> ScoreScale:
+    return "probability" if are_probabilities(raw) else "logit"
 
 
-def in_unit(raw: Sequence[float]) -> bool:
+def are_probabilities(raw: Sequence[float]) -> bool:
     return all(0 <= score <= 1 for score in raw)
 
 
-def log_odds(raw: float, scale: Scale) -> float:
+def log_odds(raw: float, scale: ScoreScale) -> float:
     if scale == "logit":
         return raw
-    kept = max(NEARLY, min(1 - NEARLY, raw))
+    kept = max(PROBABILITY_MARGIN, min(1 - PROBABILITY_MARGIN, raw))
     return math.log(kept / (1 - kept))
 
 
-def read_fitted(path: Path) -> Reranker | ServiceReranker:
+def read_fitted_reranker(path: Path) -> RerankerModel | FittedServiceReranker:
     """A tenant's file, local weights or a service's calibration, which its content tells."""
     try:
         content = path.read_bytes()
         if "service" in orjson.loads(content):
-            return ServiceReranker.model_validate_json(content)
+            return FittedServiceReranker.model_validate_json(content)
     except (OSError, orjson.JSONDecodeError, TypeError):
         pass  # read_reranker says what is wrong with it
     except ValidationError as error:
-        raise ConfigError(f"{path}: no reranker: {explain(error)}. Fit it again.") from error
+        raise ConfigError(f"{path}: no reranker: {explain_validation_error(error)}. Fit it again.") from error
     return read_reranker(path)

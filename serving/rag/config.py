@@ -10,13 +10,13 @@ from pydantic import Field
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
 from qinglan.rewriter_card import read_card
-from serving.rag.addresses import refuse_credentials
-from serving.rag.opensearch.connecting import OpenSearchConfig
+from serving.rag.opensearch.connection import OpenSearchConfig
+from serving.rag.url_checks import refuse_credentials
 
-NEEDS_NONE = "It is asked without."
+NO_CREDENTIALS_HINT = "It is asked without."
 
 
-class Source(Config):
+class KnowledgeBaseSource(Config):
     """One knowledge base of one tenant."""
 
     tenant_id: Name
@@ -56,7 +56,7 @@ class RewriterConfig(Config):
     @classmethod
     def read(cls, text: str, model: Path | None = None) -> Self:
         """`URL`, `kserve=URL` or `openai=URL`; the folder of an openai rewriter's model says its prompts."""
-        refuse_credentials("--rewriter", text, NEEDS_NONE)
+        refuse_credentials("--rewriter", text, NO_CREDENTIALS_HINT)
         kind, equals, url = text.partition("=")
         named = equals and not kind.startswith("http")
         values: dict[str, Any] = {"kind": kind, "url": url} if named else {"url": text}
@@ -90,11 +90,11 @@ class ContentConfig(Config):
         """--style and the options that go with it."""
         if not url and chosen:
             raise ConfigError(f"{', '.join(chosen)}: means nothing without --style URL.")
-        refuse_credentials("--style", url, NEEDS_NONE)
+        refuse_credentials("--style", url, NO_CREDENTIALS_HINT)
         return parse_as(cls, {"url": url, **chosen}, f"--style {url}") if url else None
 
 
-class ScoredBy(Config):
+class RerankerIdentity(Config):
     """What of a reranker over HTTP changes its scores: calibrations and caches go by it."""
 
     kind: Literal["vllm", "tei"]
@@ -107,7 +107,7 @@ class ScoredBy(Config):
     """Who writes the model's prompt: the server, or this client for a Qwen3-Reranker served without a template."""
 
 
-class RerankServiceConfig(ScoredBy):
+class RerankServiceConfig(RerankerIdentity):
     """Scores passages over HTTP; where it fails, the local score stands in and the answer says so."""
 
     url: str = Field(pattern=r"^https?://")
@@ -123,8 +123,8 @@ class RerankServiceConfig(ScoredBy):
     """Requests under way at once, of all callers together."""
 
     @property
-    def scored_by(self) -> ScoredBy:
-        return ScoredBy(kind=self.kind, model=self.model, template=self.template)
+    def scored_by(self) -> RerankerIdentity:
+        return RerankerIdentity(kind=self.kind, model=self.model, template=self.template)
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -139,7 +139,7 @@ class RerankServiceConfig(ScoredBy):
 class RagConfig(Config):
     """One RAG service."""
 
-    knowledge_bases: tuple[Source, ...] = Field(min_length=1)
+    knowledge_bases: tuple[KnowledgeBaseSource, ...] = Field(min_length=1)
     index_root: Path | None = None
     """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
 

@@ -7,7 +7,7 @@ from qinglan.errors import OutageError, QinglanError
 from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
 from qinglan.rag.index import Index
-from serving.rag.reranker import LexicalReranker, Reranker
+from serving.rag.lexical_reranker import LexicalReranker, RerankerModel
 
 
 class Candidate(NamedTuple):
@@ -28,7 +28,7 @@ class Scores(NamedTuple):
     """Why the service that is configured did not score them."""
 
 
-class EngineAway(OutageError):
+class EngineUnavailable(OutageError):
     """A search engine gave no whole answer; `reason` is a word that becomes a label, never what a caller typed."""
 
     def __init__(self, reason: str) -> None:
@@ -66,7 +66,7 @@ class Engine(Protocol):
 class TantivyEngine:
     """The index on disk and the local reranker: a call is half a millisecond, and stays on the event loop."""
 
-    def __init__(self, index: Index, reranker: Reranker) -> None:
+    def __init__(self, index: Index, reranker: RerankerModel) -> None:
         manifest = index.manifest
         self.knowledge_base = KnowledgeBase(
             tenant_id=manifest.tenant_id, kb_name=manifest.kb_name,

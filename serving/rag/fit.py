@@ -15,19 +15,19 @@ import orjson
 
 from qinglan.curves import curve_svg
 from qinglan.errors import ConfigError, QinglanError
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 from qinglan.rag.index import Index, build_index
 from qinglan.terminal import say, say_error
-from serving.rag.calibration import ServiceReranker
-from serving.rag.config import RerankServiceConfig, Source
-from serving.rag.fitting import fit_from_rows, write_fitted
-from serving.rag.reranker import Report, Reranker
-from serving.rag.service_fitting import fit_service
+from serving.rag.calibration import FittedServiceReranker
+from serving.rag.config import KnowledgeBaseSource, RerankServiceConfig
+from serving.rag.lexical_reranker import FitReport, RerankerModel
+from serving.rag.reranker_fit import fit_from_rows, write_fitted
+from serving.rag.service_fit import fit_service
 
 TEMPLATE = Path(__file__).parent / "fit.html.j2"
-KINDS = (".html", ".json")
+REPORT_SUFFIXES = (".html", ".json")
 LOCAL = "local score"
-Reports = Mapping[str, Report]
+Reports = Mapping[str, FitReport]
 
 
 def main() -> None:
@@ -40,13 +40,13 @@ def main() -> None:
     parser.add_argument("--report", type=Path, help="a page where it ends in .html, the numbers where in .json")
     given = parser.parse_args()
     try:
-        if given.report and given.report.suffix not in KINDS:
-            raise ConfigError(f"--report {given.report}: let it end in {' or '.join(KINDS)}.")
+        if given.report and given.report.suffix not in REPORT_SUFFIXES:
+            raise ConfigError(f"--report {given.report}: let it end in {' or '.join(REPORT_SUFFIXES)}.")
         service = RerankServiceConfig.read(given.reranker_service) if given.reranker_service else None
         with tempfile.TemporaryDirectory() as temporary:
             root = given.index_root or Path(temporary)
-            reports = run(given.rows, Source.read(given.kb), root, service, given.out)
-        say(*table(reports).splitlines())
+            reports = run(given.rows, KnowledgeBaseSource.read(given.kb), root, service, given.out)
+        say(*text_table(reports).splitlines())
         if given.report:
             write_report(given.report, reports)
     except QinglanError as error:
@@ -54,28 +54,30 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def run(rows: Path, source: Source, root: Path, service: RerankServiceConfig | None, out: Path) -> Reports:
+def run(
+    rows: Path, source: KnowledgeBaseSource, root: Path, service: RerankServiceConfig | None, out: Path
+) -> Reports:
     """Fit, write the file, and say how each of its scores did on held-out conversations."""
     tenant, kb = source.tenant_id, source.kb_name
     if source.path is None:
         raise ConfigError(f"--kb {tenant}/{kb}: give the file that was labelled, {tenant}/{kb}=PATH.")
     if service is None:
-        return reports_of(fit_from_rows(rows, source.path, root, tenant, out, kb))
+        return collect_reports(fit_from_rows(rows, source.path, root, tenant, out, kb))
     index = Index.open(build_index(source.path, root, tenant, kb))
     fitted = fit_service(rows, index, service)
     write_fitted(out, fitted)
-    return reports_of(fitted)
+    return collect_reports(fitted)
 
 
-def reports_of(fitted: Reranker | ServiceReranker) -> Reports:
-    if isinstance(fitted, Reranker):
+def collect_reports(fitted: RerankerModel | FittedServiceReranker) -> Reports:
+    if isinstance(fitted, RerankerModel):
         return {LOCAL: fitted.report} if fitted.report else {}
     model = fitted.service.model
     raw = {f"{model}, as it says": fitted.raw} if fitted.raw else {}
-    return {**raw, f"{model}, calibrated": fitted.report, **reports_of(fitted.local)}
+    return {**raw, f"{model}, calibrated": fitted.report, **collect_reports(fitted.local)}
 
 
-def table(reports: Reports) -> str:
+def text_table(reports: Reports) -> str:
     """What a terminal shows."""
     if not reports:
         return "Too few labels: the file holds the default, whose scores order passages and are no probabilities."
@@ -113,26 +115,26 @@ def advice(reports: Reports) -> list[str]:
 
 
 def write_report(path: Path, reports: Reports) -> None:
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         if path.suffix == ".json":
             partial.write_bytes(orjson.dumps({name: one.model_dump() for name, one in reports.items()}))
         else:
-            partial.write_text(page(reports), encoding="utf-8")
+            partial.write_text(html_page(reports), encoding="utf-8")
 
 
-def page(reports: Reports) -> str:
+def html_page(reports: Reports) -> str:
     """The report with its reliability curves; every text in it is escaped."""
     from markupsafe import Markup
 
-    from qinglan.page import rendered
+    from qinglan.page import render_page
 
-    return rendered(
+    return render_page(
         TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number, advice=advice(reports),
         figures={name: Markup(_figure(name, found)) for name, found in reports.items()},
     )  # fmt: skip
 
 
-def _figure(name: str, report: Report) -> str:
+def _figure(name: str, report: FitReport) -> str:
     found = [(one.score, one.frequency) for one in report.reliability]
     return curve_svg(name, {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": found})
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.terminal import say_error, say_json
-from serving.rag.config import Source
-from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
-from serving.rag.opensearch.loading import load
+from serving.rag.config import KnowledgeBaseSource
+from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
+from serving.rag.opensearch.loader import load
 
 BULK_SECONDS = 60.0
 """For one bulk request."""
@@ -42,7 +42,7 @@ def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, ref
     if config is None:
         raise ConfigError("--opensearch: give the URL of the cluster.")
     client = connect_to_load(config)
-    for source in map(Source.read, kb):
+    for source in map(KnowledgeBaseSource.read, kb):
         tenant, name = source.tenant_id, source.kb_name
         if source.path is None:
             raise ConfigError(f"--kb {tenant}/{name}: give the file to load, {tenant}/{name}=PATH.")

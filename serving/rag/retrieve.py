@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from qinglan.rag.contract import Recall
+from qinglan.rag.contract import RecalledPassage
 from serving.rag.engine import Candidate, Engine, Scores
-from serving.rag.service_reranked import own_score
+from serving.rag.reranked_engine import local_engine
 
 CANDIDATES = 20
 """How many are looked at before the cut at the threshold, at least."""
@@ -14,42 +14,44 @@ CANDIDATES = 20
 DIGITS = 6
 
 
-class Found(NamedTuple):
+class ScoredRetrieval(NamedTuple):
     """The passages, and who scored them."""
 
-    recall: tuple[Recall, ...]
+    recall: tuple[RecalledPassage, ...]
     reranker: Literal["local", "service"]
     fallback_reason: str = ""
     seconds: float = 0.0
     """From the search's end: what scoring took, a service's deadline included."""
 
 
-async def retrieve(engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None) -> Found:
+async def retrieve(
+    engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None
+) -> ScoredRetrieval:
     """What production would show for the query, each passage with its score against the need, else the query."""
     candidates = await engine.search(query, max(top_k, CANDIDATES))
     started = time.perf_counter()
-    found = await _scored(engine, candidates, query, top_k, score_threshold, need)
+    found = await _score_candidates(engine, candidates, query, top_k, score_threshold, need)
     return found._replace(seconds=time.perf_counter() - started)
 
 
-async def _scored(
+async def _score_candidates(
     engine: Engine, candidates: Sequence[Candidate], query: str, top_k: int, score_threshold: float, need: str | None
-) -> Found:
+) -> ScoredRetrieval:
     by_query = await engine.rerank(query, candidates)
-    shown, against = ranked(candidates, by_query, top_k, score_threshold)
+    shown, against = rank_candidates(candidates, by_query, top_k, score_threshold)
     if need is not None:
-        by_need = await (own_score(engine) if by_query.fallback_reason else engine).rerank(need, shown)
+        by_need = await (local_engine(engine) if by_query.fallback_reason else engine).rerank(need, shown)
         if by_need.fallback_reason:
             # One scorer for both texts: else the service would have ordered and cut what another one scores, and
             # threshold and scores would be of two scales.
-            again = await _scored(own_score(engine), candidates, query, top_k, score_threshold, need)
+            again = await _score_candidates(local_engine(engine), candidates, query, top_k, score_threshold, need)
             return again._replace(fallback_reason=by_need.fallback_reason)
         against = by_need.values
     recall = tuple(_recall(*pair) for pair in zip(shown, against, strict=True))
-    return Found(recall, by_query.by, by_query.fallback_reason)
+    return ScoredRetrieval(recall, by_query.by, by_query.fallback_reason)
 
 
-def ranked(
+def rank_candidates(
     candidates: Sequence[Candidate], scores: Scores, top_k: int, score_threshold: float
 ) -> tuple[list[Candidate], list[float]]:
     """What is shown, with its scores: a service's order where one scored, its ties and all else as the engine's."""
@@ -60,9 +62,9 @@ def ranked(
     return [candidate for candidate, _ in kept], [score for _, score in kept]
 
 
-def _recall(candidate: Candidate, score: float) -> Recall:
+def _recall(candidate: Candidate, score: float) -> RecalledPassage:
     passage = candidate.passage
-    return Recall(
+    return RecalledPassage(
         id=passage.id, content=passage.content, reranker_score=round(score, DIGITS),
         metadata={"title": passage.title, **passage.metadata},
     )  # fmt: skip

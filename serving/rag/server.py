@@ -14,25 +14,25 @@ from qinglan.prompts import prompt_file
 from qinglan.rag.index import Index, build_index
 from qinglan.terminal import say_json
 from serving.rag.app import Engines, create_app
-from serving.rag.calibration import Calibration, read_fitted
+from serving.rag.calibration import Calibration, read_fitted_reranker
 from serving.rag.config import (
     ContentConfig,
+    KnowledgeBaseSource,
     RagConfig,
+    RerankerIdentity,
     RerankServiceConfig,
     RewriterConfig,
-    ScoredBy,
-    Source,
     read_reranker_option,
 )
-from serving.rag.content import Checker
+from serving.rag.content_check import ContentChecker
 from serving.rag.engine import Engine, TantivyEngine
-from serving.rag.opensearch.asking import Cluster
-from serving.rag.opensearch.connecting import OpenSearchConfig
-from serving.rag.opensearch.live import LiveEngine
-from serving.rag.reranker import DEFAULT, Reranker
-from serving.rag.reranking import RerankService
-from serving.rag.rewriter import Rewriter
-from serving.rag.service_reranked import ServiceReranked
+from serving.rag.lexical_reranker import DEFAULT_RERANKER, RerankerModel
+from serving.rag.opensearch.alias_engine import AliasEngine
+from serving.rag.opensearch.cluster_client import ClusterClient
+from serving.rag.opensearch.connection import OpenSearchConfig
+from serving.rag.reranked_engine import RerankedEngine
+from serving.rag.reranker_client import RerankerClient
+from serving.rag.rewriter_client import RewriterClient
 
 DRAIN_SECONDS = 10
 
@@ -46,7 +46,7 @@ def serve_knowledge_bases(
 ) -> None:  # fmt: skip
     """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
-        "knowledge_bases": [Source.read(text) for text in kb],
+        "knowledge_bases": [KnowledgeBaseSource.read(text) for text in kb],
         "index_root": index_root,
         "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
         "host": host,
@@ -63,10 +63,10 @@ def serve(config: RagConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the address once connections are taken."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a call, with the address in it
-    cluster = Cluster(config.opensearch) if config.opensearch else None
-    service = RerankService(config.reranker_service) if config.reranker_service else None
+    cluster = ClusterClient(config.opensearch) if config.opensearch else None
+    service = RerankerClient(config.reranker_service) if config.reranker_service else None
     engines = open_engines(config, cluster, service)
-    checker = Checker(config.content) if config.content else None
+    checker = ContentChecker(config.content) if config.content else None
     app = create_app(engines, open_rewriter(config), checker, [one for one in (cluster, service) if one])
     listening = _listen(config.host, config.port)
     say_json({"rag": f"http://{config.host}:{listening.getsockname()[1]}"})
@@ -76,7 +76,9 @@ def serve(config: RagConfig) -> None:
     server.run(sockets=[listening])
 
 
-def open_engines(config: RagConfig, cluster: Cluster | None = None, service: RerankService | None = None) -> Engines:
+def open_engines(
+    config: RagConfig, cluster: ClusterClient | None = None, service: RerankerClient | None = None
+) -> Engines:
     """An engine for each knowledge base; a local index is built where it is not there yet."""
     strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
     if strangers:
@@ -86,11 +88,11 @@ def open_engines(config: RagConfig, cluster: Cluster | None = None, service: Rer
         key = (source.tenant_id, source.kb_name)
         if key in engines:
             raise ConfigError(f"--kb {source.tenant_id}/{source.kb_name}: given twice. Name each once.")
-        engines[key] = _open(source, config, cluster, service)
+        engines[key] = _open_scored_engine(source, config, cluster, service)
     return engines
 
 
-def open_rewriter(config: RagConfig) -> Rewriter | None:
+def open_rewriter(config: RagConfig) -> RewriterClient | None:
     """The configured rewriter, after a look that every tenant has the prompt it needs."""
     if config.rewriter is None:
         return None
@@ -102,30 +104,34 @@ def open_rewriter(config: RagConfig) -> Rewriter | None:
                     f"--rewriter {config.rewriter.url}: no prompt {prompt} for its questions. Give the folder of the "
                     f"model that it serves as --rewriter-model, or write qinglan/prompts/{prompt}.txt."
                 )
-    return Rewriter(config.rewriter)
+    return RewriterClient(config.rewriter)
 
 
-def _open(source: Source, config: RagConfig, cluster: Cluster | None, service: RerankService | None) -> Engine:
+def _open_scored_engine(
+    source: KnowledgeBaseSource, config: RagConfig, cluster: ClusterClient | None, service: RerankerClient | None
+) -> Engine:
     name, fitted = f"{source.tenant_id}/{source.kb_name}", config.rerankers.get(source.tenant_id)
     local, calibration = read_scoring(fitted, service.config.scored_by if service else None)
     engine = _open_engine(source, config, cluster, local)
     if service:
-        engine = ServiceReranked(engine, service, calibration)
+        engine = RerankedEngine(engine, service, calibration)
     if not engine.calibrated:
         log.warning("%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name)
     return engine
 
 
-def _open_engine(source: Source, config: RagConfig, cluster: Cluster | None, reranker: Reranker) -> Engine:
+def _open_engine(
+    source: KnowledgeBaseSource, config: RagConfig, cluster: ClusterClient | None, reranker: RerankerModel
+) -> Engine:
     if source.path is not None:
         return _open_local(source, source.path, config.index_root, reranker)
     if cluster is None:
         name = f"{source.tenant_id}/{source.kb_name}"
         raise ConfigError(f"--kb {name}: give its file, {name}=PATH, or --opensearch URL where it was loaded.")
-    return LiveEngine(cluster, source.tenant_id, source.kb_name, reranker)
+    return AliasEngine(cluster, source.tenant_id, source.kb_name, reranker)
 
 
-def _open_local(source: Source, path: Path, root: Path | None, reranker: Reranker) -> TantivyEngine:
+def _open_local(source: KnowledgeBaseSource, path: Path, root: Path | None, reranker: RerankerModel) -> TantivyEngine:
     if root is None:
         raise ConfigError(f"--kb {source.tenant_id}={path}: give --index-root, where its index is kept.")
     index = Index.open(build_index(path, root, source.tenant_id, source.kb_name))
@@ -133,21 +139,22 @@ def _open_local(source: Source, path: Path, root: Path | None, reranker: Reranke
     return TantivyEngine(index, reranker)
 
 
-def read_scoring(path: Path | None, service: ScoredBy | None) -> tuple[Reranker, Calibration | None]:
+def read_scoring(path: Path | None, service: RerankerIdentity | None) -> tuple[RerankerModel, Calibration | None]:
     """The local reranker of a tenant's file, and the calibration of the service's scores where it holds one."""
-    fitted = read_fitted(path) if path else DEFAULT
-    if isinstance(fitted, Reranker):
+    fitted = read_fitted_reranker(path) if path else DEFAULT_RERANKER
+    if isinstance(fitted, RerankerModel):
         return fitted, None
     if service is None:
         raise ConfigError(f"{path}: calibrates the scores of a service. Give --reranker-service, or leave it out.")
     if fitted.service != service:
         raise ConfigError(
-            f"{path}: calibrates {_told(fitted.service)}, but --reranker-service is {_told(service)}. Fit it again."
+            f"{path}: calibrates {_describe_reranker(fitted.service)}, but --reranker-service is "
+            f"{_describe_reranker(service)}. Fit it again."
         )
     return fitted.local, fitted.calibration
 
 
-def _told(service: ScoredBy) -> str:
+def _describe_reranker(service: RerankerIdentity) -> str:
     return f"{service.kind} {service.model} (template {service.template})"
 
 

@@ -52,14 +52,14 @@ def read_options(given: dict[str, Any]) -> ServerConfig:
 
 
 def serve(config: ServerConfig) -> None:
-    from serving.kserving import existing
-    from serving.listening import listen, log_to_stderr, serve_app
+    from serving.http_server import listen, log_to_stderr, serve_app
+    from serving.kserve_app import require_model_folder
     from serving.rewriter.app import create_app
-    from serving.rewriter.model import Rewriter
+    from serving.rewriter.model import KServeRewriter
 
     log_to_stderr()
-    existing(config.model)
-    model = Rewriter(config)
+    require_model_folder(config.model)
+    model = KServeRewriter(config)
     app = create_app(model)  # loaded before anyone can connect
 
     async def served() -> None:

@@ -11,70 +11,81 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import OutageError
-from qinglan.rollouts import SHADOW_HEADER
-from serving import kserving
-from serving.listening import NOBODY_THERE
-from serving.refusals import BodyLimit
+from qinglan.model_rollouts import SHADOW_HEADER
+from serving import kserve_app
+from serving.http_server import CLIENT_CLOSED_REQUEST
+from serving.request_errors import BodyLimit
 from serving.rewriter import chat
-from serving.rewriter.config import Protocol
-from serving.rewriter.metrics import HUNG_UP, SHADOW, outcome
-from serving.rewriter.model import Rewriter
-from serving.rewriter.record import CURRENT, REQUEST_ID, Record, line, log, new_id
+from serving.rewriter.config import RequestProtocol
+from serving.rewriter.metrics import HUNG_UP, SHADOW, request_outcome
+from serving.rewriter.model import KServeRewriter
+from serving.rewriter.request_record import (
+    CURRENT_REQUEST,
+    REQUEST_ID,
+    RequestRecord,
+    log_entry,
+    make_request_id,
+    write_log,
+)
 
 LARGEST_BODY = 1_000_000
 """The rest of a larger one is not read."""
 
-ANSWERED_STATUS, TOO_SLOW, LATE, NOBODY = 200, 408, 504, 502
+ANSWERED_STATUS, REQUEST_TIMEOUT, GATEWAY_TIMEOUT, BAD_GATEWAY = 200, 408, 504, 502
 
 
-def create_app(model: Rewriter) -> Any:
+def create_app(model: KServeRewriter) -> Any:
     """The application with the model loaded."""
-    app = kserving.create_app(model)
+    app = kserve_app.create_app(model)
     app.include_router(chat.chat_router(model))
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
-    app.add_middleware(Door, model=model)
+    app.add_middleware(RequestMiddleware, model=model)
     _add_refusals(app)
     return app
 
 
-class Door:
+class RequestMiddleware:
     """ASGI middleware: gives each question an id and a deadline, and counts, times and logs how it ended."""
 
-    def __init__(self, app: ASGIApp, model: Rewriter) -> None:
+    def __init__(self, app: ASGIApp, model: KServeRewriter) -> None:
         self._app, self._model = app, model
-        self._protocols: dict[str, Protocol] = {
-            f"/v1/models/{model.name}:predict": "v1", f"/v2/models/{model.name}/infer": "v2", chat.PATH: "openai",
-        }  # fmt: skip
+        self._protocols: dict[str, RequestProtocol] = {
+            f"/v1/models/{model.name}:predict": "v1",
+            f"/v2/models/{model.name}/infer": "v2",
+            chat.CHAT_PATH: "openai",
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         protocol = self._protocols.get(scope.get("path", "")) if scope.get("method") == "POST" else None
         if protocol is None:
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        record = Record(new_id(headers.get(REQUEST_ID, "")), protocol, shadow=SHADOW_HEADER in headers)
-        passage = Passage(record, receive, send)
-        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(headers) else self._app
-        token, started = CURRENT.set(passage.record), time.perf_counter()
+        record = RequestRecord(
+            make_request_id(headers.get(REQUEST_ID, "")), protocol, shadow=SHADOW_HEADER in headers
+        )
+        passage = RequestExchange(record, receive, send)
+        app = kserve_app.NOT_JSON_RESPONSE if protocol == "v2" and kserve_app.is_binary(headers) else self._app
+        token, started = CURRENT_REQUEST.set(passage.record), time.perf_counter()
         try:
             with self._model.metrics.under_way.track_inprogress():
                 return await passage.within(self._model.config.deadline_seconds, app, scope)
         finally:
-            CURRENT.reset(token)
+            CURRENT_REQUEST.reset(token)
             self._ended(passage, time.perf_counter() - started)
 
-    def _ended(self, passage: "Passage", seconds: float) -> None:
-        how = SHADOW if passage.record.shadow else outcome(passage.status)
+    def _ended(self, passage: "RequestExchange", seconds: float) -> None:
+        how = SHADOW if passage.record.shadow else request_outcome(passage.status)
         if passage.answered and how == HUNG_UP:
             self._model.metrics.missed(passage.record.protocol, seconds)
         else:
             self._model.metrics.ended(passage.record.protocol, how, seconds)
-        log(line(passage.record, self._model.version, passage.status, how, seconds))
+        write_log(log_entry(passage.record, self._model.version, passage.status, how, seconds))
 
 
-class Passage:
+class RequestExchange:
     """One request between the server and the application."""
 
-    def __init__(self, record: Record, receive: Receive, send: Send) -> None:
+    def __init__(self, record: RequestRecord, receive: Receive, send: Send) -> None:
         self.record, self.status, self.answered = record, 500, False
         self._receive, self._send = receive, send
         self._read = self._replied = False
@@ -88,8 +99,10 @@ class Passage:
         except TimeoutError:
             if not deadline.expired() or self._replied:
                 raise
-            status, said = (LATE, "No answer") if self._read else (TOO_SLOW, "The request was not all here")
-            await refuse(status, f"{said} within {seconds:g} s.")(scope, self.receive, self.send)
+            status, said = (
+                (GATEWAY_TIMEOUT, "No answer") if self._read else (REQUEST_TIMEOUT, "The request was not all here")
+            )
+            await error_response(status, f"{said} within {seconds:g} s.")(scope, self.receive, self.send)
         finally:
             if self._leaving:
                 self._leaving.cancel()
@@ -106,34 +119,34 @@ class Passage:
             self._replied, self.status = True, message["status"]
             self.answered = self.status == ANSWERED_STATUS
             if self.answered and self._leaving and self._leaving.done():
-                self.status = NOBODY_THERE
+                self.status = CLIENT_CLOSED_REQUEST
             MutableHeaders(scope=message)[REQUEST_ID] = self.record.request_id
         await self._send(message)
 
 
-def refuse(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """In the envelope of the protocol that was spoken."""
-    record = CURRENT.get()
+    record = CURRENT_REQUEST.get()
     if record and status >= 500:
         record.why = message
     if record and record.protocol == "openai":
         kind = "invalid_request_error" if status < 500 else "server_error"
         told = {"message": message, "type": kind, "param": None, "code": None}
         return JSONResponse({"error": told}, status, headers)
-    return kserving.error(status, message, headers)
+    return kserve_app.error_response(status, message, headers)
 
 
 def _add_refusals(app: Any) -> None:
-    kserving.add_refusals(app, refuse)
+    kserve_app.add_error_handlers(app, error_response)
 
     async def invalid(_: Request, refused: InvalidInput) -> Response:
-        return refuse(400, str(refused))
+        return error_response(400, str(refused))
 
     async def nobody(_: Request, failed: OutageError) -> Response:
-        return refuse(NOBODY, str(failed))
+        return error_response(BAD_GATEWAY, str(failed))
 
     async def unknown(_: Request, __: ModelNotFound) -> Response:
-        return refuse(404, "No model of that name is served here.")
+        return error_response(404, "No model of that name is served here.")
 
     app.add_exception_handler(InvalidInput, invalid)
     app.add_exception_handler(OutageError, nobody)

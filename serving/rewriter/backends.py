@@ -8,23 +8,23 @@ import httpx
 import orjson
 
 from qinglan.errors import OutageError
-from qinglan.rewriter import Student, Written
+from qinglan.rewriter import GeneratedRewrite, Student
 from qinglan.text import one_line
-from serving.batches import Batches
+from serving.dynamic_batcher import DynamicBatcher
 
-MOST_TOGETHER = 32
+MAX_BATCH = 32
 """Questions in one pass of the model in this process."""
 
-MOST_AT_ONCE = 128
+MAX_CONCURRENCY = 128
 """Questions at vLLM at the same time: it batches them itself; what is more waits here, where it is counted."""
 
-STALE_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 2.0
 """An idle connection is not used again after it: vLLM closes its own after 5 s, and who writes then loses."""
 
 HEALTH_SECONDS = 2.0
 
 
-class Prompt(NamedTuple):
+class RenderedPrompt(NamedTuple):
     """As the model reads it."""
 
     text: str
@@ -36,7 +36,7 @@ class Backend(Protocol):
     def waiting(self) -> int:
         """Questions that wait for their turn."""
 
-    async def write(self, prompts: Sequence[Prompt]) -> list[Written]:
+    async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
         """One text for each; an OutageError where nobody wrote."""
 
     async def there(self) -> bool:
@@ -45,19 +45,19 @@ class Backend(Protocol):
     async def aclose(self) -> None: ...
 
 
-class InProcess:
+class TransformersBackend:
     """Transformers, on a GPU in bf16 where there is one: what waits at the same time is written together."""
 
     def __init__(self, student: Student) -> None:
-        self._batches = Batches[Prompt, Written](
-            lambda prompts: student.write_texts([one.text for one in prompts]), MOST_TOGETHER
+        self._batches = DynamicBatcher[RenderedPrompt, GeneratedRewrite](
+            lambda prompts: student.write_texts([one.text for one in prompts]), MAX_BATCH
         )
 
     @property
     def waiting(self) -> int:
         return self._batches.waiting
 
-    async def write(self, prompts: Sequence[Prompt]) -> list[Written]:
+    async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
         return await self._batches.ask(prompts)
 
     async def there(self) -> bool:
@@ -67,7 +67,7 @@ class InProcess:
         return None
 
 
-class OverHttp:
+class VllmBackend:
     """A vLLM, asked at /v1/completions with the rendered text.
 
     Not at /v1/chat/completions: there vLLM would render the messages by a template and options of its own, and the
@@ -76,16 +76,16 @@ class OverHttp:
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
         self._asked = {"model": model, "temperature": 0, "max_tokens": max_new_tokens}
-        limits = httpx.Limits(max_connections=MOST_AT_ONCE + 2, keepalive_expiry=STALE_SECONDS)
+        limits = httpx.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
         self._http = httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False)
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
         self._url, self._waiting = url, 0
 
     @property
     def waiting(self) -> int:
         return self._waiting
 
-    async def write(self, prompts: Sequence[Prompt]) -> list[Written]:
+    async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
         return list(await asyncio.gather(*(self._in_turn(one) for one in prompts)))
 
     async def there(self) -> bool:
@@ -97,7 +97,7 @@ class OverHttp:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _in_turn(self, prompt: Prompt) -> Written:
+    async def _in_turn(self, prompt: RenderedPrompt) -> GeneratedRewrite:
         self._waiting += 1
         try:
             await self._turns.acquire()
@@ -126,7 +126,7 @@ class OverHttp:
         return await self._http.post("/v1/completions", content=body, headers={"content-type": "application/json"})
 
 
-def read_completion(content: bytes, where: str) -> Written:
+def read_completion(content: bytes, where: str) -> GeneratedRewrite:
     """The text of a completion; what is none is an outage, never an empty rewrite."""
     try:
         body = orjson.loads(content)
@@ -137,4 +137,4 @@ def read_completion(content: bytes, where: str) -> Written:
         text = None
     if not isinstance(text, str):
         raise OutageError(f"The backend at {where} answered with no completion. Is it a vLLM?")
-    return Written(one_line(text), *tokens, cut, 0.0)
+    return GeneratedRewrite(one_line(text), *tokens, cut, 0.0)

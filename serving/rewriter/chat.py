@@ -13,15 +13,15 @@ from fastapi import APIRouter, Request, Response
 from kserve.errors import ModelNotFound
 from starlette.responses import StreamingResponse
 
-from serving.kserving import JSON, read_json
-from serving.rewriter.model import Answered, Rewriter
-from serving.rewriter.reading import Chat, read_chat_request, read_messages
-from serving.rewriter.record import current
+from serving.kserve_app import JSON, read_json
+from serving.rewriter.model import GuardedRewrite, KServeRewriter
+from serving.rewriter.protocols import ChatRequest, read_chat_request, read_messages
+from serving.rewriter.request_record import current_request
 
-PATH = "/openai/v1/chat/completions"
+CHAT_PATH = "/openai/v1/chat/completions"
 
 
-def chat_router(model: Rewriter) -> APIRouter:
+def chat_router(model: KServeRewriter) -> APIRouter:
     router = APIRouter()
 
     async def complete(request: Request) -> Response:
@@ -29,12 +29,16 @@ def chat_router(model: Rewriter) -> APIRouter:
         if chat.model != model.name:
             raise ModelNotFound()
         [answered] = await model.answer([read_messages(chat.messages, model.card.system_prompts)])
-        about = {"id": f"chatcmpl-{current().request_id}", "created": int(time.time()), "model": model.version}
+        about = {
+            "id": f"chatcmpl-{current_request().request_id}",
+            "created": int(time.time()),
+            "model": model.version,
+        }
         if answered.fallback:
             about["fallback"] = answered.fallback
         if chat.stream:
             return StreamingResponse(_events(about, answered, chat), media_type="text/event-stream")
-        return Response(orjson.dumps(_whole(about, answered)), media_type=JSON)
+        return Response(orjson.dumps(_completion(about, answered)), media_type=JSON)
 
     async def models() -> dict[str, Any]:
         return {
@@ -42,18 +46,18 @@ def chat_router(model: Rewriter) -> APIRouter:
             "data": [{"id": model.name, "object": "model", "created": 0, "owned_by": "qinglan"}],
         }
 
-    router.add_api_route(PATH, complete, methods=["POST"])
+    router.add_api_route(CHAT_PATH, complete, methods=["POST"])
     router.add_api_route("/openai/v1/models", models, methods=["GET"])
     return router
 
 
-def _whole(about: dict[str, Any], answered: Answered) -> dict[str, Any]:
+def _completion(about: dict[str, Any], answered: GuardedRewrite) -> dict[str, Any]:
     message = {"role": "assistant", "content": answered.text}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     return {**about, "object": "chat.completion", "choices": [choice], "usage": _usage(answered)}
 
 
-def _events(about: dict[str, Any], answered: Answered, chat: Chat) -> Iterator[bytes]:
+def _events(about: dict[str, Any], answered: GuardedRewrite, chat: ChatRequest) -> Iterator[bytes]:
     deltas: tuple[dict[str, str], ...] = ({"role": "assistant", "content": ""}, {"content": answered.text}, {})
     for delta in deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None if delta else "stop", "logprobs": None}
@@ -63,7 +67,7 @@ def _events(about: dict[str, Any], answered: Answered, chat: Chat) -> Iterator[b
     yield b"data: [DONE]\n\n"
 
 
-def _usage(answered: Answered) -> dict[str, int]:
+def _usage(answered: GuardedRewrite) -> dict[str, int]:
     prompt, written = answered.written.prompt_tokens, answered.written.new_tokens
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
 

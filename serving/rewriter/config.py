@@ -51,4 +51,4 @@ class ServerConfig(Config):
     payload_log: PayloadConfig | None = None
 
 
-Protocol = Literal["v1", "v2", "openai"]
+RequestProtocol = Literal["v1", "v2", "openai"]

@@ -9,23 +9,23 @@ from typing import get_args
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from qinglan.guard import GUARDS
-from serving.rewriter.config import Protocol
+from qinglan.rewrite_guard import GUARDS
+from serving.rewriter.config import RequestProtocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
-WRITTEN = (8, 16, 32, 64, 128, 256, 512)
+TOKEN_BUCKETS = (8, 16, 32, 64, 128, 256, 512)
 """Tokens of one rewrite: a line for a search is a dozen or two."""
 
 ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
 HUNG_UP = "hung_up"
-OF_STATUS = {200: ANSWERED, 408: HUNG_UP, 413: "too_large", 429: "busy", 499: HUNG_UP, 504: "late"}
+OUTCOME_OF_STATUS = {200: ANSWERED, 408: HUNG_UP, 413: "too_large", 429: "busy", 499: HUNG_UP, 504: "late"}
 OUTCOMES = (ANSWERED, REFUSED, "busy", "too_large", "late", HUNG_UP, FAILED, SHADOW)
-KEPT = ("kept", "dropped", "failed")
+PAYLOAD_OUTCOMES = ("kept", "dropped", "failed")
 
 
-def outcome(status: int) -> str:
+def request_outcome(status: int) -> str:
     """How a request ended, by the status of its answer."""
-    return OF_STATUS.get(status) or (REFUSED if status < 500 else FAILED)
+    return OUTCOME_OF_STATUS.get(status) or (REFUSED if status < 500 else FAILED)
 
 
 class Metrics:
@@ -50,7 +50,7 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self._written = Histogram(
-            "qinglan_rewriter_written_tokens", "Tokens written for one question.", ["version"], buckets=WRITTEN,
+            "qinglan_rewriter_written_tokens", "Tokens written for one question.", ["version"], buckets=TOKEN_BUCKETS,
             registry=registry,
         ).labels(version)  # fmt: skip
         self.under_way = Gauge(
@@ -62,23 +62,23 @@ class Metrics:
         self._begin(tenants)
 
     def _begin(self, tenants: Iterable[str]) -> None:
-        for protocol in get_args(Protocol):
+        for protocol in get_args(RequestProtocol):
             self._seconds.labels(self._version, protocol)
             for how in OUTCOMES:
                 self._requests.labels(self._version, protocol, how)
         for series, names in (
             (self._questions, tenants), (self._fallbacks, GUARDS), (self._guards, GUARDS),
-            (self._tokens, ("prompt", "written")), (self._payloads, KEPT),
+            (self._tokens, ("prompt", "written")), (self._payloads, PAYLOAD_OUTCOMES),
         ):  # fmt: skip
             for name in names:
                 series.labels(self._version, name)
 
-    def ended(self, protocol: Protocol, how: str, seconds: float) -> None:
+    def ended(self, protocol: RequestProtocol, how: str, seconds: float) -> None:
         self._requests.labels(self._version, protocol, how).inc()
         if how == ANSWERED:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
-    def missed(self, protocol: Protocol, seconds: float) -> None:
+    def missed(self, protocol: RequestProtocol, seconds: float) -> None:
         """Answered after its sender had gone, and timed like any other: who gives up makes no model fast."""
         self._requests.labels(self._version, protocol, HUNG_UP).inc()
         self._seconds.labels(self._version, protocol).observe(seconds)

@@ -9,26 +9,26 @@ from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
 
 from qinglan.errors import DataError, OutageError
-from qinglan.guard import hits
-from qinglan.lineage.loading import proof_of
+from qinglan.lineage.model_verification import verify_model
 from qinglan.prompts import student_messages
-from qinglan.rewriter import Student, Written, load_tokenizer, render
+from qinglan.rewrite_guard import failed_guards
+from qinglan.rewriter import GeneratedRewrite, Student, load_tokenizer, render_prompt
 from qinglan.rewriter_card import read_card, refuse_other_prompts
-from serving.kserving import payload_of
-from serving.refusals import Busy
-from serving.rewriter import reading
-from serving.rewriter.backends import Backend, InProcess, OverHttp, Prompt
+from serving.kserve_app import read_payload
+from serving.request_errors import QueueFull
+from serving.rewriter import protocols
+from serving.rewriter.backends import Backend, RenderedPrompt, TransformersBackend, VllmBackend
 from serving.rewriter.config import ServerConfig
 from serving.rewriter.metrics import Metrics
-from serving.rewriter.payloads import PayloadLog, chosen, entry
-from serving.rewriter.reading import Instance
-from serving.rewriter.record import CURRENT, current, log
+from serving.rewriter.payload_log import PayloadLog, is_sampled, payload_record
+from serving.rewriter.protocols import Instance
+from serving.rewriter.request_record import CURRENT_REQUEST, current_request, write_log
 
-LOOK_SECONDS = 1.0
+HEALTH_POLL_SECONDS = 1.0
 """How often a backend beside it is asked whether it is there."""
 
 
-class Answered(NamedTuple):
+class GuardedRewrite(NamedTuple):
     """One question's rewrite."""
 
     text: str
@@ -37,14 +37,14 @@ class Answered(NamedTuple):
     fallback: str
     """The guard that took the model's back; "" where none did."""
 
-    written: Written
+    written: GeneratedRewrite
 
     def prediction(self, version: str) -> dict[str, str]:
         told = {"rewritten_query": self.text, "model_version": version}
         return told | ({"fallback": self.fallback} if self.fallback else {})
 
 
-class Rewriter(Model):  # type: ignore[misc]
+class KServeRewriter(Model):  # type: ignore[misc]
     """A model of a release; its version is the digest of its folder."""
 
     def __init__(self, config: ServerConfig) -> None:
@@ -54,18 +54,18 @@ class Rewriter(Model):  # type: ignore[misc]
     def load(self) -> bool:
         """Proven, then loaded; warm at once where the model is in this process."""
         in_process, folder = self.config.backend == "transformers", self.config.model
-        proof = proof_of(folder, weights=in_process, trust=self.config.trust)
+        proof = verify_model(folder, weights=in_process, trust=self.config.trust)
         self.version, self.card = proof.version, read_card(folder)
         refuse_other_prompts(folder, self.card)
         if not self.card.system_prompts:
             raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
         self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
-        self._longest = _context(self.config) - self.card.max_new_tokens
+        self._longest = _context_length(self.config) - self.card.max_new_tokens
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
         self.backend: Backend = self._in_process() if in_process else self._over_http()
         kept = self.config.payload_log
         self._payloads = PayloadLog(kept, self.metrics.payload) if kept else None
-        log({"event": "loaded", "version": self.version, "proof": proof.said, "backend": self.config.backend})
+        write_log({"event": "loaded", "version": self.version, "proof": proof.said, "backend": self.config.backend})
         self.ready = in_process
         return self.ready
 
@@ -75,19 +75,19 @@ class Rewriter(Model):  # type: ignore[misc]
         logging.disable_progress_bar()  # the log is lines of JSON
         student = Student.load(self.config.model)
         student.write([self._warm_up()])  # the first answer of a process is slow: nobody should wait for it
-        return InProcess(student)
+        return TransformersBackend(student)
 
     def _over_http(self) -> Backend:
-        return OverHttp(self.config.backend, self.config.name, self.card.max_new_tokens)
+        return VllmBackend(self.config.backend, self.config.name, self.card.max_new_tokens)
 
     async def watch(self) -> None:
         """Ready as long as the backend is; the first time, after it has written something."""
         while self.config.backend != "transformers":
             there = await self.backend.there() and (self.ready or await self._warm())
             if there != self.ready:
-                log({"event": "ready" if there else "not ready", "version": self.version})
+                write_log({"event": "ready" if there else "not ready", "version": self.version})
             self.ready = there
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     async def _warm(self) -> bool:
         try:
@@ -99,7 +99,7 @@ class Rewriter(Model):  # type: ignore[misc]
 
     async def healthy(self) -> bool:
         """For probes. A question is tried whatever they say: its own answer tells what is wrong, and is no 503."""
-        return CURRENT.get() is not None or self.ready
+        return CURRENT_REQUEST.get() is not None or self.ready
 
     def close(self) -> None:
         """After the last answer."""
@@ -109,20 +109,20 @@ class Rewriter(Model):  # type: ignore[misc]
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
         """V1 and V2."""
         if isinstance(payload, InferRequest):
-            answers = await self.answer(reading.read_v2(payload))
+            answers = await self.answer(protocols.read_v2(payload))
             predictions = [one.prediction(self.version) for one in answers]
-            return reading.answer_v2(payload, predictions, self.version)
-        answers = await self.answer(reading.read_v1(payload_of(payload, headers)))
+            return protocols.answer_v2(payload, predictions, self.version)
+        answers = await self.answer(protocols.read_v1(read_payload(payload, headers)))
         return {"predictions": [one.prediction(self.version) for one in answers]}
 
-    async def answer(self, instances: Sequence[Instance]) -> list[Answered]:
+    async def answer(self, instances: Sequence[Instance]) -> list[GuardedRewrite]:
         """One for each; Busy, or an OutageError, where nobody could. Whoever comes when nobody waits is taken."""
         prompts = [self._prompt(one, f"instances[{number}]") for number, one in enumerate(instances)]
-        current().questions = len(instances)
+        current_request().questions = len(instances)
         waiting = self.backend.waiting
         if waiting and waiting + len(prompts) > self.config.queue:
-            raise Busy(f"{waiting} questions wait already, of {self.config.queue} at most. Ask again.")
-        outcome, answers = "late", list[Answered]()
+            raise QueueFull(f"{waiting} questions wait already, of {self.config.queue} at most. Ask again.")
+        outcome, answers = "late", list[GuardedRewrite]()
         try:
             written = await self.backend.write(prompts)
             answers = [self._guarded(*pair) for pair in zip(instances, written, strict=True)]
@@ -135,47 +135,47 @@ class Rewriter(Model):  # type: ignore[misc]
         return answers
 
     def get_input_types(self) -> list[dict[str, Any]]:
-        return reading.INPUTS
+        return protocols.INPUT_TENSORS
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        return reading.OUTPUTS
+        return protocols.OUTPUT_TENSORS
 
-    def _prompt(self, instance: Instance, where: str) -> Prompt:
+    def _prompt(self, instance: Instance, where: str) -> RenderedPrompt:
         """The prompt of training, or a refusal in words."""
         systems = self.card.system_prompts
         if instance.tenant_id not in systems:
             raise InvalidInput(
                 f"{where}: this model was trained for {', '.join(systems)}, not for {instance.tenant_id!r}."
             )
-        text = render(self._tokenizer, student_messages(instance, systems[instance.tenant_id]))
+        text = render_prompt(self._tokenizer, student_messages(instance, systems[instance.tenant_id]))
         length = len(self._tokenizer(text, add_special_tokens=False).input_ids)
         if length > self._longest:
             raise InvalidInput(f"{where}: {length} tokens; the model reads {self._longest} at most.")
-        return Prompt(text, length)
+        return RenderedPrompt(text, length)
 
-    def _guarded(self, instance: Instance, written: Written) -> Answered:
-        guards, record = hits(instance, written.text, written.cut), current()
+    def _guarded(self, instance: Instance, written: GeneratedRewrite) -> GuardedRewrite:
+        guards, record = failed_guards(instance, written.text, written.cut), current_request()
         record.guards += guards
         record.prompt_tokens += written.prompt_tokens
         record.written_tokens += written.new_tokens
         if not record.shadow:
             self.metrics.answered(instance.tenant_id, guards, written.prompt_tokens, written.new_tokens)
-        return Answered(instance.query if guards else written.text, guards[0] if guards else "", written)
+        return GuardedRewrite(instance.query if guards else written.text, guards[0] if guards else "", written)
 
-    def _keep(self, instances: Sequence[Instance], answers: Sequence[Answered], outcome: str) -> None:
-        log, request_id = self._payloads, current().request_id
-        if log is None or current().shadow or not chosen(request_id, log.config.share):
+    def _keep(self, instances: Sequence[Instance], answers: Sequence[GuardedRewrite], outcome: str) -> None:
+        log, request_id = self._payloads, current_request().request_id
+        if log is None or current_request().shadow or not is_sampled(request_id, log.config.share):
             return
         about = {"request_id": request_id, "version": self.version, "outcome": outcome}
         for number, instance in enumerate(instances):
             text, fallback = (answers[number].text, answers[number].fallback) if answers else ("", "")
-            log.add(entry(instance, text, log.config.text, **about, fallback=fallback))
+            log.add(payload_record(instance, text, log.config.text, **about, fallback=fallback))
 
     def _warm_up(self) -> Instance:
         return Instance(query="一天吃几次", tenant_id=next(iter(self.card.system_prompts)))
 
 
-def _context(config: ServerConfig) -> int:
+def _context_length(config: ServerConfig) -> int:
     """How many tokens the model reads and writes."""
     path = config.model / "config.json"
     try:

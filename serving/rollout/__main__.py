@@ -11,14 +11,14 @@ from typing import Any
 
 from qinglan.errors import QinglanError
 from qinglan.kubernetes.client import connect
-from qinglan.lineage.trust import house_trust, load_trust
+from qinglan.lineage.trust import default_trust, load_trust
 from qinglan.terminal import say_error
 from serving.rollout.cluster.controller import Controller, Settings
+from serving.rollout.cluster.inference_service import FIELD_MANAGER
 from serving.rollout.cluster.lease import ClusterLease
-from serving.rollout.cluster.prometheus import Prometheus
-from serving.rollout.cluster.reading import MANAGER
-from serving.rollout.cluster.told import log_json, open_door
-from serving.rollout.history import History
+from serving.rollout.cluster.monitoring import configure_json_logging, start_monitoring_server
+from serving.rollout.cluster.prometheus import PrometheusClient
+from serving.rollout.history import HistorySigner
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,23 +70,23 @@ def main(words: list[str] | None = None) -> None:
 
 def serve(told: argparse.Namespace) -> None:
     """Until it is told to stop; then the looks that are under way end, and the lease is given back."""
-    log_json()
+    configure_json_logging()
 
     def policy() -> Any:
-        return load_trust(told.trust) if told.trust else house_trust()
+        return load_trust(told.trust) if told.trust else default_trust()
 
     policy()  # what is wrong with it is said before anything is done
     api = connect()
-    api.namespace, api.client.user_agent = told.namespace or api.namespace, MANAGER
-    prometheus, stop = Prometheus(told.prometheus), threading.Event()
+    api.namespace, api.client.user_agent = told.namespace or api.namespace, FIELD_MANAGER
+    prometheus, stop = PrometheusClient(told.prometheus), threading.Event()
     lease = ClusterLease(api, os.environ.get("HOSTNAME") or socket.gethostname())  # in a cluster the pod's name
     settings = Settings(
-        prometheus, policy, told.look_seconds, told.standard_canary, History(), frozenset(told.shadow)
+        prometheus, policy, told.look_seconds, told.standard_canary, HistorySigner(), frozenset(told.shadow)
     )
     controller = Controller(api, lease, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = open_door(controller, lease, told.host, told.port)
+    server = start_monitoring_server(controller, lease, told.host, told.port)
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - how far a download has come is for people; the log is JSON
     lease.start()
     try:

@@ -4,16 +4,16 @@ import logging
 from pathlib import Path
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.lineage.addresses import read_address
 from qinglan.lineage.keys import Signer, load_signer
-from qinglan.lineage.rollouts import NOTE, Told, same, sealed
+from qinglan.lineage.release_address import parse_release_uri
+from qinglan.lineage.rollout_statement import ROLLOUT_NOTE, RolloutStatement, is_same_statement, sign_rollout
 from qinglan.store import open_store
-from serving.rollout.ports import Entry
+from serving.rollout.ports import RolloutSnapshot
 
 log = logging.getLogger("serving.rollout")
 
 
-class History:
+class HistorySigner:
     """Signs with the key of the role `rollout`; without one nothing is kept, and that is said once."""
 
     def __init__(self, keys: Path | None = None) -> None:
@@ -23,27 +23,27 @@ class History:
         except ConfigError as error:
             log.warning("Histories of rollouts are not signed, and so not kept beside their releases: %s", error)
 
-    def keep(self, namespace: str, name: str, entry: Entry) -> None:
+    def keep(self, namespace: str, name: str, entry: RolloutSnapshot) -> None:
         """Once, however often it is called; an OutageError where it must be called again."""
         if self._signer is None or entry.state.phase != "Done":
             return
-        told = told_of(namespace, name, entry)
+        told = history_record(namespace, name, entry)
         try:
-            address = read_address(entry.spec.release.uri)
+            address = parse_release_uri(entry.spec.release.uri)
             store = open_store(address.store)
-            if not any(same(note, told) for note in store.notes(told.digest)):
-                store.attach(told.digest, NOTE, sealed(told, self._signer))
+            if not any(is_same_statement(note, told) for note in store.notes(told.digest)):
+                store.attach(told.digest, ROLLOUT_NOTE, sign_rollout(told, self._signer))
         except DataError as error:
             log.error("%s: its history is not kept: %s", told.rollout, error)
         except (ConfigError, OSError) as error:
             raise OutageError(f"{told.rollout}: its history cannot be kept now: {error}") from error
 
 
-def told_of(namespace: str, name: str, entry: Entry) -> Told:
+def history_record(namespace: str, name: str, entry: RolloutSnapshot) -> RolloutStatement:
     """A pure function of what the ledger has: what is signed today is what would be signed tomorrow."""
     spec, state = entry.spec, entry.state
     history = tuple(one.model_dump(mode="json", by_alias=True) for one in state.history)
-    return Told(
+    return RolloutStatement(
         digest=spec.release.digest, name=spec.release.name, rollout=f"{namespace}/{name}",
         service=spec.inference_service, outcome=state.outcome, reasons=state.reasons,
         began=state.history[0].at if state.history else "", ended=state.history[-1].at if state.history else "",

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from serving.rollout.sequential import Count
 from serving.rollout.spec import RolloutSpec
-from serving.rollout.state import Asked, State
+from serving.rollout.state import DesiredModel, State
 
-Form = Literal["Serverless", "Standard"]
+DeploymentMode = Literal["Serverless", "Standard"]
 
 
 class Revision(NamedTuple):
@@ -24,14 +24,14 @@ class Revision(NamedTuple):
     """Why its pods die, where the cluster says so."""
 
 
-class Served(NamedTuple):
+class ServiceSnapshot(NamedTuple):
     """What an InferenceService asks for, and what it really does."""
 
     resource_version: str
     generation: int
     settled: bool
     """What follows speaks of this generation."""
-    asked: Asked
+    asked: DesiredModel
     rest: str
     """A fingerprint of whatever else decides what is served."""
     newest: Revision | None
@@ -39,7 +39,7 @@ class Served(NamedTuple):
     """What has, or last had, all of the traffic."""
     traffic: Mapping[str, int]
     """Percent by URI."""
-    form: Form
+    form: DeploymentMode
     unsupported: str = ""
     """Why a canary would not do what it says here; empty where it would."""
     editor: str = ""
@@ -66,7 +66,7 @@ class Proof(NamedTuple):
     missing: tuple[str, ...]
 
 
-class Entry(NamedTuple):
+class RolloutSnapshot(NamedTuple):
     """A ModelRollout as it was read."""
 
     spec: RolloutSpec
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 class Ledger(Protocol):
     """One ModelRollout. Whoever writes it at the expected version may act; everybody else reads again."""
 
-    def read(self) -> Entry: ...
+    def read(self) -> RolloutSnapshot: ...
 
     def write(self, state: State, expected: str) -> None: ...
 
@@ -85,9 +85,9 @@ class Ledger(Protocol):
 class Target(Protocol):
     """One InferenceService."""
 
-    def read(self) -> Served: ...
+    def read(self) -> ServiceSnapshot: ...
 
-    def write(self, asked: Asked, expected: str) -> None: ...
+    def write(self, asked: DesiredModel, expected: str) -> None: ...
 
 
 class Evidence(Protocol):
@@ -98,7 +98,7 @@ class Evidence(Protocol):
         ...
 
 
-class Releases(Protocol):
+class ReleaseVerifier(Protocol):
     """What knows where a release came from."""
 
     def prove(self, uri: str) -> Proof: ...
@@ -118,6 +118,6 @@ class Ports(NamedTuple):
     ledger: Ledger
     target: Target
     evidence: Evidence
-    releases: Releases
+    releases: ReleaseVerifier
     clock: Clock
     lease: Lease

@@ -15,7 +15,7 @@ is assumed of the rates but that requests fail independently: they may rise and 
 from math import log
 from typing import NamedTuple
 
-from serving.rollout.spec import Wire
+from serving.rollout.spec import CamelCaseConfig
 
 ALPHA = 0.01
 """At most this share of canaries that are no worse is taken back by the statistics, all checks and steps together."""
@@ -26,7 +26,7 @@ EFFECTS = (1.0, 3.0, 9.0)
 MEMORY = 0.9
 """How much an older block counts beside the next in the guess of the stable model's rate."""
 MOST = 0.95
-CREDIT = 10.0
+STAKE_CAP_FACTOR = 10.0
 """A stake is cut at so many times what it must reach, so that a good past hides no bad present."""
 
 
@@ -48,7 +48,7 @@ class Block(NamedTuple):
     known: float | None = None
 
 
-class Score(Wire):
+class Score(CamelCaseConfig):
     """What is known of one check: this step's counts, and both bets."""
 
     check: str
@@ -67,11 +67,11 @@ class Score(Wire):
 
     @property
     def harm_value(self) -> float:
-        return sum(self.harm) / len(self.harm) + _unstaked(self.harm_looks)
+        return sum(self.harm) / len(self.harm) + _unspent_stake(self.harm_looks)
 
     @property
     def safe_value(self) -> float:
-        return self.safe + _unstaked(self.safe_looks)
+        return self.safe + _unspent_stake(self.safe_looks)
 
 
 def harm_needed(checks: int) -> float:
@@ -82,7 +82,7 @@ def safe_needed() -> float:
     return 1 / BETA
 
 
-def at_step(score: Score, margin: float) -> Score:
+def reset_for_step(score: Score, margin: float) -> Score:
     """A step's counts begin anew, and the proof of safety where its margin is another; suspicion is kept."""
     fresh = {"canary": Count(0, 0), "stable": Count(0, 0), "margin": margin}
     kept = {} if margin == score.margin else {"safe": 0.0, "safe_looks": 0}
@@ -106,9 +106,9 @@ def fold(score: Score, block: Block, until: float, harm_most: float) -> Score:
 
 def _harm(score: Score, block: Block, stable: float, needed: float) -> dict[str, object]:
     looks = score.harm_looks + 1
-    most = needed * CREDIT
+    most = needed * STAKE_CAP_FACTOR
     grown = tuple(
-        _grown(stake, looks, harm_bet(block, stable, effect * score.margin), most)
+        _updated_stake(stake, looks, harm_bet(block, stable, effect * score.margin), most)
         for stake, effect in zip(score.harm, EFFECTS, strict=True)
     )
     return {"harm": grown, "harm_looks": looks}
@@ -117,7 +117,7 @@ def _harm(score: Score, block: Block, stable: float, needed: float) -> dict[str,
 def _safe(score: Score, block: Block, stable: float) -> dict[str, object]:
     looks = score.safe_looks + 1
     bet = safe_bet(block, stable, score.margin)
-    return {"safe": _grown(score.safe, looks, bet, safe_needed() * CREDIT), "safe_looks": looks}
+    return {"safe": _updated_stake(score.safe, looks, bet, safe_needed() * STAKE_CAP_FACTOR), "safe_looks": looks}
 
 
 def harm_bet(block: Block, stable: float, effect: float) -> float:
@@ -126,10 +126,10 @@ def harm_bet(block: Block, stable: float, effect: float) -> float:
     if guess.canary <= stable:
         return 0.0
     if block.known is not None:
-        return _ratio(block, guess, Rates(block.known, block.known))
+        return _block_log_ratio(block, guess, Rates(block.known, block.known))
     both = block.canary.of + block.stable.of
     pooled = (block.canary.of * guess.canary + block.stable.of * guess.stable) / both
-    return _ratio(block, guess, Rates(pooled, pooled))
+    return _block_log_ratio(block, guess, Rates(pooled, pooled))
 
 
 def safe_bet(block: Block, stable: float, margin: float) -> float:
@@ -138,12 +138,12 @@ def safe_bet(block: Block, stable: float, margin: float) -> float:
     if stable + margin >= 1:
         return 0.0
     if block.known is not None:
-        return _ratio(block, guess, Rates(block.known + margin, block.known))
-    lower = _nearest(block.canary.of, block.stable.of, stable, margin)
-    return _ratio(block, guess, Rates(lower + margin, lower))
+        return _block_log_ratio(block, guess, Rates(block.known + margin, block.known))
+    lower = _nearest_denied_rate(block.canary.of, block.stable.of, stable, margin)
+    return _block_log_ratio(block, guess, Rates(lower + margin, lower))
 
 
-def _nearest(canary: float, stable: float, rate: float, margin: float) -> float:
+def _nearest_denied_rate(canary: float, stable: float, rate: float, margin: float) -> float:
     """The stable rate of the point, with the canary's `margin` above it, that is nearest to both being `rate`.
 
     The divergence is convex in it, so its slope has one root between `rate - margin` and `rate`: Newton's steps,
@@ -158,7 +158,7 @@ def _nearest(canary: float, stable: float, rate: float, margin: float) -> float:
             high = at
         else:
             low = at
-        bend = _bend(canary, above, rate) + _bend(stable, at, rate)
+        bend = _curvature(canary, above, rate) + _curvature(stable, at, rate)
         step = at - slope / bend
         ahead = step if low < step < high else (low + high) / 2
         if abs(ahead - at) <= 1e-9 * rate:
@@ -167,21 +167,21 @@ def _nearest(canary: float, stable: float, rate: float, margin: float) -> float:
     return at
 
 
-def _bend(of: float, at: float, rate: float) -> float:
+def _curvature(of: float, at: float, rate: float) -> float:
     return of * (rate / (at * at) + (1 - rate) / ((1 - at) * (1 - at)))
 
 
-def _ratio(block: Block, guess: Rates, denied: Rates) -> float:
-    stable = 0.0 if block.known is not None else _one_ratio(block.stable, guess.stable, denied.stable)
-    return _one_ratio(block.canary, guess.canary, denied.canary) + stable
+def _block_log_ratio(block: Block, guess: Rates, denied: Rates) -> float:
+    stable = 0.0 if block.known is not None else _count_log_ratio(block.stable, guess.stable, denied.stable)
+    return _count_log_ratio(block.canary, guess.canary, denied.canary) + stable
 
 
-def _one_ratio(count: Count, guess: float, denied: float) -> float:
+def _count_log_ratio(count: Count, guess: float, denied: float) -> float:
     passed = count.of - count.failed
     return count.failed * log(guess / denied) + passed * log((1 - guess) / (1 - denied))
 
 
-def _grown(stake: float, looks: int, bet: float, most: float) -> float:
+def _updated_stake(stake: float, looks: int, bet: float, most: float) -> float:
     """The stakes so far and the one that begins now, times what this block was worth.
 
     A bet on each block as the first: 1/2 on the first of all, 1/6 on the second, 1/(t (t + 1)) on block t, 1 in all.
@@ -193,7 +193,7 @@ def _grown(stake: float, looks: int, bet: float, most: float) -> float:
     return float(min((stake + start) * 2.718281828459045**bet, most))
 
 
-def _unstaked(looks: int) -> float:
+def _unspent_stake(looks: int) -> float:
     return 1 / (looks + 1)
 
 

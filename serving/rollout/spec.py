@@ -10,13 +10,13 @@ from qinglan.config import Config, Positive
 CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quality"]
 
 
-class Wire(Config):
+class CamelCaseConfig(Config):
     """What Kubernetes stores: camelCase there, our names here."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Check(Wire):
+class Check(CamelCaseConfig):
     """One way in which a canary may be worse than the stable model: a share of its requests."""
 
     name: CheckName
@@ -57,7 +57,7 @@ def default_checks(shadowed: bool) -> tuple[Check, ...]:
     return (*CHECKS, QUALITY) if shadowed else CHECKS
 
 
-class Release(Wire):
+class Release(CamelCaseConfig):
     """The release that is to be served; everything is checked again before anything is changed."""
 
     name: str
@@ -71,8 +71,8 @@ class Release(Wire):
         return self.model[:12]
 
 
-class Predictor(Wire):
-    """What the first InferenceService is made with (qinglan/rollouts.py); later ones keep what is there."""
+class Predictor(CamelCaseConfig):
+    """What the first InferenceService is made with (qinglan/model_rollouts.py); later ones keep what is there."""
 
     runtime: str = Field(min_length=1)
     format: str = Field(min_length=1)
@@ -80,7 +80,7 @@ class Predictor(Wire):
     max_replicas: int | None = None
 
 
-class RolloutSpec(Wire):
+class RolloutSpec(CamelCaseConfig):
     """A rollout, and the policy that it is decided by."""
 
     inference_service: str

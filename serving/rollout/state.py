@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from serving.rollout.sequential import Count, Score
-from serving.rollout.spec import Check, Wire
+from serving.rollout.spec import CamelCaseConfig, Check
 
 Phase = Literal["Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback", "Done"]
 Outcome = Literal["", "Promoted", "RolledBack", "Refused", "Aborted"]
 MOST_HISTORY = 200
 
 
-class Asked(Wire):
+class DesiredModel(CamelCaseConfig):
     """What an InferenceService is asked to serve: this model, to this share of users; None is all of them."""
 
     uri: str
@@ -21,7 +21,7 @@ class Asked(Wire):
         return f"{self.uri} at {100 if self.percent is None else self.percent} %"
 
 
-class Intent(Wire):
+class Intent(CamelCaseConfig):
     """What is about to be written, kept before it is: whoever comes next reads whether it happened."""
 
     action: str
@@ -31,11 +31,11 @@ class Intent(Wire):
     at: str
 
     @property
-    def asked(self) -> Asked:
-        return Asked(uri=self.uri, percent=self.percent)
+    def asked(self) -> DesiredModel:
+        return DesiredModel(uri=self.uri, percent=self.percent)
 
 
-class Stable(Wire):
+class StableRelease(CamelCaseConfig):
     """The verified release that was served when the rollout began, and is gone back to."""
 
     uri: str
@@ -47,7 +47,7 @@ class Stable(Wire):
         return self.model[:12]
 
 
-class Figure(Wire):
+class CheckFigures(CamelCaseConfig):
     """One check's numbers as they stood at a decision."""
 
     check: str
@@ -58,17 +58,17 @@ class Figure(Wire):
     safe: float
 
 
-class Happening(Wire):
+class DecisionRecord(CamelCaseConfig):
     """One decision: when, in which phase, what, why, and on which numbers."""
 
     at: str
     phase: Phase
     action: str
     why: str
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[CheckFigures, ...] = ()
 
 
-class State(Wire):
+class State(CamelCaseConfig):
     phase: Phase = "Verify"
     checks: tuple[Check, ...] = ()
     """The policy's checks where the spec names none: those of the controller's first write, to the end."""
@@ -79,8 +79,8 @@ class State(Wire):
     ending: Outcome = ""
     """What the outcome will be, while the traffic is still being brought back."""
     intent: Intent | None = None
-    stable: Stable | None = None
-    asked: Asked | None = None
+    stable: StableRelease | None = None
+    asked: DesiredModel | None = None
     """What the InferenceService last asked for by our doing; anything else there is somebody else's."""
     rest: str = ""
     uid: str = ""
@@ -99,7 +99,7 @@ class State(Wire):
     restored: int = 0
     evidence: tuple[Score, ...] = ()
     reasons: tuple[str, ...] = ()
-    history: tuple[Happening, ...] = ()
+    history: tuple[DecisionRecord, ...] = ()
 
     def noted(self, now: float, action: str, why: str, weighed: bool = False) -> "State":
         """The same, with one more line of history, and the numbers where the decision was made on them.
@@ -110,12 +110,12 @@ class State(Wire):
         if last and (last.phase, last.action, last.why) == (self.phase, action, why):
             return self
         figures = self.figures() if weighed else ()
-        happening = Happening(at=clock(now), phase=self.phase, action=action, why=why, figures=figures)
+        happening = DecisionRecord(at=iso_timestamp(now), phase=self.phase, action=action, why=why, figures=figures)
         return self.model_copy(update={"history": (*self.history, happening)[-MOST_HISTORY:]})
 
-    def figures(self) -> tuple[Figure, ...]:
+    def figures(self) -> tuple[CheckFigures, ...]:
         return tuple(
-            Figure(
+            CheckFigures(
                 check=score.check,
                 canary=score.canary,
                 stable=score.stable,
@@ -128,7 +128,7 @@ class State(Wire):
         )
 
 
-def clock(now: float) -> str:
+def iso_timestamp(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
 
 

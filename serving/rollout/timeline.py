@@ -1,23 +1,23 @@
 """A rollout's history as lines: when, what, why, and the numbers that each decision was made on."""
 
 from serving.rollout.sequential import Count
-from serving.rollout.state import Figure, Happening, State
+from serving.rollout.state import CheckFigures, DecisionRecord, State
 
 WIDTH = 13
 
 
 def timeline(state: State) -> list[str]:
     """One line for each decision, and one below it for each check that had been measured."""
-    lines = [line for happening in state.history for line in told_of(happening)]
-    return [*lines, _standing(state)]
+    lines = [line for happening in state.history for line in decision_lines(happening)]
+    return [*lines, _status_line(state)]
 
 
-def told_of(happening: Happening) -> list[str]:
+def decision_lines(happening: DecisionRecord) -> list[str]:
     head = f"{happening.at}  {happening.phase:<9}  {happening.action:<{WIDTH}}{happening.why}"
     return [head, *(_figures(figure) for figure in happening.figures)]
 
 
-def _figures(figure: Figure) -> str:
+def _figures(figure: CheckFigures) -> str:
     both = f"canary {_share(figure.canary)}"
     if figure.check != "quality":
         both += f", stable {_share(figure.stable)}"
@@ -30,7 +30,7 @@ def _share(count: Count) -> str:
     return f"{failed}/{of}" + (f" ({100 * count.failed / count.of:.2f} %)" if count.of else "")
 
 
-def _standing(state: State) -> str:
+def _status_line(state: State) -> str:
     if state.phase == "Done":
         return state.outcome
     return f"{state.phase}, the canary at {state.percent} %"

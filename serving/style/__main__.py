@@ -29,13 +29,15 @@ def main() -> None:
 
 
 def serve(given: argparse.Namespace) -> None:
-    from serving.kserving import existing
-    from serving.listening import listen, log_to_stderr, serve_app
+    from serving.http_server import listen, log_to_stderr, serve_app
+    from serving.kserve_app import require_model_folder
     from serving.style.app import create_app
-    from serving.style.model import Style
+    from serving.style.model import KServeStyleModel
 
     log_to_stderr()
-    app = create_app(Style(given.name, existing(given.model), given.engine, given.queue))  # loaded, then reachable
+    app = create_app(
+        KServeStyleModel(given.name, require_model_folder(given.model), given.engine, given.queue)
+    )  # loaded, then reachable
     asyncio.run(serve_app("style", app, listen(given.host, given.port)))
 
 

@@ -8,28 +8,28 @@ from fastapi import Request, Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qinglan.style.answers import STYLE_MODEL_PATH
-from serving import kserving
-from serving.refusals import BodyLimit
+from qinglan.style.service_responses import STYLE_MODEL_PATH
+from serving import kserve_app
+from serving.request_errors import BodyLimit
 from serving.style.metrics import Metrics
-from serving.style.model import Style
-from serving.style.reading import read_instance
+from serving.style.model import KServeStyleModel
+from serving.style.request_parser import read_instance
 
 LARGEST_BODY = 1_000_000
 """More than 256 texts of the length that the model reads, in UTF-8; the rest of a larger body is not read."""
 
 
-def create_app(model: Style) -> Any:
+def create_app(model: KServeStyleModel) -> Any:
     """The application with the model loaded."""
-    app = kserving.create_app(model)
+    app = kserve_app.create_app(model)
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
-    app.add_middleware(Door, model=model.name, metrics=model.metrics)
-    kserving.add_refusals(app, kserving.error)
+    app.add_middleware(RequestMetrics, model=model.name, metrics=model.metrics)
+    kserve_app.add_error_handlers(app, kserve_app.error_response)
 
     async def predict(request: Request) -> Response:
-        text = read_instance(kserving.read_json(await request.body(), request.headers), "body")
+        text = read_instance(kserve_app.read_json(await request.body(), request.headers), "body")
         [answer] = await model.ask([text])
-        return Response(orjson.dumps(model.versioned(answer)), media_type=kserving.JSON)
+        return Response(orjson.dumps(model.versioned(answer)), media_type=kserve_app.JSON)
 
     async def which() -> dict[str, str]:
         """Which bytes answer: a reward that was scored by them names them."""
@@ -40,7 +40,7 @@ def create_app(model: Style) -> Any:
     return app
 
 
-class Door:
+class RequestMetrics:
     """ASGI middleware: counts and times every question, and refuses the tensors that KServe would stumble over."""
 
     def __init__(self, app: ASGIApp, model: str, metrics: Metrics) -> None:
@@ -60,7 +60,11 @@ class Door:
             status = message.get("status", status)
             await send(message)
 
-        app = kserving.NOT_JSON if protocol == "v2" and kserving.binary(Headers(scope=scope)) else self._app
+        app = (
+            kserve_app.NOT_JSON_RESPONSE
+            if protocol == "v2" and kserve_app.is_binary(Headers(scope=scope))
+            else self._app
+        )
         try:
             with self._metrics.under_way.track_inprogress():
                 return await app(scope, receive, seen)

@@ -7,37 +7,37 @@ from typing import Any
 
 from kserve import InferRequest, Model
 
-from qinglan.lineage.loading import proof_of
-from qinglan.style.labels import training_form
-from qinglan.style.model import Engine, StyleModel
+from qinglan.lineage.model_verification import verify_model
+from qinglan.style.labels import format_training_text
+from qinglan.style.model import EngineName, StyleModel
 from qinglan.style.predict import Prediction, predictions
-from serving.batches import Batches
-from serving.kserving import payload_of
-from serving.refusals import Busy
-from serving.style import tensors
+from serving.dynamic_batcher import DynamicBatcher
+from serving.kserve_app import read_payload
+from serving.request_errors import QueueFull
+from serving.style import v2_protocol
 from serving.style.metrics import Metrics
-from serving.style.reading import read_instances
+from serving.style.request_parser import read_instances
 
-MOST_TOGETHER = 64
+MAX_BATCH = 64
 """Texts taken at once: twice a forward pass, so that those of like length find each other and nobody waits long."""
 
-WARM_UP = training_form("一天吃几次？", "请按标签服用。")
+WARM_UP = format_training_text("一天吃几次？", "请按标签服用。")
 
 
-class Style(Model):  # type: ignore[misc]
+class KServeStyleModel(Model):  # type: ignore[misc]
     """Loads a style model's folder, as its release says; its version is the folder's digest."""
 
-    def __init__(self, name: str, folder: Path, engine: Engine, queue: int) -> None:
+    def __init__(self, name: str, folder: Path, engine: EngineName, queue: int) -> None:
         super().__init__(name)
         self._folder, self._engine, self._queue = folder, engine, queue
         self.digest = self.version = ""
 
     def load(self) -> bool:
-        proof = proof_of(self._folder)
+        proof = verify_model(self._folder)
         if proof.state == "unproven":
             logging.getLogger("serving.style").warning(proof.said)
         self._model = StyleModel.load(self._folder, self._engine)
-        self._batches = Batches[str, Prediction](self._answer, MOST_TOGETHER)
+        self._batches = DynamicBatcher[str, Prediction](self._answer, MAX_BATCH)
         self.digest, self.version = proof.model_digest, proof.version
         self.metrics = Metrics(self.version, lambda: self._batches.waiting)
         self._model.predict([WARM_UP])  # the first answer of a process is slow: nobody should wait for it
@@ -47,25 +47,25 @@ class Style(Model):  # type: ignore[misc]
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
         """V1 and V2."""
         if isinstance(payload, InferRequest):
-            return tensors.answer(payload, await self.ask(tensors.texts(payload)), self.version)
-        answers = await self.ask(read_instances(payload_of(payload, headers)))
+            return v2_protocol.infer_response(payload, await self.ask(v2_protocol.read_texts(payload)), self.version)
+        answers = await self.ask(read_instances(read_payload(payload, headers)))
         return {"predictions": [self.versioned(answer) for answer in answers]}
 
     async def ask(self, texts: Sequence[str]) -> list[Prediction]:
         """One answer for each text, or Busy; whoever comes when nobody waits is never turned away."""
         waiting = self._batches.waiting
         if waiting and waiting + len(texts) > self._queue:
-            raise Busy(f"{waiting} texts wait already, of {self._queue} at most. Ask again.")
+            raise QueueFull(f"{waiting} texts wait already, of {self._queue} at most. Ask again.")
         return await self._batches.ask(texts)
 
     def versioned(self, answer: Prediction) -> dict[str, Any]:
         return {**answer, "model_version": self.version}
 
     def get_input_types(self) -> list[dict[str, Any]]:
-        return tensors.INPUTS
+        return v2_protocol.INPUT_TENSORS
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        return tensors.outputs(len(self._model.labels.labels))
+        return v2_protocol.output_tensors(len(self._model.labels.labels))
 
     def _answer(self, texts: Sequence[str]) -> list[Prediction]:
         """In the thread of the batches, tokenizing included: a long text would hold up everybody's health check."""

@@ -8,8 +8,8 @@ import uvloop
 
 from qinglan.errors import QinglanError
 from qinglan.terminal import say_error
-from serving.listening import listen, log_to_stderr, serve_app
-from standins.reranker.app import StandIn, create_app
+from serving.http_server import listen, log_to_stderr, serve_app
+from standins.reranker.app import FakeReranker, create_app
 from standins.reranker.behaviour import FAULTS, Behaviour
 
 
@@ -35,7 +35,7 @@ def serve(behaviour: Behaviour, host: str, port: int) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the address to configure."""
     log_to_stderr()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve_app("reranker", create_app(StandIn(behaviour)), listen(host, port)))
+        runner.run(serve_app("reranker", create_app(FakeReranker(behaviour)), listen(host, port)))
 
 
 if __name__ == "__main__":

@@ -15,16 +15,16 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
 from qinglan.files import sha256_text
-from qinglan.text import bigrams, covered
-from serving.listening import hung_up
+from qinglan.text import bigram_coverage, bigrams
+from serving.http_server import client_disconnected
 from standins.reranker.behaviour import Behaviour
 
 JSON = "application/json"
-Ranked = list[tuple[int, float]]
+RankedScores = list[tuple[int, float]]
 """Index and score, best first, as both servers answer."""
 
 
-class StandIn:
+class FakeReranker:
     """What it does now, which a test may change between requests, and what it was asked."""
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -46,7 +46,7 @@ class StandIn:
         unlucky = Random(sha256_text(query, *documents)).random() < self.behaviour.error_rate
         return self.behaviour.fault if unlucky else ""
 
-    def ranked(self, query: str, documents: list[str], raw: bool) -> Ranked:
+    def ranked(self, query: str, documents: list[str], raw: bool) -> RankedScores:
         scores = [log_odds(query, document, self.behaviour.sharpness) for document in documents]
         if not raw:
             scores = [1 / (1 + math.exp(-score)) for score in scores]
@@ -55,10 +55,10 @@ class StandIn:
 
 def log_odds(query: str, document: str, sharpness: float) -> float:
     """From the share of the query's character pairs that the document holds."""
-    return sharpness * (covered(query, set(bigrams(document))) - 0.5)
+    return sharpness * (bigram_coverage(query, set(bigrams(document))) - 0.5)
 
 
-def spoiled(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str, Any]]:
+def apply_fault(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str, Any]]:
     """The rows of an answer as a broken server sends them."""
     last = rows[-1]
     if fault == "missing":
@@ -70,7 +70,7 @@ def spoiled(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str
     return [*rows[:-1], {**last, **changes[fault]}] if fault in changes else rows
 
 
-def create_app(stand_in: StandIn) -> FastAPI:
+def create_app(stand_in: FakeReranker) -> FastAPI:
     app = FastAPI(title="Qinglan stand-in reranker")
 
     async def rerank(request: Request) -> Response:
@@ -82,7 +82,7 @@ def create_app(stand_in: StandIn) -> FastAPI:
             return await _tei(stand_in, asked)
         return await _vllm(stand_in, asked)
 
-    app.add_exception_handler(ClientDisconnect, hung_up)
+    app.add_exception_handler(ClientDisconnect, client_disconnected)
     for path in ("/rerank", "/v1/rerank", "/v2/rerank"):
         app.add_route(path, rerank, ["POST"])
 
@@ -105,7 +105,7 @@ def create_app(stand_in: StandIn) -> FastAPI:
     return app
 
 
-async def _vllm(stand_in: StandIn, asked: Any) -> Response:
+async def _vllm(stand_in: FakeReranker, asked: Any) -> Response:
     if not _is_asked(asked, "documents"):
         return _error(400, "query and documents belong here.", "BadRequestError")
     if asked.get("model", stand_in.behaviour.model) != stand_in.behaviour.model:
@@ -118,12 +118,12 @@ async def _vllm(stand_in: StandIn, asked: Any) -> Response:
         {"index": at, "document": {"text": documents[at]}, "relevance_score": score}
         for at, score in stand_in.ranked(query, documents, raw)
     ]
-    results = spoiled(rows, fault, "relevance_score")[: asked.get("top_n") or None]
+    results = apply_fault(rows, fault, "relevance_score")[: asked.get("top_n") or None]
     body = {"id": "rerank-0", "model": stand_in.behaviour.model, "usage": {"total_tokens": 0}, "results": results}
     return _answer(body, fault)
 
 
-async def _tei(stand_in: StandIn, asked: Any) -> Response:
+async def _tei(stand_in: FakeReranker, asked: Any) -> Response:
     if not _is_asked(asked, "texts"):
         return _tei_error(422, "query and texts belong here", "validation")
     query, texts = asked["query"], asked["texts"]
@@ -131,14 +131,14 @@ async def _tei(stand_in: StandIn, asked: Any) -> Response:
         allowed = stand_in.behaviour.max_batch
         return _tei_error(413, f"batch size {len(texts)} > maximum allowed batch size {allowed}", "validation")
     if failed := _status_of(fault := await stand_in.fault(query, texts)):
-        return _tei_error(*((429, "Model is overloaded", "overloaded") if failed == 429 else BACKEND))
+        return _tei_error(*((429, "Model is overloaded", "overloaded") if failed == 429 else TEI_BACKEND_ERROR))
     rows: list[dict[str, Any]] = [
         {"index": at, "score": score} for at, score in stand_in.ranked(query, texts, bool(asked.get("raw_scores")))
     ]
-    return _answer(spoiled(rows, fault, "score"), fault)
+    return _answer(apply_fault(rows, fault, "score"), fault)
 
 
-BACKEND = (424, "Inference failed", "backend")
+TEI_BACKEND_ERROR = (424, "Inference failed", "backend")
 
 
 def _is_asked(asked: Any, name: str) -> bool:

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from qinglan.errors import QinglanError
 from qinglan.terminal import say, say_error
-from serving.rollout.history import History
-from serving.rollout.machine import look
+from serving.rollout.history import HistorySigner
 from serving.rollout.ports import Ports
+from serving.rollout.reconciler import reconcile
 from serving.rollout.state import State
 from serving.rollout.timeline import timeline
 from standins.rollout_local.evidence import LocalEvidence
 from standins.rollout_local.ledger import FileLease, FileLedger, FileRollouts
-from standins.rollout_local.releases import FileReleases
-from standins.rollout_local.service import NAME, FileTarget, objects_of
+from standins.rollout_local.releases import FileReleaseVerifier
+from standins.rollout_local.service import SERVICE_NAME, FileTarget, service_files
 
-LOOKS_A_STEP = 10
+RECONCILES_PER_STEP = 10
 LONGEST_WAIT = 30.0
 
 
@@ -41,34 +41,39 @@ def main() -> None:
 
 def run(folder: Path, metrics: Sequence[str] = ()) -> None:
     """Until no rollout is left that has not ended."""
-    objects_of(folder).read(NAME)
+    service_files(folder).read(SERVICE_NAME)
     lease = FileLease(folder)
     try:
         while name := FileRollouts(folder).next():
-            carry_out(folder, name, lease, metrics)
-        _keep(folder)
+            run_rollout(folder, name, lease, metrics)
+        _sign_histories(folder)
     finally:
         lease.close()
 
 
-def _keep(folder: Path) -> None:
+def _sign_histories(folder: Path) -> None:
     """The signed history of each, also where a controller was killed at the end; again changes nothing."""
-    history = History()
+    history = HistorySigner()
     for one in FileRollouts(folder).all():
         name = one["metadata"]["name"]
         history.keep(folder.name, name, FileLedger(folder, name).read())
 
 
-def carry_out(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
+def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
     """One rollout to its end; each decision is said as it is made."""
     ledger = FileLedger(folder, name)
     spec, state, _ = ledger.read()
     ports = Ports(
-        ledger, FileTarget(folder), LocalEvidence(folder, spec.checks, metrics), FileReleases(folder), _Clock(), lease
+        ledger,
+        FileTarget(folder),
+        LocalEvidence(folder, spec.checks, metrics),
+        FileReleaseVerifier(folder),
+        _Clock(),
+        lease,
     )
-    wait, said = min(spec.step_seconds / LOOKS_A_STEP, LONGEST_WAIT), len(timeline(state)) - 1
+    wait, said = min(spec.step_seconds / RECONCILES_PER_STEP, LONGEST_WAIT), len(timeline(state)) - 1
     while state.phase != "Done":
-        look(ports)
+        reconcile(ports)
         state = ledger.read().state
         lines = timeline(state)
         for line in lines[said:-1]:

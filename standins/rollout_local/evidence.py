@@ -18,18 +18,25 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from qinglan.errors import OutageError
-from qinglan.files import replaced
-from serving.rollout.counting import NAMES, Counters, Series, counted, grown, series
+from qinglan.files import atomic_write
+from serving.rollout.check_counts import (
+    SERIES_NAMES,
+    Counters,
+    Series,
+    counter_increases,
+    counts_by_check,
+    make_series,
+)
 from serving.rollout.ports import Window
 from serving.rollout.spec import Check
-from standins.rollout_local.objects import Objects
-from standins.rollout_local.service import NAME, status_of
+from standins.rollout_local.object_files import ObjectFiles
+from standins.rollout_local.service import SERVICE_NAME, parse_status
 
 ANSWER_SECONDS = 2.0
-AT_THE_CALLER = "qinglan_rewriter_requests_total"
+ROUTER_COUNTER = "qinglan_rewriter_requests_total"
 SNAPSHOTS = "evidence.json"
 
-Snapshot = Mapping[str, Counters]
+CounterSnapshot = Mapping[str, Counters]
 """What each source had counted, by its URL."""
 
 
@@ -37,7 +44,7 @@ class LocalEvidence:
     """Of one rollout. `more`: other servers whose /metrics say something of it."""
 
     def __init__(self, folder: Path, checks: Sequence[Check], more: Sequence[str] = ()) -> None:
-        self._objects, self._checks, self._more = Objects(folder), checks, more
+        self._objects, self._checks, self._more = ObjectFiles(folder), checks, more
         self._path = folder / SNAPSHOTS
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
@@ -54,50 +61,55 @@ class LocalEvidence:
             self._keep({until: now})
             return Window(until, {}, {})
         self._keep({after: before, until: now})
-        growth = summed(grown(before[source], counters) for source, counters in now.items() if source in before)
-        both = (counted(growth, *pair, self._checks) for pair in ((canary, stable), (stable, canary)))
+        growth = sum_counters(
+            counter_increases(before[source], counters) for source, counters in now.items() if source in before
+        )
+        both = (counts_by_check(growth, *pair, self._checks) for pair in ((canary, stable), (stable, canary)))
         return Window(until, *both)
 
-    def _taken(self, kept: Mapping[float, Snapshot]) -> Snapshot:
+    def _taken(self, kept: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
         """The router must answer; of who else does not, what was last seen: later it is counted from there.
 
         Who was never seen is counted from when it is.
         """
-        status = status_of(self._objects.read(NAME))
+        status = parse_status(self._objects.read(SERVICE_NAME))
         last = kept[max(kept)] if kept else {}
-        taken = {**last, status.url: chosen(scraped(status.url), lambda name: name == AT_THE_CALLER)}
+        taken = {
+            **last,
+            status.url: filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER),
+        }
         for url in (*(seen.url for seen in status.servers.values() if seen.url), *self._more):
             try:
-                taken[url] = chosen(scraped(url), lambda name: name != AT_THE_CALLER)
+                taken[url] = filter_counters(scrape_counters(url), lambda name: name != ROUTER_COUNTER)
             except OutageError:
                 continue
         return taken
 
-    def _keep(self, snapshots: Mapping[float, Snapshot]) -> None:
-        with replaced(self._path) as partial:
-            partial.write_bytes(orjson.dumps([[cursor, _dumped(one)] for cursor, one in snapshots.items()]))
+    def _keep(self, snapshots: Mapping[float, CounterSnapshot]) -> None:
+        with atomic_write(self._path) as partial:
+            partial.write_bytes(orjson.dumps([[cursor, _dump_snapshot(one)] for cursor, one in snapshots.items()]))
 
-    def _read(self) -> dict[float, Snapshot]:
+    def _read(self) -> dict[float, CounterSnapshot]:
         try:
-            return {float(cursor): _loaded(one) for cursor, one in orjson.loads(self._path.read_bytes())}
+            return {float(cursor): _load_snapshot(one) for cursor, one in orjson.loads(self._path.read_bytes())}
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return {}
 
 
-def scraped(url: str) -> Counters:
+def scrape_counters(url: str) -> Counters:
     """All counters of ours at a server's /metrics; an OutageError where it does not say them."""
     try:
         answer = httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
-        return dict(_parsed(answer.text))
+        return dict(_parse_metrics(answer.text))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError) as error:
         raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from error
 
 
-def chosen(counters: Counters, wanted: Callable[[str], bool]) -> Counters:
+def filter_counters(counters: Counters, wanted: Callable[[str], bool]) -> Counters:
     return {one: value for one, value in counters.items() if wanted(one.name)}
 
 
-def summed(parts: Iterable[Counters]) -> Counters:
+def sum_counters(parts: Iterable[Counters]) -> Counters:
     """Several processes as one."""
     whole: dict[Series, float] = {}
     for part in parts:
@@ -106,27 +118,27 @@ def summed(parts: Iterable[Counters]) -> Counters:
     return whole
 
 
-def _parsed(text: str) -> Iterator[tuple[Series, float]]:
+def _parse_metrics(text: str) -> Iterator[tuple[Series, float]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name in NAMES:
-                yield series(sample.name, sample.labels), float(sample.value)
+            if sample.name in SERIES_NAMES:
+                yield make_series(sample.name, sample.labels), float(sample.value)
 
 
-def _dumped(snapshot: Snapshot) -> dict[str, list[tuple[str, dict[str, str], float | None]]]:
+def _dump_snapshot(snapshot: CounterSnapshot) -> dict[str, list[tuple[str, dict[str, str], float | None]]]:
     return {
         source: [(one.name, dict(one.labels), value if math.isfinite(value) else None) for one, value in part.items()]
         for source, part in snapshot.items()
     }
 
 
-def _loaded(raw: Mapping[str, Sequence[Sequence[object]]]) -> Snapshot:
+def _load_snapshot(raw: Mapping[str, Sequence[Sequence[object]]]) -> CounterSnapshot:
     return {source: {_series(*row[:2]): _value(row[2]) for row in part} for source, part in raw.items()}
 
 
 def _series(name: object, labels: object) -> Series:
     assert isinstance(labels, dict)
-    return series(str(name), labels)
+    return make_series(str(name), labels)
 
 
 def _value(value: object) -> float:

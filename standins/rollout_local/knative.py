@@ -8,35 +8,37 @@ a release that is not ready    gets nothing: whoever was served goes on being se
 
 from collections.abc import Mapping
 
-from serving.rollout.state import Asked
-from standins.rollout_local.service import Made, Seen, Status
+from serving.rollout.state import DesiredModel
+from standins.rollout_local.service import LocalRevision, ServerStatus, ServiceStatus
 
 
-def reconciled(status: Status, asked: Asked, generation: int, servers: Mapping[str, Seen]) -> Status:
+def reconcile_status(
+    status: ServiceStatus, asked: DesiredModel, generation: int, servers: Mapping[str, ServerStatus]
+) -> ServiceStatus:
     """The status after one more look at the servers; the same again changes nothing."""
-    status = _made(status, asked).model_copy(update={"observed": generation, "servers": dict(servers)})
+    status = _add_revision(status, asked).model_copy(update={"observed": generation, "servers": dict(servers)})
     newest = status.revisions[-1]
     if status.seen(newest.uri).url:
         status = status.model_copy(update={"latest_ready": newest.name})
-    status = _rolled(status, asked.percent)
-    return _forgotten(status.model_copy(update={"shares": _split(status, asked.percent)}))
+    status = _roll_out(status, asked.percent)
+    return _drop_old_revisions(status.model_copy(update={"shares": _split_traffic(status, asked.percent)}))
 
 
-def needed(status: Status, asked: Asked) -> set[str]:
+def needed_releases(status: ServiceStatus, asked: DesiredModel) -> set[str]:
     """The releases whose servers must run."""
     names = {status.latest_ready, status.rolled_out, *(name for name, share in status.shares.items() if share)}
     return {asked.uri, *(made.uri for made in status.revisions if made.name in names)}
 
 
-def _made(status: Status, asked: Asked) -> Status:
+def _add_revision(status: ServiceStatus, asked: DesiredModel) -> ServiceStatus:
     if status.revisions and status.revisions[-1].uri == asked.uri:
         return status
     count = status.count + 1
-    made = Made(name=f"rev-{count}", uri=asked.uri)
+    made = LocalRevision(name=f"rev-{count}", uri=asked.uri)
     return status.model_copy(update={"revisions": (*status.revisions, made), "count": count})
 
 
-def _rolled(status: Status, percent: int | None) -> Status:
+def _roll_out(status: ServiceStatus, percent: int | None) -> ServiceStatus:
     latest, newest = status.latest_ready, status.revisions[-1].name
     if not latest:
         return status
@@ -49,7 +51,7 @@ def _rolled(status: Status, percent: int | None) -> Status:
     return status
 
 
-def _split(status: Status, percent: int | None) -> Mapping[str, int]:
+def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, int]:
     """The shares, once everybody who would get one answers; until then as they were."""
     if not status.latest_ready:
         return {}
@@ -61,7 +63,7 @@ def _split(status: Status, percent: int | None) -> Mapping[str, int]:
     return wanted if all(status.seen(made.uri).url for made in fresh) else status.shares
 
 
-def _forgotten(status: Status) -> Status:
+def _drop_old_revisions(status: ServiceStatus) -> ServiceStatus:
     """Without the revisions that nothing can go back to."""
     kept = {status.rolled_out, status.before, status.latest_ready, status.revisions[-1].name, *status.shares}
     return status.model_copy(update={"revisions": tuple(made for made in status.revisions if made.name in kept)})

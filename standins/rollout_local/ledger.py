@@ -4,24 +4,24 @@ import fcntl
 from pathlib import Path
 from typing import IO, Any
 
-from qinglan.rollouts import Object, number_of, outcome_of
-from serving.rollout.ports import Entry
+from qinglan.model_rollouts import Object, rollout_number, rollout_outcome
+from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
-from standins.rollout_local.objects import Objects
+from standins.rollout_local.object_files import ObjectFiles
 
 ROLLOUTS, LEADER = "rollouts", "controller.lock"
 
 
-def objects_of(folder: Path) -> Objects:
-    return Objects(folder / ROLLOUTS, "metadata.name", "spec.inferenceService")
+def rollout_files(folder: Path) -> ObjectFiles:
+    return ObjectFiles(folder / ROLLOUTS, "metadata.name", "spec.inferenceService")
 
 
 class FileRollouts:
     """All that lie in a folder; what the deploy stage asks for."""
 
     def __init__(self, folder: Path) -> None:
-        self.objects = objects_of(folder)
+        self.objects = rollout_files(folder)
 
     def all(self) -> list[Object]:
         return [self.objects.read(name) for name in self.objects.names()]
@@ -31,19 +31,19 @@ class FileRollouts:
 
     def next(self) -> str:
         """The name of the first that has not ended; "" where there is none."""
-        open_ones = [one for one in self.all() if not outcome_of(one)]
-        return str(min(open_ones, key=number_of)["metadata"]["name"]) if open_ones else ""
+        open_ones = [one for one in self.all() if not rollout_outcome(one)]
+        return str(min(open_ones, key=rollout_number)["metadata"]["name"]) if open_ones else ""
 
 
 class FileLedger:
     """One ModelRollout."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._objects, self._name = objects_of(folder), name
+        self._objects, self._name = rollout_files(folder), name
 
-    def read(self) -> Entry:
+    def read(self) -> RolloutSnapshot:
         one = self._objects.read(self._name)
-        return Entry(spec_of(one), state_of(one), str(one["metadata"]["resourceVersion"]))
+        return RolloutSnapshot(parse_spec(one), parse_state(one), str(one["metadata"]["resourceVersion"]))
 
     def write(self, state: State, expected: str) -> None:
         one = self._objects.read(self._name)
@@ -76,9 +76,9 @@ class FileLease:
             self._lock.close()
 
 
-def spec_of(one: Object) -> RolloutSpec:
+def parse_spec(one: Object) -> RolloutSpec:
     return RolloutSpec.parse(one["spec"], str(one["metadata"]["name"]))
 
 
-def state_of(one: Object) -> State:
+def parse_state(one: Object) -> State:
     return State.parse(one.get("status") or {}, str(one["metadata"]["name"]))

@@ -4,18 +4,18 @@ import fcntl
 from pathlib import Path
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.addresses import read_address
-from qinglan.lineage.trust import house_trust
+from qinglan.lineage.release_address import parse_release_uri
+from qinglan.lineage.trust import default_trust
 from serving.rollout.ports import Proof
 
 FETCHED = "releases"
 
 
-def fetched(uri: str, folder: Path) -> Path:
+def fetch_release(uri: str, folder: Path) -> Path:
     """The release's folder here, every byte by its digest; what was fetched before is not fetched again."""
     from qinglan.store import open_store
 
-    address = read_address(uri)
+    address = parse_release_uri(uri)
     into = folder / FETCHED / address.digest
     into.parent.mkdir(parents=True, exist_ok=True)
     with (into.parent / f".{address.digest[:12]}.lock").open("ab") as lock:
@@ -23,7 +23,7 @@ def fetched(uri: str, folder: Path) -> Path:
         return into if into.is_dir() else open_store(address.store).pull(address.digest, into)
 
 
-class FileReleases:
+class FileReleaseVerifier:
     """By the whole lineage walk, under the policy that this machine was given."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,16 +36,16 @@ class FileReleases:
             return Proof("", "", (str(error),))
 
     def _proven(self, uri: str) -> Proof:
-        from qinglan.lineage.deploying import may_serve
+        from qinglan.lineage.audit_targets import read_notes, release_target
+        from qinglan.lineage.deploy_gate import may_serve
         from qinglan.lineage.release_folder import MODEL, read_release
-        from qinglan.lineage.subjects import notes_of, release_subject
         from qinglan.store import open_store
 
-        address, policy = read_address(uri), house_trust()
-        place = fetched(uri, self._folder)
+        address, policy = parse_release_uri(uri), default_trust()
+        place = fetch_release(uri, self._folder)
         release = read_release(place)
-        notes = tuple(notes_of(open_store(address.store), address.digest))
-        one = release_subject(place, (), release.name, notes=notes)
+        notes = tuple(read_notes(open_store(address.store), address.digest))
+        one = release_target(place, (), release.name, notes=notes)
         decision = may_serve(one, policy, release.name)
         model = next((part.digest for part in release.statement.made if part.name == MODEL), "")
         return Proof(release.digest, model, () if decision.allowed else tuple(decision.reasons))

@@ -27,13 +27,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from serving.listening import hung_up
-from serving.refusals import BodyLimit
+from serving.http_server import client_disconnected
+from serving.request_errors import BodyLimit
 
 REQUEST_ID, TAG, CANARY = "x-request-id", "x-qinglan-tag", "canary"
 QUESTION = re.compile(r"/v1/models/[^/]+:predict|/v2/models/[^/]+/infer|/openai/v1/chat/completions")
 LARGEST_BODY = 1_000_000
-OWN_HEADERS = frozenset({
+DROPPED_HEADERS = frozenset({
     "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length",
     "content-encoding", "accept-encoding", "date", "server", TAG,
 })  # fmt: skip
@@ -45,7 +45,7 @@ OF_STATUS = {200: ANSWERED, 429: BUSY, 504: LATE}
 PARTS = 10_000
 
 
-class Way(NamedTuple):
+class Backend(NamedTuple):
     """To one model."""
 
     uri: str
@@ -55,14 +55,14 @@ class Way(NamedTuple):
     percent: int
 
 
-class Ways(NamedTuple):
-    stable: Way
-    canary: Way | None = None
-    tagged: Way | None = None
+class Backends(NamedTuple):
+    stable: Backend
+    canary: Backend | None = None
+    tagged: Backend | None = None
     """Whom `x-qinglan-tag: canary` asks, at any share."""
 
 
-class Tried(NamedTuple):
+class Attempt(NamedTuple):
     """One attempt's answer, and how it counts."""
 
     response: Response
@@ -73,7 +73,7 @@ class Router:
     """The ways are replaced whole while requests run."""
 
     def __init__(self, deadline_seconds: float = 10.0) -> None:
-        self.ways: Ways | None = None
+        self.ways: Backends | None = None
         self._deadline = deadline_seconds
         self._under_way: Tally[str] = Tally()
         self._quiet: dict[str, asyncio.Event] = {}
@@ -95,10 +95,10 @@ class Router:
         ]
         self.app = Starlette(
             routes=routes, middleware=[Middleware(BodyLimit, largest=LARGEST_BODY)],
-            exception_handlers={ClientDisconnect: hung_up},
+            exception_handlers={ClientDisconnect: client_disconnected},
         )  # fmt: skip
 
-    def turn(self, ways: Ways | None) -> None:
+    def turn(self, ways: Backends | None) -> None:
         """From now on these; every series of theirs is there from the start."""
         for way in () if ways is None else filter(None, ways):
             self._repeats.labels(way.version)
@@ -119,26 +119,26 @@ class Router:
 
     async def _routed(self, request: Request) -> Response:
         until = time.monotonic() + self._deadline
-        asked = await _outgoing(request)
+        asked = await _forwarded_request(request)
         ways = self.ways  # after the body is here: what has no way any more may end as soon as nobody waits for it
         if ways is None:
-            return _refusal(503, "No model is ready yet. Ask again.")
+            return _error_response(503, "No model is ready yet. Ask again.")
         if request.headers.get(TAG) == CANARY:
             return await self._tagged(ways, asked, until)
         if request.method != "POST" or not QUESTION.fullmatch(request.url.path):
             return (await self._ask(ways.stable, asked, until)).response
-        if ways.canary and drawn(asked.headers[REQUEST_ID], ways.canary.percent):
+        if ways.canary and routes_to_canary(asked.headers[REQUEST_ID], ways.canary.percent):
             return await self._canary(ways.canary, asked, until)
         tried = await self._ask(ways.stable, asked, until)
         self._requests.labels(ways.stable.version, tried.outcome).inc()
         return tried.response
 
-    async def _tagged(self, ways: Ways, asked: "Outgoing", until: float) -> Response:
+    async def _tagged(self, ways: Backends, asked: "ForwardedRequest", until: float) -> Response:
         if ways.tagged is None:
-            return _refusal(404, "There is no canary.")
+            return _error_response(404, "There is no canary.")
         return (await self._ask(ways.tagged, asked, until)).response
 
-    async def _canary(self, canary: Way, asked: "Outgoing", until: float) -> Response:
+    async def _canary(self, canary: Backend, asked: "ForwardedRequest", until: float) -> Response:
         """Half of the time is the canary's, so that the other half is left for the stable model."""
         tried = await self._ask(canary, asked, until - self._deadline / 2)
         if tried.outcome == ANSWERED:
@@ -153,7 +153,7 @@ class Router:
         self._requests.labels(canary.version, outcome).inc()
         return again.response
 
-    async def _ask(self, way: Way, asked: "Outgoing", until: float) -> Tried:
+    async def _ask(self, way: Backend, asked: "ForwardedRequest", until: float) -> Attempt:
         self._under_way[way.uri] += 1
         try:
             async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
@@ -161,14 +161,14 @@ class Router:
                     asked.method, f"{way.url}{asked.target}", headers=asked.headers, content=asked.body
                 )
         except TimeoutError:
-            return Tried(_refusal(504, "The model did not answer in time."), LATE)
+            return Attempt(_error_response(504, "The model did not answer in time."), LATE)
         except (httpx.TransportError, httpx.UnsupportedProtocol):
-            return Tried(_refusal(502, "The model cannot be reached."), FAILED)
+            return Attempt(_error_response(502, "The model cannot be reached."), FAILED)
         finally:
             self._ended(way.uri)
         status = response.status_code
         outcome = OF_STATUS.get(status) or (ANSWERED if status < 400 else REFUSED if status < 500 else FAILED)
-        return Tried(Response(response.content, status, _kept(response.headers.items())), outcome)
+        return Attempt(Response(response.content, status, _forwarded_headers(response.headers.items())), outcome)
 
     def _ended(self, uri: str) -> None:
         self._under_way[uri] -= 1
@@ -176,7 +176,7 @@ class Router:
             self._quiet.pop(uri).set()
 
 
-class Outgoing(NamedTuple):
+class ForwardedRequest(NamedTuple):
     """A request as it is handed on."""
 
     method: str
@@ -185,22 +185,22 @@ class Outgoing(NamedTuple):
     body: bytes
 
 
-def drawn(request_id: str, percent: int) -> bool:
+def routes_to_canary(request_id: str, percent: int) -> bool:
     """Whether the canary answers it; who is drawn at 5 % is drawn at 20 %, too."""
     number = int.from_bytes(hashlib.sha256(f"way {request_id}".encode()).digest()[:8])
     return number % PARTS < percent * PARTS // 100
 
 
-async def _outgoing(request: Request) -> Outgoing:
-    headers = {**_kept(request.headers.items()), "accept-encoding": "identity"}
+async def _forwarded_request(request: Request) -> ForwardedRequest:
+    headers = {**_forwarded_headers(request.headers.items()), "accept-encoding": "identity"}
     headers.setdefault(REQUEST_ID, uuid.uuid4().hex)
     target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return Outgoing(request.method, target, headers, await request.body())
+    return ForwardedRequest(request.method, target, headers, await request.body())
 
 
-def _kept(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: value for name, value in headers if name.lower() not in OWN_HEADERS}
+def _forwarded_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in headers if name.lower() not in DROPPED_HEADERS}
 
 
-def _refusal(status: int, message: str) -> Response:
+def _error_response(status: int, message: str) -> Response:
     return JSONResponse({"error": message}, status)

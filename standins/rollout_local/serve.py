@@ -6,14 +6,21 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from qinglan.errors import Conflict, OutageError, QinglanError
+from qinglan.errors import ConflictError, OutageError, QinglanError
 from qinglan.terminal import say, say_error
-from standins.rollout_local.knative import needed, reconciled
-from standins.rollout_local.router import Router, Way, Ways
-from standins.rollout_local.servers import Command, Servers, rewriter
-from standins.rollout_local.service import NAME, Made, Status, asked_of, objects_of, status_of
+from standins.rollout_local.knative import needed_releases, reconcile_status
+from standins.rollout_local.router import Backend, Backends, Router
+from standins.rollout_local.service import (
+    SERVICE_NAME,
+    LocalRevision,
+    ServiceStatus,
+    desired_model,
+    parse_status,
+    service_files,
+)
+from standins.rollout_local.supervisor import ServerCommand, ServerSupervisor, rewriter_command
 
-LOOK_SECONDS = 0.2
+RECONCILE_SECONDS = 0.2
 
 
 def main() -> None:
@@ -28,14 +35,22 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-async def serve(folder: Path, port: int, command: Command = rewriter, deadline_seconds: float = 10.0) -> None:
+async def serve(
+    folder: Path, port: int, command: ServerCommand = rewriter_command, deadline_seconds: float = 10.0
+) -> None:
     """Until SIGTERM: first the last user is answered, then the servers end."""
-    from serving.listening import listen, log_to_stderr, serve_app
+    from serving.http_server import listen, log_to_stderr, serve_app
 
     log_to_stderr()
-    objects_of(folder).read(NAME)
-    router, servers, listening = Router(deadline_seconds), Servers(folder, command), listen("127.0.0.1", port)
-    keeping = asyncio.create_task(_keep(folder, router, servers, f"http://127.0.0.1:{listening.getsockname()[1]}"))
+    service_files(folder).read(SERVICE_NAME)
+    router, servers, listening = (
+        Router(deadline_seconds),
+        ServerSupervisor(folder, command),
+        listen("127.0.0.1", port),
+    )
+    keeping = asyncio.create_task(
+        _reconcile_loop(folder, router, servers, f"http://127.0.0.1:{listening.getsockname()[1]}")
+    )
     keeping.add_done_callback(_end_with_error)
     try:
         await serve_app("rollout_local.serve", router.app, listening)
@@ -47,39 +62,39 @@ async def serve(folder: Path, port: int, command: Command = rewriter, deadline_s
         await router.aclose()
 
 
-async def _keep(folder: Path, router: Router, servers: Servers, url: str) -> None:
+async def _reconcile_loop(folder: Path, router: Router, servers: ServerSupervisor, url: str) -> None:
     """Looks at what is asked and at what runs, all the time; the router turns before the file says that it has."""
-    objects = objects_of(folder)
+    objects = service_files(folder)
     while True:
-        with suppress(Conflict, OutageError):  # somebody asked for something else meanwhile: look again
-            one = objects.read(NAME)
-            asked, before = asked_of(one), status_of(one)
-            status = reconciled(before, asked, one["metadata"]["generation"], servers.seen())
+        with suppress(ConflictError, OutageError):  # somebody asked for something else meanwhile: look again
+            one = objects.read(SERVICE_NAME)
+            asked, before = desired_model(one), parse_status(one)
+            status = reconcile_status(before, asked, one["metadata"]["generation"], servers.seen())
             status = status.model_copy(update={"url": url})
-            router.turn(ways(status))
-            servers.keep(needed(status, asked), router.drained)
+            router.turn(choose_backends(status))
+            servers.keep(needed_releases(status, asked), router.drained)
             if status != before:
-                objects.replace(NAME, {**one, "status": status.model_dump(mode="json")})
-        await asyncio.sleep(LOOK_SECONDS)
+                objects.replace(SERVICE_NAME, {**one, "status": status.model_dump(mode="json")})
+        await asyncio.sleep(RECONCILE_SECONDS)
 
 
-def ways(status: Status) -> Ways | None:
+def choose_backends(status: ServiceStatus) -> Backends | None:
     """What is rolled out has the rest of the traffic, and answers what a canary fails."""
     shares = {status.named(name): share for name, share in status.shares.items()}
     rolled_out, newest = status.named(status.rolled_out), status.named(status.latest_ready)
     if not shares or rolled_out is None:
         return None
-    stable, canary = _way(status, rolled_out, shares.get(rolled_out, 0)), None
+    stable, canary = _backend(status, rolled_out, shares.get(rolled_out, 0)), None
     for made, share in shares.items():
         if made is not None and made.uri != rolled_out.uri:
-            canary = _way(status, made, share)
-    tagged = _way(status, newest, 0) if newest and newest.uri != rolled_out.uri else None
-    return Ways(stable, canary, tagged)
+            canary = _backend(status, made, share)
+    tagged = _backend(status, newest, 0) if newest and newest.uri != rolled_out.uri else None
+    return Backends(stable, canary, tagged)
 
 
-def _way(status: Status, made: Made, share: int) -> Way:
+def _backend(status: ServiceStatus, made: LocalRevision, share: int) -> Backend:
     seen = status.seen(made.uri)
-    return Way(made.uri, seen.version, seen.url, share)
+    return Backend(made.uri, seen.version, seen.url, share)
 
 
 def _end_with_error(task: "asyncio.Task[None]") -> None:

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qinglan.config import Config
-from serving.rollout.ports import Revision, Served
-from serving.rollout.state import Asked
-from standins.rollout_local.objects import Object, Objects
+from serving.rollout.ports import Revision, ServiceSnapshot
+from serving.rollout.state import DesiredModel
+from standins.rollout_local.object_files import Object, ObjectFiles
 
-NAME = "service"
+SERVICE_NAME = "service"
 KIND = "LocalInferenceService"
 
 
-class Made(Config):
+class LocalRevision(Config):
     """One revision: a release that was asked for, each time that it was."""
 
     name: str
     uri: str
 
 
-class Seen(Config):
+class ServerStatus(Config):
     """A release's server."""
 
     version: str = ""
@@ -29,14 +29,14 @@ class Seen(Config):
     """Why it ended when nobody asked it to."""
 
 
-class Status(Config):
+class ServiceStatus(Config):
     """What became of what is asked; its server's own memory, too."""
 
     observed: int = 0
     """The generation that this speaks of."""
     url: str = ""
     """Where users ask."""
-    revisions: tuple[Made, ...] = ()
+    revisions: tuple[LocalRevision, ...] = ()
     """Oldest first; those that still matter."""
     count: int = 0
     latest_ready: str = ""
@@ -45,75 +45,75 @@ class Status(Config):
     before: str = ""
     shares: Mapping[str, int] = {}
     """Percent of the traffic by revision, as the router splits it now."""
-    servers: Mapping[str, Seen] = {}
+    servers: Mapping[str, ServerStatus] = {}
     """By URI."""
 
-    def named(self, name: str) -> Made | None:
+    def named(self, name: str) -> LocalRevision | None:
         return next((one for one in self.revisions if one.name == name), None)
 
-    def seen(self, uri: str) -> Seen:
-        return self.servers.get(uri, Seen())
+    def seen(self, uri: str) -> ServerStatus:
+        return self.servers.get(uri, ServerStatus())
 
-    def revision(self, made: Made | None) -> Revision | None:
+    def revision(self, made: LocalRevision | None) -> Revision | None:
         if made is None:
             return None
         seen = self.seen(made.uri)
         return Revision(made.name, made.uri, bool(seen.url), seen.failed)
 
 
-def objects_of(folder: Path) -> Objects:
-    return Objects(folder, "metadata.generation", "spec.uri", "spec.percent", "status")
+def service_files(folder: Path) -> ObjectFiles:
+    return ObjectFiles(folder, "metadata.generation", "spec.uri", "spec.percent", "status")
 
 
-def begin(folder: Path, uri: str, by: str) -> bool:
+def create_service(folder: Path, uri: str, by: str) -> bool:
     """The first release, which gets all of the traffic; False where one is served already."""
-    return objects_of(folder).create(
-        NAME,
+    return service_files(folder).create(
+        SERVICE_NAME,
         {
-            "kind": KIND, "metadata": {"name": NAME, "generation": 1},
+            "kind": KIND, "metadata": {"name": SERVICE_NAME, "generation": 1},
             "spec": {"uri": uri, "percent": None, "editor": by}, "status": {},
         },
     )  # fmt: skip
 
 
-def asked_of(one: Object) -> Asked:
-    return Asked.parse({name: one["spec"][name] for name in ("uri", "percent")}, f"{NAME}, spec")
+def desired_model(one: Object) -> DesiredModel:
+    return DesiredModel.parse({name: one["spec"][name] for name in ("uri", "percent")}, f"{SERVICE_NAME}, spec")
 
 
-def status_of(one: Object) -> Status:
-    return Status.parse(one["status"], NAME)
+def parse_status(one: Object) -> ServiceStatus:
+    return ServiceStatus.parse(one["status"], SERVICE_NAME)
 
 
 class FileTarget:
     """What the controller reads and writes. `by`: who writes."""
 
     def __init__(self, folder: Path, by: str = "the rollout's controller") -> None:
-        self._objects, self._by = objects_of(folder), by
+        self._objects, self._by = service_files(folder), by
 
-    def read(self) -> Served:
-        return served(self._objects.read(NAME))
+    def read(self) -> ServiceSnapshot:
+        return service_snapshot(self._objects.read(SERVICE_NAME))
 
-    def write(self, asked: Asked, expected: str) -> None:
+    def write(self, asked: DesiredModel, expected: str) -> None:
         """Counts a generation where something changes, as the API server does."""
-        one = self._objects.read(NAME)
+        one = self._objects.read(SERVICE_NAME)
         one["metadata"]["resourceVersion"] = expected
-        if asked_of(one) != asked:
+        if desired_model(one) != asked:
             one["metadata"]["generation"] += 1
             one["spec"] = {**asked.model_dump(mode="json"), "editor": self._by}
-        self._objects.replace(NAME, one)
+        self._objects.replace(SERVICE_NAME, one)
 
 
-def served(one: Object) -> Served:
-    status, generation = status_of(one), int(one["metadata"]["generation"])
+def service_snapshot(one: Object) -> ServiceSnapshot:
+    status, generation = parse_status(one), int(one["metadata"]["generation"])
     traffic: dict[str, int] = {}
     for name, share in status.shares.items():
         if share and (made := status.named(name)):
             traffic[made.uri] = traffic.get(made.uri, 0) + share
-    return Served(
+    return ServiceSnapshot(
         resource_version=str(one["metadata"]["resourceVersion"]),
         generation=generation,
         settled=status.observed == generation,
-        asked=asked_of(one),
+        asked=desired_model(one),
         rest="",
         newest=status.revision(status.revisions[-1] if status.revisions else None),
         rolled_out=status.revision(status.named(status.rolled_out)),

@@ -3,7 +3,7 @@
 write_sample("fivedoctors", Path("data/fivedoctors"), conversations=1600, seed=0)
 """
 
-from standins.samples.world import TENANTS
-from standins.samples.write import SampleCounts, write_sample
+from standins.samples.sample_writer import SampleCounts, write_sample
+from standins.samples.tenant_content import TENANTS
 
 __all__ = ["TENANTS", "SampleCounts", "write_sample"]

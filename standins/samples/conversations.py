@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from qinglan.rows import Split
-from standins.samples.world import KNOBS, Draw
+from standins.samples.tenant_content import SAMPLE_SETTINGS, TenantDraw
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
 """Half train, a quarter dev, a quarter test, in turns: any beginning of the file holds all of them."""
@@ -33,7 +33,7 @@ class Turn(NamedTuple):
     self_contained: bool
 
 
-class Talk(NamedTuple):
+class ConversationTraits(NamedTuple):
     """What stays the same through one conversation."""
 
     id: str
@@ -48,7 +48,7 @@ class Talk(NamedTuple):
     profile: str
 
 
-def turns(tenant: str, seed: int, drawn: Draw, count: int) -> Iterator[Turn]:
+def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) -> Iterator[Turn]:
     """The turns of so many conversations, one at a time."""
     by_item = {split: _by_item(drawn, split) for split in ("train", "dev", "test")}
     for number in range(count):
@@ -59,23 +59,25 @@ def turns(tenant: str, seed: int, drawn: Draw, count: int) -> Iterator[Turn]:
         yield from _talk_turns(talk, rng.sample(terms, min(len(terms), rng.choice(TURNS))), drawn, rng)
 
 
-def _by_item(drawn: Draw, split: Split) -> dict[str, list[str]]:
+def _by_item(drawn: TenantDraw, split: Split) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for item, term in drawn.pairs[split]:
         found.setdefault(item, []).append(term)
     return dict(sorted(found.items()))
 
 
-def _talk(id: str, split: Split, items: list[str], drawn: Draw, rng: random.Random) -> Talk:
+def _talk(id: str, split: Split, items: list[str], drawn: TenantDraw, rng: random.Random) -> ConversationTraits:
     item = rng.choice(items)
     other = rng.choice([name for name in drawn.items if name != item])
-    return Talk(id, split, item, other, rng.random() < KNOBS.second_item, rng.choice(drawn.world.profiles))
+    return ConversationTraits(
+        id, split, item, other, rng.random() < SAMPLE_SETTINGS.second_item, rng.choice(drawn.world.profiles)
+    )
 
 
-def _talk_turns(talk: Talk, terms: list[str], drawn: Draw, rng: random.Random) -> Iterator[Turn]:
+def _talk_turns(talk: ConversationTraits, terms: list[str], drawn: TenantDraw, rng: random.Random) -> Iterator[Turn]:
     old = rng.choice(list(drawn.world.aspects)) if rng.random() < 0.5 else ""
     for number, term in enumerate(terms):
-        complete = rng.random() < KNOBS.self_contained
+        complete = rng.random() < SAMPLE_SETTINGS.self_contained
         ask = "" if complete else _ask(talk.split, term, drawn, rng)
         yield Turn(
             id=f"{talk.id}-{number}",
@@ -96,29 +98,29 @@ def _talk_turns(talk: Talk, terms: list[str], drawn: Draw, rng: random.Random) -
         old = term
 
 
-def _ask(split: Split, term: str, drawn: Draw, rng: random.Random) -> str:
+def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
     """A user's phrasing: the unseen one never in training, elsewhere now and then."""
-    if split != "train" and rng.random() < KNOBS.unseen:
+    if split != "train" and rng.random() < SAMPLE_SETTINGS.unseen:
         return drawn.unseen[term]
     return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.unseen[term]])
 
 
-def _elliptic(ask: str, drawn: Draw, rng: random.Random) -> str:
+def _elliptic(ask: str, drawn: TenantDraw, rng: random.Random) -> str:
     return rng.choice(drawn.world.openings) + ask + rng.choice(drawn.world.endings)
 
 
-def _complete(item: str, term: str, drawn: Draw, rng: random.Random) -> str:
+def _complete(item: str, term: str, drawn: TenantDraw, rng: random.Random) -> str:
     return rng.choice(drawn.world.self_contained).format(item=item, term=term)
 
 
-def _opening_history(talk: Talk, old: str, drawn: Draw, rng: random.Random) -> str:
+def _opening_history(talk: ConversationTraits, old: str, drawn: TenantDraw, rng: random.Random) -> str:
     """A complete first question often comes out of nothing, or out of talk about something else."""
     if rng.random() < 0.5:
         return ""
     return _history(talk._replace(item=talk.other, compares=False), old, drawn, rng)
 
 
-def _history(talk: Talk, old: str, drawn: Draw, rng: random.Random) -> str:
+def _history(talk: ConversationTraits, old: str, drawn: TenantDraw, rng: random.Random) -> str:
     world = drawn.world
     second_first = talk.compares and rng.random() < 0.3
     second = rng.choice(world.seconds) if talk.compares and not second_first else ""

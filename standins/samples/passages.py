@@ -4,17 +4,17 @@ import random
 from collections.abc import Iterator
 
 from qinglan.rag.contract import Passage
-from standins.samples.world import KNOBS, Draw, Pair
+from standins.samples.tenant_content import SAMPLE_SETTINGS, ItemAspect, TenantDraw
 
-Gold = dict[Pair, str]
+GoldPassages = dict[ItemAspect, str]
 """The passage that answers each pair."""
 
 
-def passages(tenant: str, seed: int, drawn: Draw) -> tuple[list[Passage], Gold]:
+def make_passages(tenant: str, seed: int, drawn: TenantDraw) -> tuple[list[Passage], GoldPassages]:
     """Every passage in the order of the file, and which of them answers what."""
     rng = random.Random(f"{tenant}-{seed}-passages")
     made: list[Passage] = []
-    gold: Gold = {}
+    gold: GoldPassages = {}
     for item in drawn.items:
         for term in drawn.world.aspects:
             gold[item, term] = f"{tenant}-{len(made):05d}"
@@ -24,7 +24,7 @@ def passages(tenant: str, seed: int, drawn: Draw) -> tuple[list[Passage], Gold]:
     return made, gold
 
 
-def _answer(id: str, item: str, term: str, drawn: Draw, rng: random.Random) -> Passage:
+def _answer(id: str, item: str, term: str, drawn: TenantDraw, rng: random.Random) -> Passage:
     bodies = drawn.world.aspects[term].bodies
     text = "".join(rng.sample(bodies, rng.randint(1, len(bodies)))).format(item=item, n=rng.randint(2, 6))
     asks = _documented(term, drawn, rng)
@@ -32,14 +32,14 @@ def _answer(id: str, item: str, term: str, drawn: Draw, rng: random.Random) -> P
     return Passage(id=id, title=f"{item} {term}", content=text + faq, metadata={"item": item, "kind": "说明"})
 
 
-def _documented(term: str, drawn: Draw, rng: random.Random) -> list[str]:
+def _documented(term: str, drawn: TenantDraw, rng: random.Random) -> list[str]:
     """The users' phrasings that this passage's author wrote down."""
     usual = [ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]]
-    asks = rng.sample(usual, len(usual)) if rng.random() < KNOBS.documented else []
-    return [*asks, drawn.gaps[term]] if rng.random() < KNOBS.rare else asks
+    asks = rng.sample(usual, len(usual)) if rng.random() < SAMPLE_SETTINGS.documented else []
+    return [*asks, drawn.gaps[term]] if rng.random() < SAMPLE_SETTINGS.rare else asks
 
 
-def _fillers(item: str, drawn: Draw, rng: random.Random) -> Iterator[Passage]:
+def _fillers(item: str, drawn: TenantDraw, rng: random.Random) -> Iterator[Passage]:
     world = drawn.world
     for filler in world.fillers:
         other = rng.choice([name for name in drawn.items if name != item])
@@ -51,5 +51,5 @@ def _fillers(item: str, drawn: Draw, rng: random.Random) -> Iterator[Passage]:
         yield Passage(id="later", title=filler.title.format(**values), content=content, metadata=metadata)
 
 
-def _usual_ask(term: str, drawn: Draw, rng: random.Random) -> str:
+def _usual_ask(term: str, drawn: TenantDraw, rng: random.Random) -> str:
     return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]])

@@ -17,12 +17,12 @@ from starlette.requests import ClientDisconnect
 from qinglan.files import sha256_text
 from qinglan.llm.limits import BURST_SECONDS, rate_limiter
 from qinglan.llm.prices import estimate_tokens
-from serving.listening import hung_up
-from standins.teacher.batches import Desk, add_batches
-from standins.teacher.brain import Brain, Refusal
+from serving.http_server import client_disconnected
+from standins.teacher.backend import CompletionBackend, Refusal
+from standins.teacher.batches import FakeBatchService, add_batch_routes
 from standins.teacher.config import Behaviour
-from standins.teacher.faults import FAULTS, faulty
-from standins.teacher.parameters import most_tokens, unfit
+from standins.teacher.faults import FAULTS, fault_response
+from standins.teacher.parameter_rules import check_parameters, read_max_tokens
 
 TOKENS_PER_MESSAGE = 4
 
@@ -35,7 +35,7 @@ def prompt_digest(model: str, messages: list[dict[str, Any]]) -> str:
 class Teacher:
     """Answers, fails and counts as its behaviour says; the same prompt and seed always fare the same."""
 
-    def __init__(self, brain: Brain, behaviour: Behaviour) -> None:
+    def __init__(self, brain: CompletionBackend, behaviour: Behaviour) -> None:
         self._brain, self._behaviour = brain, behaviour
         per_minute = behaviour.requests_per_minute
         self._limiter = rate_limiter(per_minute, BURST_SECONDS) if per_minute else None
@@ -49,7 +49,7 @@ class Teacher:
         self.asked[prompt] += 1
         if self._limiter is not None:
             if not self._limiter.has_capacity():
-                return refusal(429, "Rate limit reached.", "rate_limit_exceeded", {"retry-after": "1"})
+                return error_response(429, "Rate limit reached.", "rate_limit_exceeded", {"retry-after": "1"})
             await self._limiter.acquire()
         luck = Random(f"{self._behaviour.seed} {prompt} {self.asked[prompt]}")
         self.under_way += 1
@@ -57,7 +57,7 @@ class Teacher:
         try:
             await asyncio.sleep(self._behaviour.latency + luck.random() * self._behaviour.jitter)
             if luck.random() < self._behaviour.error_rate:
-                return await faulty(luck.choice(FAULTS), self._behaviour.silence)
+                return await fault_response(luck.choice(FAULTS), self._behaviour.silence)
             self.billed[prompt] += 1
             return json_response(self._completion(asked, prompt))
         finally:
@@ -65,7 +65,7 @@ class Teacher:
 
     def answer_row(self, asked: Any) -> tuple[int, dict[str, Any]]:
         """A batch's row: the status and the body that its line gets."""
-        wrong = what_is_wrong(asked) or (
+        wrong = invalid_reason(asked) or (
             "" if asked["model"] in self._brain.models else f"No model {asked['model']!r}."
         )
         if wrong:
@@ -78,7 +78,9 @@ class Teacher:
     def _completion(self, asked: dict[str, Any], prompt: str) -> dict[str, Any]:
         said = self._brain.answer(asked["model"], asked["messages"], asked.get("response_format"))
         refused = (said.text or None) if isinstance(said, Refusal) else None
-        text, finish = (None, said.finish) if isinstance(said, Refusal) else cut(said, most_tokens(asked))
+        text, finish = (
+            (None, said.finish) if isinstance(said, Refusal) else truncate_text(said, read_max_tokens(asked))
+        )
         return {
             "id": f"chatcmpl-{prompt[:24]}",
             "object": "chat.completion",
@@ -91,7 +93,7 @@ class Teacher:
                     "finish_reason": finish,
                 }
             ],
-            "usage": usage(asked["messages"], text or refused or ""),
+            "usage": token_usage(asked["messages"], text or refused or ""),
         }
 
     def stats(self) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class Teacher:
         }
 
 
-def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
+def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
     """The server over a brain."""
     app = FastAPI(title="Qinglan stand-in teacher")
     teacher = Teacher(brain, behaviour)
@@ -112,19 +114,19 @@ def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
         try:
             asked = orjson.loads(await request.body())
         except orjson.JSONDecodeError as error:
-            return refusal(400, f"The body is not JSON: {error}.")
-        if wrong := what_is_wrong(asked):
-            return refusal(400, wrong)
+            return error_response(400, f"The body is not JSON: {error}.")
+        if wrong := invalid_reason(asked):
+            return error_response(400, wrong)
         if asked["model"] not in brain.models:
             known = ", ".join(brain.models)
-            return refusal(404, f"No model {asked['model']!r}. There are: {known}.", "model_not_found")
-        if wrong_parameter := unfit(asked):
-            return refusal(400, *wrong_parameter)
+            return error_response(404, f"No model {asked['model']!r}. There are: {known}.", "model_not_found")
+        if wrong_parameter := check_parameters(asked):
+            return error_response(400, *wrong_parameter)
         return await teacher.complete(asked)
 
-    desk = Desk(teacher.answer_row, behaviour)
-    add_batches(app, desk, refusal)
-    app.add_exception_handler(ClientDisconnect, hung_up)
+    desk = FakeBatchService(teacher.answer_row, behaviour)
+    add_batch_routes(app, desk, error_response)
+    app.add_exception_handler(ClientDisconnect, client_disconnected)
     app.add_route("/v1/chat/completions", completions, ["POST"])
 
     @app.get("/v1/models")
@@ -144,7 +146,7 @@ def create_app(brain: Brain, behaviour: Behaviour) -> FastAPI:
     return app
 
 
-def what_is_wrong(asked: Any) -> str:
+def invalid_reason(asked: Any) -> str:
     """Why a request cannot be answered, naming the field; empty when it can."""
     if not isinstance(asked, dict):
         return "The body is no JSON object."
@@ -158,13 +160,13 @@ def what_is_wrong(asked: Any) -> str:
     return "stream: this stand-in answers whole." if asked.get("stream") else ""
 
 
-def cut(text: str, most: int) -> tuple[str, str]:
+def truncate_text(text: str, most: int) -> tuple[str, str]:
     """The text within so many tokens, and why it ends there."""
     tokens = estimate_tokens(text)
     return (text, "stop") if tokens <= most else (text[: math.floor(len(text) * most / tokens)], "length")
 
 
-def usage(messages: list[dict[str, Any]], text: str) -> dict[str, Any]:
+def token_usage(messages: list[dict[str, Any]], text: str) -> dict[str, Any]:
     prompt = sum(TOKENS_PER_MESSAGE + estimate_tokens(m["content"]) for m in messages)
     completion = estimate_tokens(text) + 1
     return {
@@ -180,7 +182,9 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(orjson.dumps(value), status, media_type="application/json", headers=headers)
 
 
-def refusal(status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None) -> Response:
+def error_response(
+    status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None
+) -> Response:
     kind = "invalid_request_error" if status < 429 else "requests"
     error = {"message": message, "type": kind, "param": None, "code": code}
     return json_response({"error": error}, status, headers)

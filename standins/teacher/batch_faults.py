@@ -43,7 +43,7 @@ def read_faults(words: str) -> list[Fault]:
     return found
 
 
-def refusal_of(fault: Fault) -> dict[str, Any] | None:
+def batch_error(fault: Fault) -> dict[str, Any] | None:
     """Why the batch is not run at all."""
     if fault == "validation":
         return {"code": "invalid_request", "message": "The line is no request.", "param": "body", "line": 1}
@@ -57,7 +57,7 @@ def refusal_of(fault: Fault) -> dict[str, Any] | None:
     return None
 
 
-def spoiled(fault: Fault, line: dict[str, Any]) -> list[dict[str, Any] | bytes]:
+def apply_fault(fault: Fault, line: dict[str, Any]) -> list[dict[str, Any] | bytes]:
     """What becomes of the one line that the fault strikes."""
     if fault == "missing":
         return []

@@ -16,51 +16,51 @@ from fastapi import FastAPI, Request, Response
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse
 
-from standins.teacher.batch_faults import HALF_DONE, Fault, read_faults, refusal_of, spoiled
+from standins.teacher.batch_faults import HALF_DONE, Fault, apply_fault, batch_error, read_faults
 from standins.teacher.config import Behaviour
 
 MOST_ROWS = 50_000
 CHUNK = 1 << 20
-BREATH = 50
+YIELD_EVERY_ROWS = 50
 """Rows between which the server looks up."""
 
 EXPIRED = {"code": "batch_expired", "message": "This request could not be executed before the window expired."}
-Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
-Object = dict[str, Any]
+AnswerRow = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
+JsonObject = dict[str, Any]
 
 
-class Desk:
+class FakeBatchService:
     """A service's files and batches."""
 
-    def __init__(self, answer: Answer, behaviour: Behaviour) -> None:
+    def __init__(self, answer: AnswerRow, behaviour: Behaviour) -> None:
         self._answer, self._behaviour = answer, behaviour
         self._faults: list[Fault] = read_faults(behaviour.batch_faults)
         self._folder = tempfile.TemporaryDirectory(prefix="teacher-")
-        self.files: dict[str, Object] = {}
-        self.batches: dict[str, Object] = {}
+        self.files: dict[str, JsonObject] = {}
+        self.batches: dict[str, JsonObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def path(self, file: str) -> Path:
         return Path(self._folder.name) / file
 
-    async def keep(self, upload: UploadFile, purpose: str) -> Object:
+    async def keep(self, upload: UploadFile, purpose: str) -> JsonObject:
         name = f"file-{len(self.files):024d}"
         with self.path(name).open("wb") as file:
             while chunk := await upload.read(CHUNK):
                 file.write(chunk)
         return self._add_file(name, upload.filename or "", purpose)
 
-    def _add_file(self, name: str, filename: str, purpose: str) -> Object:
+    def _add_file(self, name: str, filename: str, purpose: str) -> JsonObject:
         self.files[name] = {
             "id": name, "object": "file", "bytes": self.path(name).stat().st_size, "created_at": int(time.time()),
             "filename": filename, "purpose": purpose, "status": "processed",
         }  # fmt: skip
         return self.files[name]
 
-    def create(self, file: str, endpoint: str, window: str, metadata: Any) -> Object:
+    def create(self, file: str, endpoint: str, window: str, metadata: Any) -> JsonObject:
         number = len(self.batches)
         fault: Fault = self._faults[number] if number < len(self._faults) else "none"
-        batch: Object = {
+        batch: JsonObject = {
             "id": f"batch_{number:024d}", "object": "batch", "endpoint": endpoint, "completion_window": window,
             "input_file_id": file, "output_file_id": None, "error_file_id": None, "status": "validating",
             "errors": None, "created_at": int(time.time()), "metadata": metadata,
@@ -72,11 +72,11 @@ class Desk:
         task.add_done_callback(self._tasks.discard)
         return batch
 
-    async def _work(self, batch: Object, fault: Fault) -> None:
+    async def _work(self, batch: JsonObject, fault: Fault) -> None:
         """What happens to a batch in a day."""
         await asyncio.sleep(self._behaviour.batch_seconds)
         places = list(self._places(batch["input_file_id"]))
-        problem = refusal_of(fault) or ("too many" if len(places) > MOST_ROWS else None)
+        problem = batch_error(fault) or ("too many" if len(places) > MOST_ROWS else None)
         if problem:
             batch |= {"status": "failed", "errors": {"object": "list", "data": [problem]}}
             return
@@ -101,14 +101,14 @@ class Desk:
         return places
 
     async def _answer_all(
-        self, batch: Object, places: list[int], fault: Fault, answers: IO[bytes], errors: IO[bytes]
+        self, batch: JsonObject, places: list[int], fault: Fault, answers: IO[bytes], errors: IO[bytes]
     ) -> None:
         counts = batch["request_counts"]
         with self.path(batch["input_file_id"]).open("rb") as asked:
             for number, place in enumerate(places):
                 if batch["status"] == "cancelling":
                     return
-                if number % BREATH == 0:
+                if number % YIELD_EVERY_ROWS == 0:
                     await asyncio.sleep(0)
                 asked.seek(place)
                 request = orjson.loads(asked.readline())
@@ -117,13 +117,13 @@ class Desk:
                     "id": f"batch_req_{number}", "custom_id": request["custom_id"], "error": None,
                     "response": {"status_code": status, "request_id": f"r{number}", "body": body},
                 }  # fmt: skip
-                for written in spoiled(fault, line) if number == 0 else [line]:
+                for written in apply_fault(fault, line) if number == 0 else [line]:
                     ok = isinstance(written, bytes) or written["response"]["status_code"] == 200
                     counts["completed" if ok else "failed"] += 1
                     target = answers if ok else errors
                     target.write((written if isinstance(written, bytes) else orjson.dumps(written)) + b"\n")
 
-    def _refuse_all(self, batch: Object, places: list[int], errors: IO[bytes]) -> None:
+    def _refuse_all(self, batch: JsonObject, places: list[int], errors: IO[bytes]) -> None:
         with self.path(batch["input_file_id"]).open("rb") as asked:
             for place in places:
                 asked.seek(place)
@@ -131,7 +131,7 @@ class Desk:
                 batch["request_counts"]["failed"] += 1
                 errors.write(orjson.dumps({"custom_id": key, "response": None, "error": EXPIRED}) + b"\n")
 
-    def _finish(self, batch: Object, fault: Fault, good: str, bad: str) -> None:
+    def _finish(self, batch: JsonObject, fault: Fault, good: str, bad: str) -> None:
         for field, name in (("output_file_id", good), ("error_file_id", bad)):
             if self.path(name).stat().st_size:
                 self._add_file(name, f"{name}.jsonl", "batch_output")
@@ -140,7 +140,7 @@ class Desk:
         batch["status"] = "cancelled" if cancelled else fault if fault in HALF_DONE else "completed"
 
 
-def add_batches(app: FastAPI, desk: Desk, refusal: Callable[..., Response]) -> None:
+def add_batch_routes(app: FastAPI, desk: FakeBatchService, refusal: Callable[..., Response]) -> None:
     """The routes of /v1/files and /v1/batches."""
 
     @app.post("/v1/files")

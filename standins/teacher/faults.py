@@ -8,7 +8,7 @@ FAULTS = ("limited", "broken", "html", "no choices", "cut short", "silence")
 JSON = "application/json"
 
 
-async def faulty(fault: str, silence: float) -> Response:
+async def fault_response(fault: str, silence: float) -> Response:
     """The answer, if one can call it that."""
     if fault == "limited":
         error = (

@@ -17,20 +17,20 @@ SHORTEST, LONGEST = 2, 12
 RECENCY = 0.2
 """How much more the end of a history weighs than its beginning: what was said last is what is meant."""
 
-READ = 2_000
+HISTORY_CHARACTERS = 2_000
 """Characters of a history that are read, its last ones."""
 
 SAMPLED = 200
 """Headings that are enough to tell what is typical."""
 
 
-class Found(NamedTuple):
+class WeightedPhrase(NamedTuple):
     phrase: str
     weight: float
     """How telling the phrase is by itself."""
 
 
-class Phrases:
+class PhraseIndex:
     """Every phrase of a knowledge base's headings, with the number of headings that hold it."""
 
     def __init__(self, headings: Sequence[str]) -> None:
@@ -64,16 +64,19 @@ class Phrases:
             at += size or 1
         return found
 
-    def names(self, text: str) -> list[Found]:
+    def names(self, text: str) -> list[WeightedPhrase]:
         """What the text speaks of, most telling first: weight x mentions x recency."""
-        text = text[-READ:]
+        text = text[-HISTORY_CHARACTERS:]
         found = self.find(text) or [(at, p) for at, p in self.find(text, headings=1) if len(p) > SHORTEST]
         score: dict[str, float] = defaultdict(float)
         for at, phrase in found:
             score[phrase] += self.weight(phrase) * (1 + RECENCY * at / len(text))
-        return [Found(phrase, self.weight(phrase)) for phrase in sorted(score, key=score.__getitem__, reverse=True)]
+        return [
+            WeightedPhrase(phrase, self.weight(phrase))
+            for phrase in sorted(score, key=score.__getitem__, reverse=True)
+        ]
 
-    def best(self, text: str) -> Found | None:
+    def best(self, text: str) -> WeightedPhrase | None:
         return next(iter(self.names(text)), None)
 
 

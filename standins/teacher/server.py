@@ -5,22 +5,24 @@ import asyncio
 import uvloop
 
 from qinglan.errors import ConfigError
-from serving.listening import listen, log_to_stderr, serve_app
+from serving.http_server import listen, log_to_stderr, serve_app
 from standins.teacher.app import create_app
-from standins.teacher.brain import Brains
+from standins.teacher.backend import BackendRouter
 from standins.teacher.config import TeacherConfig
-from standins.teacher.examining import load_examiners
-from standins.teacher.extractive import load_brain
-from standins.teacher.variants import VariantBrain
+from standins.teacher.extractive_backend import load_extractive_backend
+from standins.teacher.similarity_judge import load_similarity_judges
+from standins.teacher.variant_backend import VariantBackend
 
 
 def serve(config: TeacherConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the base URL to configure."""
     log_to_stderr()
-    brain = load_brain(config.knowledge_bases)
+    brain = load_extractive_backend(config.knowledge_bases)
     if strangers := {one.tenant for one in config.variants.values()} - config.knowledge_bases.keys():
         raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(strangers))}. Give it one.")
-    brains = Brains(brain, load_examiners(config.knowledge_bases), VariantBrain(brain, config.variants))
+    brains = BackendRouter(
+        brain, load_similarity_judges(config.knowledge_bases), VariantBackend(brain, config.variants)
+    )
     app = create_app(brains, config.behaviour)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_app("teacher", app, listen(config.host, config.port), path="/v1"))

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from qinglan.errors import QinglanError
-from qinglan.files import cache_folder, replaced, replaced_folder, sha256_file, sha256_text
+from qinglan.files import atomic_folder, atomic_write, cache_folder, sha256_file, sha256_text
 from qinglan.jobs.interrupts import sigterm_raises
 from tests.cluster import jars
 from tests.cluster.gocommand import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
@@ -97,7 +97,7 @@ def _download(modules: list[str]) -> None:
 def _build(name: str, target: Path) -> None:
     module = TABLE[module_of(name)]
     pinned = MODULES / module_of(name)
-    with replaced(target) as partial, _sources(module, pinned) as (folder, package):
+    with atomic_write(target) as partial, _sources(module, pinned) as (folder, package):
         command = ["build", "-v", "-p", str(AT_ONCE), *FLAGS, *module.flags, f"-ldflags={_linked(module, pinned)}"]
         go(
             f"build {name}",
@@ -143,7 +143,7 @@ def changed(origin: Path, source: Source) -> str:
 
 
 def _copy(module: str, target: Path) -> None:
-    with replaced_folder(target) as partial:
+    with atomic_folder(target) as partial:
         for copied in TABLE[module].manifests:
             origin = folder_of(copied.module, MODULES / module)
             for file in _files(copied, origin):

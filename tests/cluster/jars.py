@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import ConfigError, QinglanError
-from qinglan.files import cache_folder, replaced_folder, sha256_file, sha256_text
+from qinglan.files import atomic_folder, cache_folder, sha256_file, sha256_text
 from tests.cluster.gocommand import EVERY_SECONDS, LAST_LINES, child
 
 JAVA = Path(__file__).parent / "java"
@@ -37,7 +37,7 @@ def fetch() -> Kept:
     """The jars, fetched now if they were not before; several at once each fetch, and the last one stays."""
     found = kept()
     if not found.folder.exists():
-        with replaced_folder(found.folder) as partial:
+        with atomic_folder(found.folder) as partial:
             _fill(partial)
     return found
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.jobs import Command, JobSpec, Outcome
-from qinglan.jobs.follower import Patience
-from qinglan.jobs.manifest import render
-from qinglan.jobs.placement import Placement
+from qinglan.jobs.follower import FollowTimeouts
+from qinglan.jobs.launch_context import LaunchContext
+from qinglan.jobs.manifest import render_pytorchjob
 from qinglan.jobs.pytorchjob import PyTorchJobRunner
 from qinglan.kubernetes.client import Api
 from tests.cluster.waiting import until
 
 ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
 TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
-PATIENCE = Patience(pending=0.5, outage=240.0, deletion=240.0, log=2.0)
+PATIENCE = FollowTimeouts(pending=0.5, outage=240.0, deletion=240.0, log=2.0)
 TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
 IMAGE = "qinglan/sft@sha256:" + "0" * 64
 WAIT_SECONDS = 240.0
@@ -40,16 +40,16 @@ class World(NamedTuple):
         return self.folder / "train.log"
 
     def runner(
-        self, pods: Mapping[str, str], patience: Patience = PATIENCE, api: Api | None = None, **place: Any
+        self, pods: Mapping[str, str], patience: FollowTimeouts = PATIENCE, api: Api | None = None, **place: Any
     ) -> PyTorchJobRunner:
-        where = Placement(self.api.namespace, "run-1", IMAGE, "fivedoctors", TASK, annotations=pods)
+        where = LaunchContext(self.api.namespace, "run-1", IMAGE, "fivedoctors", TASK, annotations=pods)
         return PyTorchJobRunner(api or self.api, where._replace(**place), patience, self.said.append)
 
     def run(self, pods: Mapping[str, str], spec: JobSpec = ONE, **more: Any) -> Outcome:
         return self.runner(pods, **more).run(spec, self.log)
 
     def manifest(self, pods: Mapping[str, str], spec: JobSpec = ONE) -> dict[str, Any]:
-        return render(spec, self.runner(pods).place, "of the test")
+        return render_pytorchjob(spec, self.runner(pods).place, "of the test")
 
     def jobs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.api.all("pytorchjobs", {})["items"]

@@ -21,16 +21,16 @@ from minio import Minio as Client
 
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.informer import Informer
-from qinglan.lineage.addresses import Address
 from qinglan.lineage.digests import digest
+from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, read_release
-from qinglan.lineage.trust import TRUST
-from qinglan.rollouts import first_service, rollout_object
+from qinglan.lineage.trust import TRUST_FILE
+from qinglan.model_rollouts import first_inference_service, rollout_object
 from qinglan.services import end_with_parent
 from qinglan.store import open_store
-from serving.rollout.cluster.reading import Objects
-from serving.rollout.cluster.serving import served
-from serving.rollout.ports import Served
+from serving.rollout.cluster.inference_service import ServiceObjects
+from serving.rollout.cluster.snapshot import service_snapshot
+from serving.rollout.ports import ServiceSnapshot
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.prometheus import Pod, Server
 from tests.cluster.servers import Minio, stop
@@ -104,7 +104,7 @@ def start_controller(house: House, name: str) -> "subprocess.Popen[bytes]":
     """A process of its own, as the Deployment would start it."""
     command = [
         sys.executable, "-m", "serving.rollout", "--prometheus", house.prometheus.url, "--port=0",
-        "--trust", str(house.models[0].made.keys / TRUST), "--look-seconds", str(LOOK_SECONDS),
+        "--trust", str(house.models[0].made.keys / TRUST_FILE), "--look-seconds", str(LOOK_SECONDS),
     ]  # fmt: skip
     given = {**os.environ, **house.s3.environment, "KUBECONFIG": str(house.kubeconfig), "HOSTNAME": name}
     with (house.folder / f"controller-{name}.log").open("ab") as log:
@@ -136,7 +136,7 @@ class World:
     def create(self, model: Model, mode: str = "Serverless") -> None:
         """An InferenceService as a first rollout makes it, and no rollout."""
         spec = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, "mode": mode}
-        one = first_service(rollout_object(NS, 1, spec))
+        one = first_inference_service(rollout_object(NS, 1, spec))
         assert self.kubectl.server.create(one, f"{NS}/{ACCOUNT}").refusal == ""
 
     def serve(self, model: Model) -> None:
@@ -144,10 +144,10 @@ class World:
         self.create(model)
         until(lambda: self.rolled(model), "the first model serves")
 
-    def read(self) -> Served:
+    def read(self) -> ServiceSnapshot:
         """By the rollout's own reader."""
         found = self.api.all("revisions", {})["items"]
-        return served(Objects(self.service(), {one["metadata"]["name"]: one for one in found}))
+        return service_snapshot(ServiceObjects(self.service(), {one["metadata"]["name"]: one for one in found}))
 
     def rolled(self, model: Model) -> bool:
         seen = self.read()
@@ -334,4 +334,4 @@ def model(folder: Path, keys: Path, store: str, first: float) -> Model:
     release = read_release(made.folder)
     open_store(store).push(made.folder, digest(made.folder))
     parts = {part.name: part.digest for part in release.statement.made}
-    return Model(made, Address(store, release.digest).uri, parts[MODEL])
+    return Model(made, ReleaseAddress(store, release.digest).uri, parts[MODEL])

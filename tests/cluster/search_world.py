@@ -10,8 +10,8 @@ import httpx
 
 from qinglan.files import dump_line
 from qinglan.rag.contract import Passage
-from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
-from serving.rag.opensearch.loading import Loaded, load
+from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
+from serving.rag.opensearch.loader import LoadReport, load
 from tests.cluster.opensearch import Node
 
 MANY = 10_000
@@ -31,7 +31,7 @@ def many(mark: str = "甲", count: int = MANY) -> Iterable[Passage]:
         )
 
 
-def load_now(node: Node, path: Path, tenant: str, kb: str = "default", patience: float = 60.0) -> Loaded:
+def load_now(node: Node, path: Path, tenant: str, kb: str = "default", patience: float = 60.0) -> LoadReport:
     client = connect_to_load(OpenSearchConfig(url=node.url, deadline_seconds=60))
     try:
         return load(client, path, tenant, kb, 0, patience, path.with_suffix(".refused.jsonl"))

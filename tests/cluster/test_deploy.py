@@ -17,11 +17,11 @@ from minio import Minio as Client
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
-from qinglan.errors import ConfigError, Conflict, QinglanError
+from qinglan.errors import ConfigError, ConflictError, QinglanError
 from qinglan.kubernetes.client import Api
 from qinglan.lineage.digests import digest
-from qinglan.lineage.trust import TRUST
-from qinglan.rollouts import first_service
+from qinglan.lineage.trust import TRUST_FILE
+from qinglan.model_rollouts import first_inference_service
 from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
@@ -60,14 +60,18 @@ class World(NamedTuple):
 
     def serve(self, rollout: Object) -> None:
         """As its controller would, where there is none."""
-        self.kubectl.must("create", "-f", "-", given=[first_service(rollout)], account=ROLLOUT)
+        self.kubectl.must("create", "-f", "-", given=[first_inference_service(rollout)], account=ROLLOUT)
         until(lambda: ready(self.kubectl, "rewriter") and served(self.kubectl), "the rewriter is served")
 
     def audit(self, *more: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-c", QINGLAN, "audit", "rewriter", "--live", "-n", NS, *more]
         given = {**os.environ, **self.s3.environment, "KUBECONFIG": str(self.kubectl.kubeconfig)}
         return subprocess.run(
-            [*command, "--trust", str(self.old.keys / TRUST)], capture_output=True, text=True, timeout=300, env=given
+            [*command, "--trust", str(self.old.keys / TRUST_FILE)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=given,
         )
 
 
@@ -103,7 +107,7 @@ def test_the_steps_account_deploys_and_the_same_again_changes_nothing(world: Wor
     assert world.rollouts() == [before], "not even its resourceVersion"
     assert before["spec"]["release"]["digest"] == world.old.registered.release
     assert before["spec"]["steps"] == [10, 100]
-    with pytest.raises(Conflict, match=r"rewriter-1 is bringing .* \(not begun, 0 % of the traffic\)"):
+    with pytest.raises(ConflictError, match=r"rewriter-1 is bringing .* \(not begun, 0 % of the traffic\)"):
         world.deploy(world.new)
     world.end("rewriter-1", "Promoted")
     assert world.deploy(world.new).rollout == "rewriter-2"
@@ -113,7 +117,7 @@ def test_a_dozen_deploys_at_once_make_one_rollout(world: World) -> None:
     def one(number: int) -> str:
         try:
             return world.deploy((world.old, world.new)[number % 2]).rollout
-        except Conflict as error:
+        except ConflictError as error:
             return str(error)
 
     with ThreadPoolExecutor(12) as pool:
@@ -216,7 +220,7 @@ def test_an_unknown_service_is_told_with_those_that_there_are(world: World) -> N
     world.serve(world.rollouts()[0])
     given = {**os.environ, **world.s3.environment, "KUBECONFIG": str(world.kubectl.kubeconfig)}
     command = [sys.executable, "-c", QINGLAN, "audit", f"isvc:{NS}/other", "--trust",
-               str(world.old.keys / TRUST)]  # fmt: skip
+               str(world.old.keys / TRUST_FILE)]  # fmt: skip
     found = subprocess.run(command, capture_output=True, text=True, timeout=300, env=given)
 
     assert found.returncode == 2

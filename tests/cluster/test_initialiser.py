@@ -13,8 +13,8 @@ import pytest
 from minio import Minio as Client
 
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keychain import ensure_keys
-from qinglan.lineage.trust import TRUST
+from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.trust import TRUST_FILE
 from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
@@ -112,7 +112,7 @@ def push(release: Path, s3: Minio, bucket: str) -> str:
 def test_with_what_kserve_gives_it_it_lays_a_proven_release_down(
     container: Object, s3: Minio, bucket: tuple[Client, str], made: Made, tmp_path: Path
 ) -> None:
-    given = environment(container, s3, (made.keys / TRUST).read_text())
+    given = environment(container, s3, (made.keys / TRUST_FILE).read_text())
     uri = push(made.folder, s3, bucket[1])
 
     done = run(container, uri, tmp_path / "models", given)
@@ -124,14 +124,14 @@ def test_with_what_kserve_gives_it_it_lays_a_proven_release_down(
 def test_altered_bytes_other_keys_and_a_missing_statement_are_refused(
     container: Object, s3: Minio, bucket: tuple[Client, str], made: Made, tmp_path: Path
 ) -> None:
-    trust = (made.keys / TRUST).read_text()
+    trust = (made.keys / TRUST_FILE).read_text()
     ensure_keys(tmp_path / "others")
     given = environment(container, s3, trust)
     uri = push(made.folder, s3, bucket[1])
     lacking = shutil.copytree(made.folder, tmp_path / "lacking")
     next(lacking.glob("lineage/*base*.dsse.json")).unlink()
 
-    others = given | {"QINGLAN_TRUST": (tmp_path / "others" / TRUST).read_text()}
+    others = given | {"QINGLAN_TRUST": (tmp_path / "others" / TRUST_FILE).read_text()}
     strangers = run(container, uri, tmp_path / "one", others)
     unsaid = run(container, push(lacking, s3, bucket[1]), tmp_path / "two", given)
     key = f"house/releases/{made.registered.release}/model/model.safetensors"
@@ -148,7 +148,9 @@ def test_altered_bytes_other_keys_and_a_missing_statement_are_refused(
 def test_a_store_that_does_not_answer_is_an_outage_and_kubernetes_tries_again(
     container: Object, s3: Minio, made: Made, tmp_path: Path
 ) -> None:
-    given = environment(container, s3, (made.keys / TRUST).read_text()) | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    given = environment(container, s3, (made.keys / TRUST_FILE).read_text()) | {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1"
+    }
 
     done = run(container, f"s3://qinglan/good/releases/{made.registered.release}", tmp_path / "models", given)
 

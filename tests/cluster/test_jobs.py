@@ -13,11 +13,11 @@ import pytest
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.jobs import Outcome, janitor
-from qinglan.jobs.follower import Patience
+from qinglan.jobs.follower import FollowTimeouts
+from qinglan.jobs.job_status import TIMEOUT_EXIT_CODE
+from qinglan.jobs.launch_context import read_launch_context
 from qinglan.jobs.manifest import GPU, PRODUCT
-from qinglan.jobs.placement import placed
-from qinglan.jobs.reading import LATE
-from qinglan.jobs.rights import LAUNCHING
+from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
 from qinglan.jobs.spec import JobSpec
 from qinglan.kubernetes import client as api_module
 from qinglan.kubernetes.client import Api
@@ -68,7 +68,7 @@ def account(simulated: Cluster, namespace: str, rules: list[dict[str, list[str]]
     return Api(simulated.account(namespace, "steps"), namespace)
 
 
-RIGHTS = [right.rule for right in LAUNCHING]
+RIGHTS = [right.rule for right in LAUNCHER_PERMISSIONS]
 
 
 def test_a_job_that_ends_well(world: World, aside: ThreadPoolExecutor) -> None:
@@ -276,7 +276,7 @@ def test_what_takes_too_long_is_ended_here(world: World, aside: ThreadPoolExecut
     world.api.merge("pytorchjobs", job["metadata"]["name"], {"spec": {"runPolicy": {"activeDeadlineSeconds": 1}}})
     outcome = followed.result(WAIT_SECONDS)
 
-    assert outcome.code == LATE
+    assert outcome.code == TIMEOUT_EXIT_CODE
     assert "longer than its" in outcome.reason
     until(lambda: not any("Running" in pod["status"].get("phase", "") for pod in world.pods()))
 
@@ -321,7 +321,7 @@ def test_the_job_goes_when_the_pod_that_launched_it_is_deleted(
     core = client.CoreV1Api(simulated.admin())
     step_pod = {"metadata": {"name": "step"}, "spec": {"containers": [{"name": "main", "image": IMAGE}]}}
     core.create_namespaced_pod(world.api.namespace, step_pod)
-    place = placed(world.api, TASK, {"KFP_POD_NAME": "step"})
+    place = read_launch_context(world.api, TASK, {"KFP_POD_NAME": "step"})
     runner = world.runner(RUNS_ON, owner=place.owner, image=place.image)
     followed = aside.submit(runner.run, ONE, world.log)
     until(lambda: "Running" in world.state())
@@ -391,7 +391,7 @@ def test_nobody_at_the_address_is_an_outage(world: World, simulated: Cluster) ->
     with wire(api.client) as between:
         between.cut()
         with pytest.raises(OutageError, match="Check that it runs and can be reached"):
-            world.run(ENDS_WELL, api=api, patience=Patience(outage=1.0))
+            world.run(ENDS_WELL, api=api, patience=FollowTimeouts(outage=1.0))
 
 
 def test_without_the_operator_s_kind_it_is_said_what_to_install(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from qinglan.kubernetes.client import Api
-from serving.rollout.shadow.pairing import OfService
+from serving.rollout.shadow.pair_source import RolloutPairSource
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.test_modelrollout import rollout as modelrollout
@@ -184,7 +184,7 @@ def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubec
     try:
         assert replaced(rollout, canary) == ""
         until(lambda: shares(rollout) == {NEW: 0, OLD: 100}, "a canary without users")
-        whom = OfService("rewriter", NS, Api(cluster.account(NS, "qinglan-rollout"), NS)).now()
+        whom = RolloutPairSource("rewriter", NS, Api(cluster.account(NS, "qinglan-rollout"), NS)).now()
     finally:
         rollout.must("delete", "modelrollout", "rewriter-1", "-n", NS)
 

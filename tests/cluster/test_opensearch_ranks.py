@@ -12,12 +12,12 @@ from benchmarks.samples import dev_cases
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index, read_knowledge_base
 from serving.rag.engine import Candidate, Engine, TantivyEngine
-from serving.rag.opensearch.asking import Cluster
-from serving.rag.opensearch.connecting import OpenSearchConfig
-from serving.rag.opensearch.live import LiveEngine
-from serving.rag.reranker import DEFAULT
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.opensearch.alias_engine import AliasEngine
+from serving.rag.opensearch.cluster_client import ClusterClient
+from serving.rag.opensearch.connection import OpenSearchConfig
 from standins.samples import TENANTS, write_sample
-from standins.samples.write import KNOWLEDGE_BASE
+from standins.samples.sample_writer import KNOWLEDGE_BASE
 from tests.cluster.opensearch import Node
 from tests.cluster.search_world import load_now, write_kb
 
@@ -51,16 +51,18 @@ def samples(search: Node, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def local(kb: Path, tenant: str) -> TantivyEngine:
-    return TantivyEngine(Index.open(build_index(kb, kb.parent / "index", tenant)), DEFAULT)
+    return TantivyEngine(Index.open(build_index(kb, kb.parent / "index", tenant)), DEFAULT_RERANKER)
 
 
 def on_both(
     search: Node, kb: Path, tenant: str, do: Callable[[TantivyEngine, Engine], Awaitable[Result]]
 ) -> Result:  # fmt: skip
     async def run() -> Result:
-        cluster = Cluster(OpenSearchConfig(url=search.url, deadline_seconds=30))
+        cluster = ClusterClient(OpenSearchConfig(url=search.url, deadline_seconds=30))
         try:
-            return await do(local(kb, tenant), await LiveEngine(cluster, tenant, "default", DEFAULT).current())
+            return await do(
+                local(kb, tenant), await AliasEngine(cluster, tenant, "default", DEFAULT_RERANKER).current()
+            )
         finally:
             await cluster.aclose()
 

@@ -11,7 +11,7 @@ import httpx
 
 from qinglan.files import sha256_file
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
-from qinglan.services import service
+from qinglan.services import run_service
 from tests.cluster.opensearch import Node
 from tests.cluster.search_world import aliased, load_now, many, write_kb
 from tests.cluster.waiting import until
@@ -25,7 +25,7 @@ def replicas(search: Node, tenant: str, folder: Path, count: int = 2) -> Iterato
     arguments = ["--kb", tenant, "--opensearch", search.url, "--opensearch-deadline", "20", "--port", "0"]
     with ExitStack() as stack:
         logs = [folder / f"rag{number}.log" for number in range(count)]
-        urls = [stack.enter_context(service("serving.rag", arguments, log)) for log in logs]
+        urls = [stack.enter_context(run_service("serving.rag", arguments, log)) for log in logs]
         yield [stack.enter_context(httpx.Client(base_url=url, timeout=30, trust_env=False)) for url in urls]
 
 

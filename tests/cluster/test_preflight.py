@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from pipelines.compiling import COMPILED
-from pipelines.submit import looking
+from pipelines.graph_compiler import COMPILED
+from pipelines.submit import cluster_reader
+from pipelines.submit.cluster_checks import check_requirements
+from pipelines.submit.cluster_reader import connect, read_cluster
+from pipelines.submit.cluster_snapshot import Finding
 from pipelines.submit.graph import Graph, read_graph
-from pipelines.submit.judging import judge
-from pipelines.submit.looking import connect, look
-from pipelines.submit.needs import Need, Needs, needs
 from pipelines.submit.pods import ClusterPods
-from pipelines.submit.snapshot import Finding
+from pipelines.submit.requirements import RequiredObject, Requirements, read_requirements
 from qinglan.errors import ConfigError
-from qinglan.jobs.rights import LAUNCHING
+from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.plane.cluster import Cluster
 from tests.cluster.waiting import until
@@ -36,8 +36,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @pytest.fixture
-def wanted(graph: Graph) -> Needs:
-    return needs(graph, GIVEN, RUNNER)
+def wanted(graph: Graph) -> Requirements:
+    return read_requirements(graph, GIVEN, RUNNER)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def furnished(core: Any, api: Any, namespace: str) -> Iterator[str]:
     core.create_namespaced_persistent_volume_claim(
         namespace, {"metadata": {"name": "qinglan-scratch"}, "spec": claim}
     )
-    allow(api, namespace, RUNNER, *(right.rule for right in LAUNCHING))
+    allow(api, namespace, RUNNER, *(right.rule for right in LAUNCHER_PERMISSIONS))
     yield namespace
 
 
@@ -80,15 +80,15 @@ def allow(api: Any, namespace: str, account: str, *rules: Any) -> None:
     rights.create_namespaced_role_binding(namespace, binding)
 
 
-def missing(api: Any, wanted: Needs, namespace: str) -> list[str]:
+def missing(api: Any, wanted: Requirements, namespace: str) -> list[str]:
     return [str(one) for one in found(api, wanted, namespace) if one.weight == "missing"]
 
 
-def found(api: Any, wanted: Needs, namespace: str) -> list[Finding]:
-    return judge(wanted, look(api, wanted, namespace))
+def found(api: Any, wanted: Requirements, namespace: str) -> list[Finding]:
+    return check_requirements(wanted, read_cluster(api, wanted, namespace))
 
 
-def test_where_all_is_there_nothing_is_missing(api: Any, wanted: Needs, furnished: str) -> None:
+def test_where_all_is_there_nothing_is_missing(api: Any, wanted: Requirements, furnished: str) -> None:
     said = [(one.weight, one.what.split(" has ")[0].split(": by ")[0]) for one in found(api, wanted, furnished)]
 
     image = ("warning", "qinglan/cpu:0.1.0")
@@ -96,7 +96,7 @@ def test_where_all_is_there_nothing_is_missing(api: Any, wanted: Needs, furnishe
     assert set(said) in ({image}, {image, unbound})
 
 
-def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Needs, namespace: str) -> None:
+def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Requirements, namespace: str) -> None:
     said = "\n".join(missing(api, wanted, namespace))
 
     for kind, name in (
@@ -109,10 +109,10 @@ def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Nee
 
 
 def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_them(
-    cluster: Cluster, api: Any, core: Any, wanted: Needs, namespace: str
+    cluster: Cluster, api: Any, core: Any, wanted: Requirements, namespace: str
 ) -> None:
     core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
-    allow(api, namespace, RUNNER, LAUNCHING[0].rule, {**LAUNCHING[1].rule, "verbs": ["get"]})
+    allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, {**LAUNCHER_PERMISSIONS[1].rule, "verbs": ["get"]})
 
     [short] = rights(api, wanted, namespace)
     role = json.loads(short.next_step.partition("<<< '")[2].removesuffix("'"))
@@ -122,12 +122,12 @@ def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_th
     until(lambda: rights(api, wanted, namespace) == [])
 
 
-def rights(api: Any, wanted: Needs, namespace: str) -> list[Finding]:
+def rights(api: Any, wanted: Requirements, namespace: str) -> list[Finding]:
     return [one for one in found(api, wanted, namespace) if " may not " in one.what]
 
 
 def test_an_account_that_mounts_no_token_is_named_and_the_printed_command_mends_it(
-    cluster: Cluster, api: Any, core: Any, wanted: Needs, furnished: str
+    cluster: Cluster, api: Any, core: Any, wanted: Requirements, furnished: str
 ) -> None:
     core.patch_namespaced_service_account(RUNNER, furnished, {"automountServiceAccountToken": False})
 
@@ -142,7 +142,9 @@ def fetching(api: Any, namespace: str) -> list[str]:
     """What is missing for inputs in a bucket that is not KFP's own."""
     given = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
     graph = read_graph(COMPILED / "rewriter.laptop.yaml")
-    return [one for one in missing(api, needs(graph, given, RUNNER), namespace) if "could not fetch" in one]
+    return [
+        one for one in missing(api, read_requirements(graph, given, RUNNER), namespace) if "could not fetch" in one
+    ]
 
 
 def test_inputs_in_another_bucket_than_kfps_need_the_whole_way_to_the_store(
@@ -184,7 +186,7 @@ def test_an_address_for_inputs_goes_for_kfps_own_bucket_where_its_settings_name_
     api: Any, core: Any, furnished: str
 ) -> None:
     graph = read_graph(COMPILED / "rewriter.laptop.yaml")
-    run = needs(graph, {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}, RUNNER)
+    run = read_requirements(graph, {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}, RUNNER)
     settings = {"metadata": {"name": "kfp-launcher"}, "data": {"defaultPipelineRoot": "s3://data/kfp"}}
     core.create_namespaced_config_map(furnished, settings)
     address = {"AWS_ENDPOINT_URL_S3": "http://10.96.0.20:9000"}
@@ -198,7 +200,7 @@ def test_an_address_for_inputs_goes_for_kfps_own_bucket_where_its_settings_name_
 
 
 def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
-    api: Any, core: Any, wanted: Needs, furnished: str
+    api: Any, core: Any, wanted: Requirements, furnished: str
 ) -> None:
     core.patch_namespace(furnished, {"metadata": {"labels": {"qinglan.dev/images": "by-digest"}}})
     refused = missing(api, wanted, furnished)
@@ -209,8 +211,8 @@ def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
     assert missing(api, wanted, furnished) == []
 
 
-def test_the_gateway_is_looked_for(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
-    gateway = Need("Service", "qinglan-gateway", frozenset(), ("generate",))
+def test_the_gateway_is_looked_for(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
+    gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
     asks = wanted._replace(objects=(*wanted.objects, gateway))
     [said] = missing(api, asks, furnished)
     service = {"metadata": {"name": gateway.name}, "spec": {"ports": [{"port": 8300}]}}
@@ -220,7 +222,9 @@ def test_the_gateway_is_looked_for(api: Any, core: Any, wanted: Needs, furnished
     assert missing(api, asks, furnished) == []
 
 
-def test_a_secret_that_lacks_a_key_is_named_with_the_key(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+def test_a_secret_that_lacks_a_key_is_named_with_the_key(
+    api: Any, core: Any, wanted: Requirements, furnished: str
+) -> None:
     core.patch_namespaced_secret("qinglan-release-keys", furnished, {"data": {"releaser.pem": None}})
 
     [said] = missing(api, wanted, furnished)
@@ -228,7 +232,7 @@ def test_a_secret_that_lacks_a_key_is_named_with_the_key(api: Any, core: Any, wa
     assert "Secret qinglan-release-keys" in said and "has no key releaser.pem; release cannot start" in said
 
 
-def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Needs, furnished: str) -> None:
+def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Requirements, furnished: str) -> None:
     train, _ = wanted.machines
     other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
     memory, many = train._replace(asks={"memory": 1024.0**5}), train._replace(nodes=500)
@@ -242,7 +246,7 @@ def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Needs, furni
     assert "have as much" in said[3][0]
 
 
-def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "8"}}}
     core.create_namespaced_resource_quota(furnished, quota)
 
@@ -251,7 +255,7 @@ def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Nee
     assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in said
 
 
-def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Needs, furnished: str) -> None:
+def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "16"}}}
     core.create_namespaced_resource_quota(furnished, quota)
     until(lambda: core.read_namespaced_resource_quota("gpus", furnished).status.used)
@@ -264,9 +268,9 @@ def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Needs, furn
 
 
 def test_a_kind_that_the_api_server_does_not_know_is_named(
-    api: Any, wanted: Needs, furnished: str, monkeypatch: pytest.MonkeyPatch
+    api: Any, wanted: Requirements, furnished: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
+    monkeypatch.setattr(cluster_reader, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
 
     [said] = missing(api, wanted, furnished)
 
@@ -274,7 +278,7 @@ def test_a_kind_that_the_api_server_does_not_know_is_named(
 
 
 def test_what_one_may_not_read_is_said_and_stops_nothing(
-    cluster: Cluster, core: Any, wanted: Needs, furnished: str
+    cluster: Cluster, core: Any, wanted: Requirements, furnished: str
 ) -> None:
     core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})
 
@@ -300,17 +304,19 @@ def with_token(cluster: Cluster, token: str) -> Any:
     return client.ApiClient(configuration)
 
 
-def test_an_expired_token_is_said_with_the_next_step(cluster: Cluster, wanted: Needs, namespace: str) -> None:
+def test_an_expired_token_is_said_with_the_next_step(cluster: Cluster, wanted: Requirements, namespace: str) -> None:
     with pytest.raises(ConfigError, match=r"does not know you \(401\).*Log in to the cluster again"):
-        look(with_token(cluster, "expired"), wanted, namespace)
+        read_cluster(with_token(cluster, "expired"), wanted, namespace)
 
 
-def test_a_namespace_that_is_not_there_is_named(api: Any, wanted: Needs) -> None:
+def test_a_namespace_that_is_not_there_is_named(api: Any, wanted: Requirements) -> None:
     with pytest.raises(ConfigError, match="The cluster has no namespace qinglan-nowhere"):
-        look(api, wanted, "qinglan-nowhere")
+        read_cluster(api, wanted, "qinglan-nowhere")
 
 
-def test_a_cluster_that_is_away_is_named(wanted: Needs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_away_is_named(
+    wanted: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "config"
     config.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: a, user: {}}]\n"
@@ -320,7 +326,7 @@ def test_a_cluster_that_is_away_is_named(wanted: Needs, tmp_path: Path, monkeypa
     monkeypatch.setenv("KUBECONFIG", str(config))
 
     with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:1, which KUBECONFIG names, gives no answer"):
-        look(connect(), wanted, "default")
+        read_cluster(connect(), wanted, "default")
 
 
 def test_why_a_pod_of_the_run_waits_is_the_schedulers_own_reason(api: Any, core: Any, furnished: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from minio import Minio as Client
 
 from qinglan.lineage.digests import digest
-from qinglan.lineage.trust import TRUST
+from qinglan.lineage.trust import TRUST_FILE
 from qinglan.store import open_store
 from serving.rollout.sequential import Count, Score
 from serving.rollout.state import State
@@ -178,7 +178,7 @@ def test_start_begins_what_may_be_deployed_and_lists_what_stands_against_the_res
     for one in (whole, short):
         open_store(store).push(one.folder, digest(one.folder))
     (tmp_path / "deploy.yaml").write_text("rollout: {steps: [10, 100], stepSeconds: 60}\n")
-    given = ("--store", store, "--trust", str(keys / TRUST), "--settings", str(tmp_path / "deploy.yaml"))
+    given = ("--store", store, "--trust", str(keys / TRUST_FILE), "--settings", str(tmp_path / "deploy.yaml"))
 
     refused = person("start", short.registered.release, *given, code=9)
     said = person("start", whole.registered.release[:16], *given)

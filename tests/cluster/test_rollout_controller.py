@@ -10,11 +10,11 @@ from typing import Any, get_args
 import pytest
 
 from qinglan.kubernetes.informer import Informer
-from qinglan.lineage.rollouts import Kept, Told, kept_beside
+from qinglan.lineage.rollout_statement import CheckedRollout, RolloutStatement, read_rollout_notes
 from qinglan.store import open_store
-from serving.rollout.cluster.ledger import entry_of
+from serving.rollout.canary_analysis import missing_evidence
+from serving.rollout.cluster.ledger import parse_rollout
 from serving.rollout.state import Phase
-from serving.rollout.weighing import lacking
 from tests.cluster.rollout_world import (
     NS,
     PER_SECOND,
@@ -172,8 +172,8 @@ def cordoned(world: World) -> Iterator[None]:
 
 
 def earned(world: World, name: str) -> bool:
-    entry = entry_of(world.api.get("modelrollouts", name) or {})
-    return not lacking(entry.state, entry.spec)
+    entry = parse_rollout(world.api.get("modelrollouts", name) or {})
+    return not missing_evidence(entry.state, entry.spec)
 
 
 def until_told(world: World, name: str) -> None:
@@ -182,13 +182,13 @@ def until_told(world: World, name: str) -> None:
     until(lambda: {event["reason"] for event in world.events(name)} == expected, f"the events of {name} tell it all")
 
 
-def until_kept(world: World, model: Model) -> Told:
+def until_kept(world: World, model: Model) -> RolloutStatement:
     """What a later audit of the release tells of its rollout, signed by the controller's key."""
     store = open_store(model.uri.partition("/releases/")[0])
     digest = model.made.registered.release
 
-    def kept() -> list[Kept]:
-        return kept_beside(store.notes(digest), model.made.policy, digest, "fivedoctors")
+    def kept() -> list[CheckedRollout]:
+        return read_rollout_notes(store.notes(digest), model.made.policy, digest, "fivedoctors")
 
     until(lambda: bool(kept()), "its history lies beside the release")
     [one] = kept()

@@ -12,7 +12,7 @@ import pytest
 
 from qinglan.errors import OutageError
 from serving.rollout.cluster.evidence import PrometheusEvidence
-from serving.rollout.cluster.prometheus import Prometheus
+from serving.rollout.cluster.prometheus import PrometheusClient
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import CHECKS
@@ -34,7 +34,7 @@ class World:
         self.others = Pod(OTHER, "new", NEW)
         for pod in self.later.values():
             pod.end()
-        self.evidence = PrometheusEvidence(Prometheus(server.url), NS, CHECKS)
+        self.evidence = PrometheusEvidence(PrometheusClient(server.url), NS, CHECKS)
         self.found = [self.old, self.new, self.others, *self.later.values()]
         server.find(*self.found)
         self.scraped()
@@ -212,7 +212,7 @@ class Garbage(BaseHTTPRequestHandler):
 def test_what_is_no_whole_answer_is_an_outage(answer: tuple[int, bytes]) -> None:
     door = HTTPServer(("127.0.0.1", 0), type("One", (Garbage,), {"answer": answer}))
     threading.Thread(target=door.serve_forever, args=(0.01,), daemon=True).start()
-    asked = Prometheus(f"http://127.0.0.1:{door.server_address[1]}")
+    asked = PrometheusClient(f"http://127.0.0.1:{door.server_address[1]}")
     try:
         with pytest.raises(OutageError):
             PrometheusEvidence(asked, NS, CHECKS).since(NEW, OLD, 1.0)
@@ -224,7 +224,7 @@ def test_what_is_no_whole_answer_is_an_outage(answer: tuple[int, bytes]) -> None
 
 def test_a_prometheus_that_is_down_is_an_outage(tmp_path: Path) -> None:
     with prometheus(tmp_path) as gone:
-        asked = Prometheus(gone.url)
+        asked = PrometheusClient(gone.url)
         assert asked.now() > 0
         stop(gone.process)
         with pytest.raises(OutageError, match="Does Prometheus run there"):

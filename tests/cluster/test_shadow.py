@@ -19,7 +19,7 @@ from minio.credentials.providers import StaticProvider
 from qinglan.errors import ConfigError
 from qinglan.files import dump_line
 from qinglan.lineage.digests import digest
-from qinglan.services import service
+from qinglan.services import run_service
 from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
@@ -137,7 +137,9 @@ def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone
                 "ServingRuntime/qinglan-rewriter-cpu", f"--model={taught_model(folder, taught=taught)}",
                 "--name=rewriter", "--host=127.0.0.1", "--port=0",
             )  # fmt: skip
-            door.routes[host] = stack.enter_context(service("serving.rewriter", options, folder.with_suffix(".log")))
+            door.routes[host] = stack.enter_context(
+                run_service("serving.rewriter", options, folder.with_suffix(".log"))
+            )
         judged(house, digest(bad), digest(good))
         url = stack.enter_context(shadow(house, door, rag(house, stack)))
 
@@ -160,7 +162,7 @@ def rag(house: House, stack: ExitStack) -> str:
     known = house.folder / "kb.jsonl"
     known.write_bytes(b"".join(map(dump_line, passages("fivedoctors"))))
     arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(house.folder / "index"), "--port", "0"]
-    return stack.enter_context(service("serving.rag", arguments, house.folder / "rag.log"))
+    return stack.enter_context(run_service("serving.rag", arguments, house.folder / "rag.log"))
 
 
 def shadow(house: House, door: Ingress, search: str) -> Any:
@@ -169,7 +171,7 @@ def shadow(house: House, door: Ingress, search: str) -> Any:
         "Deployment/qinglan-shadow", f"--rag={search}", f"--ingress={door.url}", "--host=127.0.0.1", "--port=0",
         "--share=1", "--score-threshold=0",
     )  # fmt: skip
-    return service("serving.rollout.shadow", options, house.folder / "shadow.log")
+    return run_service("serving.rollout.shadow", options, house.folder / "shadow.log")
 
 
 def users_ask(door: Ingress, host: str, query: str) -> None:

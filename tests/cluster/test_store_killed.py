@@ -20,7 +20,7 @@ from minio import Minio as Client
 from qinglan.errors import DataError, OutageError
 from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
-from qinglan.store.connection import Connection, Settings
+from qinglan.store.s3_connection import S3Connection, S3Settings
 from tests.cluster.proxy import Proxy, Request, proxy
 from tests.cluster.servers import Minio, minio
 from tests.cluster.small_parts import PART, PIECE
@@ -72,8 +72,8 @@ class World:
     def store(self) -> Store:
         return open_store(self.address, self.environment)
 
-    def connection(self) -> Connection:
-        return Connection(Settings.of(self.address, self.minio.environment))
+    def connection(self) -> S3Connection:
+        return S3Connection(S3Settings.of(self.address, self.minio.environment))
 
     def uploads(self) -> list[str]:
         found = self.connection().ask("GET", "", {"uploads": "", "prefix": self.key}).data.decode()
@@ -150,15 +150,15 @@ def own(artifact: Artifact, tmp_path: Path) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("pulling", "shelf", "sources"):
-        monkeypatch.setattr(f"qinglan.store.{module}.PART", PART)
-    monkeypatch.setattr("qinglan.store.pulling.PIECE", PIECE)
+    for module in ("download", "backend", "source_files"):
+        monkeypatch.setattr(f"qinglan.store.{module}.MIN_PART_SIZE", PART)
+    monkeypatch.setattr("qinglan.store.download.PIECE_SIZE", PIECE)
 
 
 @pytest.fixture
 def few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("multipart", "s3"):
-        monkeypatch.setattr(f"qinglan.store.{module}.RETRIES_OF_A_PART", 1)
+    for module in ("multipart", "s3_backend"):
+        monkeypatch.setattr(f"qinglan.store.{module}.PART_RETRIES", 1)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_push_goes_on_after_its_server_was_killed(alone: World, disk: Path, tm
 def test_a_push_outlives_a_server_that_is_started_again_meanwhile(
     alone: World, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qinglan.store.multipart.RETRIES_OF_A_PART", 8)
+    monkeypatch.setattr("qinglan.store.multipart.PART_RETRIES", 8)
 
     def restart() -> None:
         alone.kill_server()

@@ -12,7 +12,7 @@ from minio.credentials.providers import StaticProvider
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
-from qinglan.store.shelf import PART
+from qinglan.store.backend import MIN_PART_SIZE
 from tests.cluster.proxy import Answer, Proxy, Request, proxy
 from tests.cluster.servers import Minio
 
@@ -35,7 +35,7 @@ class World:
         (folder / "artifact").mkdir()
         self.artifact = folder / "artifact"
         (self.artifact / "small").write_text("small")
-        (self.artifact / "large").write_bytes(bytes(PART) + b"and more")
+        (self.artifact / "large").write_bytes(bytes(MIN_PART_SIZE) + b"and more")
         self.digest = digest(self.artifact)
 
     def store(self, environment: dict[str, str] | None = None) -> Store:
@@ -136,7 +136,7 @@ def test_a_server_that_is_busy_for_a_while_is_waited_for(world: World, way: Prox
 def test_a_server_that_stays_busy_is_an_outage_with_its_own_word(
     world: World, way: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qinglan.store.multipart.RETRIES_OF_A_PART", 1)
+    monkeypatch.setattr("qinglan.store.multipart.PART_RETRIES", 1)
     way.meddle = lambda request: Answer(503, "SlowDown") if request.part else None
 
     world.push_is_refused(OutageError, "SlowDown.*a push or a pull goes on where it was", through(way, world))
@@ -183,7 +183,7 @@ def test_a_tenants_key_reaches_its_own_prefix_and_no_other(world: World, tmp_pat
 def test_policies_are_what_the_documentation_says(world: World) -> None:
     """The rights of the tests above, and those that a message and the docstring name, are the same."""
     from qinglan import store
-    from qinglan.store.connection import RIGHTS
+    from qinglan.store.s3_connection import RIGHTS
 
     for right in OF_THE_BUCKET + OF_OBJECTS:
         assert right.removeprefix("s3:") in RIGHTS

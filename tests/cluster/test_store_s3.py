@@ -14,7 +14,7 @@ from minio import Minio as Client
 from qinglan.errors import ConfigError, OutageError
 from qinglan.lineage.digests import digest
 from qinglan.store import open_store
-from qinglan.store.shelf import PART
+from qinglan.store.backend import MIN_PART_SIZE
 from tests.cluster import small_parts
 from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import Minio, minio
@@ -54,7 +54,7 @@ def test_a_large_file_goes_in_parts_and_carries_its_digest(
     kept: Kept, client: Client, bucket: str, tmp_path: Path
 ) -> None:
     folder, _ = release(tmp_path / "release")
-    (folder / "large").write_bytes(bytes(range(256)) * (2 * PART // 256) + b"and more")
+    (folder / "large").write_bytes(bytes(range(256)) * (2 * MIN_PART_SIZE // 256) + b"and more")
     own = digest(folder)
 
     kept.store.push(folder, own)

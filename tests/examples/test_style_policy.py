@@ -14,7 +14,7 @@ from examples.style_policy.stage import style_policy
 from examples.style_policy.watch import Look, alarm, best, distinct, paired, variety
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import dump_line
-from qinglan.style.labels import DEFAULT_LABELS, Labels, training_form, write_mapping
+from qinglan.style.labels import DEFAULT_LABELS, Labels, format_training_text, write_mapping
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow
 from tests.tiny_style import tiny_style_model
@@ -114,7 +114,7 @@ def test_what_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
 
 def test_the_reward_is_the_probability_of_the_wanted_manners(tmp_path: Path) -> None:
     model = StyleModel.load(tiny_style_model(tmp_path))
-    prompt = training_form("一天吃几次", "")
+    prompt = format_training_text("一天吃几次", "")
 
     both = style_score(model, ("诚实", "无伤害"))([prompt], ["一次。"])[0]
 
@@ -150,7 +150,7 @@ def test_settings_that_cannot_work_are_refused(values: dict[str, Any], said: str
 
 
 def row(number: int, text: str = "", label: str = "诚实") -> StyleRow:
-    return StyleRow(id=f"r{number}", input=text or training_form(f"问题{number}", f"答{number}"), label=label)
+    return StyleRow(id=f"r{number}", input=text or format_training_text(f"问题{number}", f"答{number}"), label=label)
 
 
 def write(folder: Path, **splits: list[StyleRow]) -> Path:
@@ -185,7 +185,7 @@ def test_rows_that_lack_a_part_are_named(tmp_path: Path) -> None:
 
 def test_a_judge_that_cannot_tell_is_refused() -> None:
     said = {"诚实": "说实话不一定有效", "售前": "现在下单立减"}
-    rows = [row(at, training_form(f"问{at}", said[label]), label) for at in range(20) for label in said]
+    rows = [row(at, format_training_text(f"问{at}", said[label]), label) for at in range(20) for label in said]
 
     judge, accuracy = fit_judge(rows, rows, ("诚实",))
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import components.image
-from components.training.ppo.plugin import ON_ONE_CPU
+from components.training.ppo.plugin import SINGLE_MACHINE_CPU_PLUGINS
 from images import IMAGES
 from images.locking import pins, source
 
@@ -23,8 +23,8 @@ OURS = ("qinglan", "components", "serving", "standins")
 ROOT = IMAGES.parent
 
 BY_HAND = {
-    "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3"),
-    "ppo": ON_ONE_CPU,
+    "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3_backend"),
+    "ppo": SINGLE_MACHINE_CPU_PLUGINS,
     "style": ("components.training.style.distil",),
 }  # fmt: skip
 """What neither a step nor a manifest starts, but a person, or verl from a list of names."""
@@ -181,7 +181,7 @@ def test_what_is_started_as_a_process_is_followed() -> None:
     )
 
     assert set(processes(text)) == {"swift.cli.sft", "serving.rewriter", "qinglan.jobs.inside"}
-    assert {"kserve", "prometheus_client"} <= reached({"components.evaluation.rewriter.students"})
+    assert {"kserve", "prometheus_client"} <= reached({"components.evaluation.rewriter.student_inference"})
 
 
 def test_every_image_runs_something() -> None:

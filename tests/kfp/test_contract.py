@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.submit.graph import read_graph
-from pipelines.submit.service import Access, Kfp
+from pipelines.submit.kfp_client import KfpAccess, KfpClient
 from tests.kfp.contract import faults, read_contract
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Scene, StandIn, serving
@@ -52,7 +52,7 @@ def test_what_kfp_would_not_answer_is_found(change: dict[str, object], where: st
 def test_every_call_of_the_client_is_in_the_contract(tmp_path: Path) -> None:
     graph = read_graph(compile_graph(tmp_path / "small.yaml"))
     with serving(StandIn(scenes=(Scene("RUNNING"),))) as server:
-        kfp = Kfp(Access(server.url))
+        kfp = KfpClient(KfpAccess(server.url))
         kfp.many_users()
         pipeline, version, _ = kfp.version("qinglan-small", graph, "")
         run_id = kfp.start("one", pipeline, version, kfp.experiment("acme", ""), {"questions": "s3://b/q"}, "runner")

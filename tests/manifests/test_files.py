@@ -12,7 +12,7 @@ from components.training.sft.config import SftConfig
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from qinglan.config import load_yaml
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, check_host
 from tests.manifests.hardening import faults
 from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
 

@@ -13,8 +13,8 @@ from qinglan.llm.budget import Budget
 from serving.gateway.metrics import Metrics as GatewayMetrics
 from serving.rag.metrics import Metrics as RagMetrics
 from serving.rewriter.metrics import Metrics as RewriterMetrics
+from serving.rollout.cluster.metrics import ControllerStatus
 from serving.rollout.cluster.metrics import Metrics as RolloutMetrics
-from serving.rollout.cluster.metrics import Standing
 from serving.rollout.shadow.metrics import Metrics as ShadowMetrics
 from serving.style.metrics import Metrics as StyleMetrics
 from tests.manifests.reading import MANIFESTS, objects
@@ -79,7 +79,7 @@ def shadow() -> str:
 
 
 def rollout() -> str:
-    standing = Standing({"Analyse": 1}, 1, True, 0.0, {"GET pods": 1})
+    standing = ControllerStatus({"Analyse": 1}, 1, True, 0.0, {"GET pods": 1})
     return generate_latest(RolloutMetrics(lambda: standing).registry).decode()
 
 

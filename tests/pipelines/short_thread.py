@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 import yaml
 
-from pipelines.config import CONFIGS, TRAINING, merged
+from pipelines.config import CONFIGS, TRAINING, merge_settings
 from qinglan.config import load_yaml
 from standins.samples import write_sample
 
@@ -53,7 +53,7 @@ def acme(folder: Path, settings: Any) -> list[str]:
     for role, model in (("teacher", "acme"), ("judge", "acme"), ("examiner", "acme-examiner")):
         demo["gateway"][role] = demo["gateway"][role] | {"model": model}
     laptop = load_yaml(TRAINING / "laptop.yaml")
-    profile = merged(merged(merged(laptop, demo), SHORT), settings)
+    profile = merge_settings(merge_settings(merge_settings(laptop, demo), SHORT), settings)
     (folder / "acme.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
     words = ["acme", "--profile", str(folder / "acme.yaml"), "--questions", str(folder / "questions.xlsx")]
     return [*words, "--knowledge-base", str(folder / "knowledge_base.jsonl"), "--json"]

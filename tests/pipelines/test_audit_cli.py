@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import cli
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keys import VARIABLE
+from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.store import open_store
 from tests.lineage_release import write_release
@@ -21,7 +21,7 @@ INTACT, ALTERED, INCOMPLETE = 0, 8, 9
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
     made = make_keys(tmp_path / "keys")
     save_trust(tmp_path / "keys" / "trust.yaml", made.policy)
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "keys"))
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return made
@@ -95,7 +95,7 @@ def test_why_and_diff_answer_in_words(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = write_release(tmp_path / "one", keys), write_release(tmp_path / "other", keys, weights="others")
-    monkeypatch.setattr("qinglan.lineage.release.check_release", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.release_check.check_release", lambda *given: [])
 
     assert qinglan(monkeypatch, "audit", one, "--why") == 0
     assert "verdict: promote" in capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_why_and_diff_answer_in_words(
 def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("qinglan.lineage.release.check_release", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.release_check.check_release", lambda *given: [])
     store = open_store("runs/store")
     sound = write_release(tmp_path / "sound", keys)
     store.push(sound, digest(sound))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.checking import check_compiled
-from pipelines.compiling import COMPILED
+from pipelines.graph_checks import check_compiled
+from pipelines.graph_compiler import COMPILED
 
 Spec = dict[str, Any]
 Change = Callable[[Spec, Spec], None]

@@ -12,19 +12,19 @@ import pytest
 import yaml
 from google.protobuf.json_format import MessageToDict
 
-from pipelines.compiling import (
+from pipelines.config import CONFIGS, TRAINING, load_config
+from pipelines.graph import GraphInputs, single_stage_graph
+from pipelines.graph_compiler import (
     COMPILED,
-    chosen,
     compile_targets,
-    goldens,
+    golden_targets,
     image_names,
     read_images,
     rewriter_target,
+    select_targets,
     style_target,
 )  # fmt: skip
-from pipelines.config import CONFIGS, TRAINING, load_config
-from pipelines.graph import Given, alone
-from pipelines.lines import BEFORE, LINES, REWRITER, STYLE, Line
+from pipelines.stage_lines import BEFORE, LINES, REWRITER, STYLE, StageLine
 from pipelines.style_config import load_style_config
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
@@ -76,8 +76,8 @@ def parsed(text: str) -> Compiled:
 
 @pytest.mark.slow
 def test_the_golden_copies_are_fresh_under_any_hash_seed(tmp_path: Path) -> None:
-    compile_targets(goldens(), tmp_path / "here", {})
-    command = [sys.executable, "-m", "pipelines.compiling", str(tmp_path / "there")]
+    compile_targets(golden_targets(), tmp_path / "here", {})
+    command = [sys.executable, "-m", "pipelines.graph_compiler", str(tmp_path / "there")]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "4242"})
 
     for out in (tmp_path / "here", tmp_path / "there"):
@@ -138,7 +138,7 @@ def test_only_what_the_gate_promotes_goes_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=lambda line: line.name)
-def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
+def test_what_is_wired_is_what_the_components_take(line: StageLine) -> None:
     components = import_module(f"pipelines.{line.name}").WIRING.components
     for stage, artifacts in line.thread.items():
         inputs = components[stage].component_spec.inputs
@@ -180,7 +180,7 @@ def named(name: str, row: str) -> bool:
     return (f"configs/{'style' if name.startswith('style') else 'training'}/") in row
 
 
-@pytest.mark.parametrize("target", goldens(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", golden_targets(), ids=lambda target: target.name)
 def test_a_profiles_settings_are_part_of_its_graph(target: Any) -> None:
     tasks, settings = compiled(target.name).tasks, target.config.stages()
     names = {"prepare": "prepare", "distil": "distil", "style": "style"}
@@ -340,7 +340,7 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
     release = {name: f"registry.example:5000/{name}@{DIGEST}" for name in image_names()}
     cached = {}
     for name in ("rewriter", "style"):
-        [path] = compile_targets([one for one in goldens() if one.name == f"{name}.laptop"], tmp_path, release)
+        [path] = compile_targets([one for one in golden_targets() if one.name == f"{name}.laptop"], tmp_path, release)
         found = parsed(path.read_text(encoding="utf-8"))
         assert {one["image"] for one in found.steps.values()} <= set(release.values())
         cached[name] = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
@@ -356,7 +356,7 @@ def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_n
     release = {name: f"{name}@{DIGEST}" for name in image_names()}
     cached = {}
     for revision in ("main", "0" * 40):
-        [target] = chosen("style", "a100", "")
+        [target] = select_targets("style", "a100", "")
         base = target.config.base.model_copy(update={"revision": revision})
         target = target._replace(config=target.config.model_copy(update={"base": base}))
         [path] = compile_targets([target], tmp_path, release)
@@ -368,7 +368,7 @@ def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_n
 
 @pytest.mark.parametrize("immutable", [False, True])
 def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_path: Path, immutable: bool) -> None:
-    [target] = chosen("style", "laptop", "")
+    [target] = select_targets("style", "laptop", "")
     cluster = target.config.cluster.model_copy(update={"immutable_inputs": immutable})
     target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
 
@@ -381,8 +381,8 @@ def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_
 
 
 def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
-    [own] = compile_targets(chosen("fivedoctors", "gpt", ""), tmp_path, {})
-    [other] = compile_targets(chosen("chengla", "gpt", "a100x8-full"), tmp_path, {})
+    [own] = compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, {})
+    [other] = compile_targets(select_targets("chengla", "gpt", "a100x8-full"), tmp_path, {})
 
     assert (own.name, other.name) == ("rewriter.fivedoctors-gpt.yaml", "rewriter.chengla-gpt-a100x8-full.yaml")
     said = parsed(other.read_text(encoding="utf-8"))
@@ -395,7 +395,7 @@ def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None
     images = {name: f"{name}@{DIGEST}" for name in sorted(image_names())[1:]}
 
     with pytest.raises(ConfigError, match=r"^rewriter\.fivedoctors-gpt\.yaml: not written.*has no digest\."):
-        compile_targets(chosen("fivedoctors", "gpt", ""), tmp_path, images)
+        compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, images)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -408,18 +408,18 @@ def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -
 @pytest.mark.parametrize(("profile", "training"), [("", "a100x4"), ("gpt", "")])
 def test_what_changes_a_tenants_graph_is_refused_without_a_tenant(profile: str, training: str) -> None:
     with pytest.raises(ConfigError, match=r"changes one tenant's graph\. Give --tenant too"):
-        chosen("", profile, training)
+        select_targets("", profile, training)
 
 
 def test_without_a_profile_a_line_has_its_usual_one() -> None:
-    assert [chosen(one, "", "")[0].name for one in ("style", "fivedoctors")] == [
+    assert [select_targets(one, "", "")[0].name for one in ("style", "fivedoctors")] == [
         "style.a100", "rewriter.fivedoctors-gpt"
     ]  # fmt: skip
 
 
 def test_a_training_of_the_rewriter_is_refused_for_style() -> None:
     with pytest.raises(ConfigError, match="--training a100x4: is the rewriter's alone"):
-        chosen("style", "a100", "a100x4")
+        select_targets("style", "a100", "a100x4")
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -436,15 +436,15 @@ def test_what_a_branch_uses_it_is_given(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", [REWRITER, STYLE], ids=lambda line: line.name)
-def test_every_stage_can_run_alone(line: Line) -> None:
+def test_every_stage_can_run_alone(line: StageLine) -> None:
     wiring = import_module(f"pipelines.{line.name}").WIRING
     rewriter, style = load_config("fivedoctors", "demo"), load_style_config("laptop", labelled=Path("x.json"))
     settings = (rewriter if line is REWRITER else style).stages() | {"deploy": {"namespace": "qinglan"}}
     for stage, artifacts in line.thread.items():
         inputs = {name: f"/tmp/{name}" for name in artifacts}
         before = {BEFORE: "/tmp/lineage"} if stage != line.stages[0] else {}
-        told = Given(settings, {"gateway_url": "http://127.0.0.1:1", "name": "a/b"})
-        graph = alone(wiring, stage, {**inputs, **before}, told)
+        told = GraphInputs(settings, {"gateway_url": "http://127.0.0.1:1", "name": "a/b"})
+        graph = single_stage_graph(wiring, stage, {**inputs, **before}, told)
         assert graph.pipeline_spec.deployment_spec
         (pod,) = MessageToDict(graph.platform_spec)["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
         given = {key["envVar"] for one in pod["secretAsEnv"] for key in one["keyToEnv"]}

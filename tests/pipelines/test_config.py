@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import CONFIGS, TRAINING, RunConfig, dump_config, from_base, load_config, merged, profiles
+from pipelines.config import (
+    CONFIGS,
+    TRAINING,
+    RunConfig,
+    dump_config,
+    load_config,
+    merge_settings,
+    profiles,
+    with_base_name,
+)
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
@@ -25,7 +34,7 @@ def test_a_training_file_loads_and_says_nothing_that_is_the_default(path: Path) 
     profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
     given = load_yaml(path)
 
-    config = RunConfig.parse({"tenant_id": "fivedoctors", **merged(profile, given)}, str(path))
+    config = RunConfig.parse({"tenant_id": "fivedoctors", **merge_settings(profile, given)}, str(path))
 
     assert idle_settings(given, config) == []
 
@@ -59,7 +68,7 @@ def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
     for name, values in config.stages().items():
         others = {
             "validate": config.validate_, "gate": config.evaluate.gate,
-            "register": from_base(config.register_, config.base),
+            "register": with_base_name(config.register_, config.base),
         }  # fmt: skip
         model = others.get(name) or getattr(config, name)
         assert type(model).model_validate(values) == model
@@ -88,8 +97,8 @@ def test_a_release_is_named_by_its_tenant_and_its_base_by_no_path_of_a_machine(t
     local = config.base.model_copy(update={"model": str(tmp_path / "Qwen3-32B")})
 
     assert config.register_.name == "fivedoctors/rewriter"
-    assert from_base(config.register_, config.base).base == "Qwen/Qwen3-32B"
-    assert from_base(config.register_, local).base == "Qwen3-32B"
+    assert with_base_name(config.register_, config.base).base == "Qwen/Qwen3-32B"
+    assert with_base_name(config.register_, local).base == "Qwen3-32B"
 
 
 def test_there_is_a_profile_for_both_tenants() -> None:

@@ -7,10 +7,10 @@ import pytest
 import yaml
 from kfp import compiler, dsl
 
-from pipelines.checking import check_compiled
-from pipelines.graph import Given, Wiring, wire
-from pipelines.lines import Line
-from pipelines.machines import Cluster, Machine, Pod
+from pipelines.cluster_resources import Cluster, Machine, Pod
+from pipelines.graph import GraphInputs, Wiring, wire_stages
+from pipelines.graph_checks import check_compiled
+from pipelines.stage_lines import StageLine
 
 PASSED = [
     dsl.TaskConfigField.RESOURCES,
@@ -28,14 +28,14 @@ def launches(config: dict, task_config: dsl.TaskConfig) -> None:  # type: ignore
 LAUNCH = dsl.component(
     launches, base_image="qinglan/sft:0.1.0", install_kfp_package=False, task_config_passthroughs=PASSED
 )
-ALONE = Line("alone", {"sft": ()}, given=(), behind_the_gate=frozenset(), last="sft", resumes=frozenset({"sft"}))
+ALONE = StageLine("alone", {"sft": ()}, given=(), behind_the_gate=frozenset(), last="sft", resumes=frozenset({"sft"}))
 
 
 def compiled(machine: Machine, out: Path) -> str:
     wiring = Wiring(ALONE, {"sft": LAUNCH}, never_cached=frozenset({"sft"}), never_retried=frozenset())
 
     def graph() -> None:
-        wire(wiring, ["sft"], {}, Given({"sft": {}}, {}, Cluster({"sft": machine})))
+        wire_stages(wiring, ["sft"], {}, GraphInputs({"sft": {}}, {}, Cluster({"sft": machine})))
 
     compiler.Compiler().compile(dsl.pipeline(graph, name="alone"), str(out / "alone.yaml"))
     return (out / "alone.yaml").read_text(encoding="utf-8")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.live import Live, said, step_line
 from pipelines.rundir import RunDir, write_json
+from pipelines.step_display import StepDisplay, format_facts, step_line
 
 DONE = {
     "status": "done",
@@ -31,7 +31,7 @@ def test_a_step_is_shown_by_what_its_record_says(record: object, shown: tuple[st
 def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, log = RunDir(tmp_path), tmp_path / "run.log"
     log.write_text("    [generate] 5/40, 3 a second\n    [generate] 12/40, 3 a second\nsomething else\n")
-    with Live(run, ("generate", "validate"), log, quiet=False) as live:
+    with StepDisplay(run, ("generate", "validate"), log, quiet=False) as live:
         live.update()
         write_json(run.records / "generate.json", {"status": "running"})
         live.update()
@@ -48,10 +48,10 @@ def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.Captur
 def test_a_line_is_not_said_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.live.LINE_SECONDS", -1.0)
+    monkeypatch.setattr("pipelines.step_display.LINE_SECONDS", -1.0)
     run, log = RunDir(tmp_path), tmp_path / "run.log"
     write_json(run.records / "sft.json", {"status": "running"})
-    with Live(run, ("sft",), log, quiet=False) as live:
+    with StepDisplay(run, ("sft",), log, quiet=False) as live:
         for text in ("step 1/9", "step 1/9", "step 2/9"):
             log.write_text(f"[sft] {text}\n")
             live.update()
@@ -61,7 +61,7 @@ def test_a_line_is_not_said_twice(
 
 def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(tmp_path / "records/generate.json", DONE)
-    with Live(RunDir(tmp_path), ("generate",), tmp_path / "run.log", quiet=True) as live:
+    with StepDisplay(RunDir(tmp_path), ("generate",), tmp_path / "run.log", quiet=True) as live:
         live.update()
 
     assert capsys.readouterr().out == ""
@@ -70,4 +70,4 @@ def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_facts_are_said_whatever_they_are() -> None:
     facts = {"rows": 1200, "loss": 0.16414748, "verdict": "hold", "reasons": ["a long list"], "stopped": 0}
 
-    assert said(facts) == "rows 1,200, loss 0.164, verdict hold"
+    assert format_facts(facts) == "rows 1,200, loss 0.164, verdict hold"

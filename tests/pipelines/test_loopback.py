@@ -13,20 +13,20 @@ from components.release.register.baseline import UNJUDGED, release_baseline
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs
 from pipelines.config import LoopbackConfig, RunConfig, load_config
-from pipelines.loopback import FOLDER, REASON, _questions, roll_out
+from pipelines.loopback_rollout import FOLDER, REASON, _questions, roll_out
 from pipelines.rundir import RunDir
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
-from qinglan.lineage.addresses import read_address
 from qinglan.lineage.audit import audit
-from qinglan.lineage.deploying import may_deploy
+from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.digests import digest
-from qinglan.lineage.trust import TRUST, load_trust
+from qinglan.lineage.release_address import parse_release_uri
+from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rows import Question
 from qinglan.store import open_store
 from standins.rollout_local.service import FileTarget
 from standins.samples import write_sample
-from standins.samples.fresh import fresh_turns
+from standins.samples.fresh_questions import fresh_turns
 from tests.release_world import NAME, Json, judged, use_keys
 from tests.tiny import taught_model
 
@@ -104,12 +104,12 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
     assert "Beside the release: rollout loopback/rewriter-1 to rewriter, Promoted " in said
     assert state.stable and state.stable.model == digest(ran.sft)
     [traffic] = FileTarget(ran.run.root / FOLDER).read().traffic.items()
-    assert (read_address(traffic[0]).digest, traffic[1]) == (ran.released.registered.release, 100)
+    assert (parse_release_uri(traffic[0]).digest, traffic[1]) == (ran.released.registered.release, 100)
 
 
 def test_every_later_audit_of_the_first_model_shows_the_override(ran: Ran) -> None:
     roll = state_uri(ran)
-    found = audit(read_address(roll).digest, load_trust(ran.keys / TRUST), store=ran.config.register_.store)
+    found = audit(parse_release_uri(roll).digest, load_trust(ran.keys / TRUST_FILE), store=ran.config.register_.store)
 
     assert [one.reason for one in found.overrides] == [REASON]
     assert found.verdict != "intact"

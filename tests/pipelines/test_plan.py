@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from components.evaluation.rewriter.wording import headline
+from components.evaluation.rewriter.formatting import headline
 from pipelines.config import StandIns, load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import batches_in_words
-from pipelines.promotion import in_words
+from pipelines.promotion import promotion_lines
 from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
 from qinglan.llm.config import BatchConfig
@@ -174,7 +174,7 @@ def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(t
     ours = config.model_copy(update={"stand_ins": StandIns(rag=True)})
 
     assert (found.possible, found.obstacles) == (True, ())
-    assert "data.snapshot" in found.unchecked[0] and found.unchecked[0] in " ".join(in_words(found))
+    assert "data.snapshot" in found.unchecked[0] and found.unchecked[0] in " ".join(promotion_lines(found))
     assert make_plan(ours, TODAY).promotion.unchecked == ()
 
 
@@ -199,7 +199,7 @@ def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(t
         f"{sheet}: 1 rows name gold passages that {base} does not have: row 'q1': 'k9'.",
         "The sheet has 2 rows for training, and a step of PPO takes 256 prompts.",
     ]
-    assert in_words(plan.promotion)[0] == "No: a whole run is refused before it pays."
+    assert promotion_lines(plan.promotion)[0] == "No: a whole run is refused before it pays."
 
 
 def test_a_tenant_without_a_knowledge_base_stands_against_a_run_that_searches_with_ours(tmp_path: Path) -> None:

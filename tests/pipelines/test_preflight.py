@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 import yaml
 
-from components.data.convert.split_rows import Surveyed, split_all
+from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.config import CONFIGS, load_config
-from pipelines.preflight import check_given, check_machine, check_sheet
+from pipelines.preflight import check_input_files, check_machine, check_sheet
 from pipelines.run import warn_of_obstacles
 from pipelines.sheet import read_sheet
 from qinglan.config import load_yaml
@@ -108,7 +108,7 @@ def test_another_format_of_a_knowledge_base_is_named_and_a_line_is_shown(
     config = load_config("fivedoctors", "demo", questions=labelled(tmp_path, ["k1"]), knowledge_base=path)
 
     with pytest.raises(DataError, match=told) as refused:
-        check_given(config)
+        check_input_files(config)
     assert "one passage: id, title, content, metadata" in str(refused.value)
     assert '{"id": "k1", "title": "...", "content": "..."' in str(refused.value)
 
@@ -141,10 +141,10 @@ def test_the_sheet_is_divided_as_convert_divides_it(tmp_path: Path) -> None:
     sheet.write_text("\n".join(json.dumps(line) for line in lines))
     config = load_config("fivedoctors", "demo", questions=sheet)
     surveyed = [
-        Surveyed(at, name, ("fivedoctors", name), cast(Split, split) or None, "")
+        SplitInput(at, name, ("fivedoctors", name), cast(Split, split) or None, "")
         for at, (name, split) in enumerate(rows)
     ]
-    splits = split_all(surveyed, config.convert)
+    splits = conversation_splits(surveyed, config.convert)
 
     found = read_sheet(config)
 

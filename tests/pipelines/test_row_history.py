@@ -11,7 +11,7 @@ from pipelines.row_history import StageNote, row_history
 from pipelines.rundir import RunDir
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
-from qinglan.rows import Quarantined, Rewrite, Validated
+from qinglan.rows import QuarantinedRow, Rewrite, ValidatedRewrite
 from tests.rows import validated
 
 PREDICTION = (
@@ -46,19 +46,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
-def row(row_id: str, **changes: object) -> Validated:
+def row(row_id: str, **changes: object) -> ValidatedRewrite:
     return validated(id=row_id, conversation_id=row_id, **changes)
 
 
-def plain(row: Validated) -> dict[str, object]:
+def plain(row: ValidatedRewrite) -> dict[str, object]:
     return {name: getattr(row, name) for name in Rewrite.model_fields}
 
 
-def set_aside(row_id: str, stage: str, reason: str, detail: str) -> Quarantined:
-    return Quarantined(id=row_id, tenant_id="fivedoctors", where="", stage=stage, reason=reason, detail=detail)
+def set_aside(row_id: str, stage: str, reason: str, detail: str) -> QuarantinedRow:
+    return QuarantinedRow(id=row_id, tenant_id="fivedoctors", where="", stage=stage, reason=reason, detail=detail)
 
 
-def write(path: Path, rows: list[Validated] | list[Rewrite] | list[Quarantined]) -> None:
+def write(path: Path, rows: list[ValidatedRewrite] | list[Rewrite] | list[QuarantinedRow]) -> None:
     path.write_bytes(b"".join(map(dump_line, rows)))
 
 

@@ -26,9 +26,9 @@ from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
 from qinglan.files import read_jsonl
 from qinglan.lineage.digests import digest
-from qinglan.rows import Rewrite, Validated
+from qinglan.rows import Rewrite, ValidatedRewrite
 from qinglan.tables import read_table, write_table
-from serving.gateway.paid import STOPPED
+from serving.gateway.paid_calls import STOPPED_MESSAGE
 from standins.samples import write_sample
 from tests.ctrl_c import hears_ctrl_c
 from tests.pipelines.conftest import Here
@@ -112,7 +112,9 @@ def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(
     assert killed.survivors == [], "a run that is killed leaves nothing behind"
     assert 10 <= killed.answered < asked
     assert report["answered"] + report["hits"] >= asked
-    left = report["attempts"] - count(out, "attempts", "outcome = 'rejected' AND detail = ? AND cost = 0", STOPPED)
+    left = report["attempts"] - count(
+        out, "attempts", "outcome = 'rejected' AND detail = ? AND cost = 0", STOPPED_MESSAGE
+    )
     assert left == report["answered"] + len(report["possibly_billed"])
 
 
@@ -125,7 +127,7 @@ def test_every_question_comes_out_of_every_stage(first: Ran, data: Path, out: Pa
     files = out / "files"
 
     rewrites = [row for _, row in read_jsonl(files / "rewrites.jsonl", Rewrite)]
-    validated = [row for _, row in read_jsonl(files / "validated.jsonl", Validated)]
+    validated = [row for _, row in read_jsonl(files / "validated.jsonl", ValidatedRewrite)]
     facts = first.record["steps"]["convert"]["facts"]
 
     assert len(rewrites) == len(validated) == rows_of(files / "rewrites.xlsx") == rows_of(files / "validated.xlsx")
@@ -144,7 +146,7 @@ def test_every_question_comes_out_of_every_stage(first: Ran, data: Path, out: Pa
 
 
 def test_why_tells_a_rows_history(here: Here, first: Ran, out: Path) -> None:
-    row = next(row for _, row in read_jsonl(out / "files/validated.jsonl", Validated) if not row.accepted)
+    row = next(row for _, row in read_jsonl(out / "files/validated.jsonl", ValidatedRewrite) if not row.accepted)
 
     ran = here("why", row.id, out, "--json")
 
@@ -153,7 +155,7 @@ def test_why_tells_a_rows_history(here: Here, first: Ran, out: Path) -> None:
 
 
 def test_the_needs_are_the_judges_and_differ_from_the_rewrites(first: Ran, out: Path) -> None:
-    rows = [row for _, row in read_jsonl(out / "files/validated.jsonl", Validated)]
+    rows = [row for _, row in read_jsonl(out / "files/validated.jsonl", ValidatedRewrite)]
 
     assert {row.need_source for row in rows} == {"judge"}
     assert {row.scored_against for row in rows} == {"need"}
@@ -257,7 +259,7 @@ def test_bad_rows_are_quarantined_and_the_others_of_two_tenants_go_on(data: Path
     assert ran.code == 0, ran.errors
     quarantined = (tmp_path / "run/files/generate_quarantine.jsonl").read_bytes().splitlines()
     assert [orjson.loads(line)["reason"] for line in quarantined] == ["empty", "not text", "too long"]
-    validated = [row for _, row in read_jsonl(tmp_path / "run/files/validated.jsonl", Validated)]
+    validated = [row for _, row in read_jsonl(tmp_path / "run/files/validated.jsonl", ValidatedRewrite)]
     assert ran.record["steps"]["validate"]["facts"]["rows"] == len(validated) == len(good)
     assert {row.tenant_id for row in validated} == {"fivedoctors", "chengla"}
     assert len({row.snapshot for row in validated}) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.run import hide_release
-from pipelines.rundir import NAMES, RunDir
+from pipelines.rundir import ARTIFACT_FILES, RunDir
 from tests.browser import open_page
 
 PAGE = (
@@ -40,12 +40,12 @@ def test_a_browser_shows_a_runs_page_and_not_its_source(run: RunDir, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, shown in NAMES.items() if shown.endswith((".html", ".xlsx", ".json"))]
+    "name", [name for name, shown in ARTIFACT_FILES.items() if shown.endswith((".html", ".xlsx", ".json"))]
 )
 def test_a_program_that_follows_the_link_still_finds_the_ending(run: RunDir, name: str) -> None:
     run.link(name, make_artifact(run, "stage", name, "text"))
 
-    assert (run.files / NAMES[name]).resolve().name == NAMES[name]
+    assert (run.files / ARTIFACT_FILES[name]).resolve().name == ARTIFACT_FILES[name]
 
 
 def test_a_sheet_that_a_person_fills_in_is_another_file_than_the_signed_one(run: RunDir) -> None:

@@ -11,14 +11,14 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 
-from pipelines.compiling import compile_targets, style_target
-from pipelines.config import STYLES, merged
-from pipelines.lines import STYLE
+from pipelines.config import STYLES, merge_settings
+from pipelines.graph_compiler import compile_targets, style_target
+from pipelines.stage_lines import STYLE
 from pipelines.style_config import load_style_config
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.lineage.digests import digest
-from qinglan.style.labels import training_form
+from qinglan.style.labels import format_training_text
 from qinglan.style.model import read_card
 from standins.samples.style import write_style_sample
 from tests.browser import open_page
@@ -98,9 +98,9 @@ def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("style")
     write_style_sample(folder / "data", 400, seed=3)
-    profile = merged(load_yaml(STYLES / "laptop.yaml"), SHORT)
+    profile = merge_settings(load_yaml(STYLES / "laptop.yaml"), SHORT)
     (folder / "short.yaml").write_text(yaml.safe_dump(profile))
-    (folder / "beaten.yaml").write_text(yaml.safe_dump(merged(profile, BEATEN)))
+    (folder / "beaten.yaml").write_text(yaml.safe_dump(merge_settings(profile, BEATEN)))
     return folder
 
 
@@ -140,7 +140,7 @@ def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -
     assert read_card(files / "student_model").parents["teacher"] == model
     check_files_open_by_their_paths(files, folder)
     answers = folder / "answers.jsonl"
-    answers.write_bytes(orjson.dumps({"text": training_form("想退货", "我马上为您处理")}) + b"\n")
+    answers.write_bytes(orjson.dumps({"text": format_training_text("想退货", "我马上为您处理")}) + b"\n")
     for engine in ("torch", "onnx"):
         said = here("style", "predict", answers, "--model", files / "student_model", "--engine", engine, "--json")
         assert said.code == 0, said.errors

@@ -14,8 +14,8 @@ import yaml
 from pipelines.rundir import RunDir, write_json
 from pipelines.submit.graph import Graph
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keys import VARIABLE
-from qinglan.lineage.statement import Part
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.trust import load_trust, save_trust
 from qinglan.terminal import visible
 from tests.echo import Reply, Scripted, running
@@ -36,7 +36,7 @@ ON_DISK = ALL.replace("/", "|")
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
     made = make_keys(tmp_path / "keys")
     save_trust(tmp_path / "keys" / "trust.yaml", made.policy)
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "keys"))
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     return made
@@ -45,8 +45,8 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
 def hostile_statements(folder: Path, product: str) -> None:
     """Unsigned, as anybody may leave them who can write a file: a chain of makers, one for each attack."""
     for number, attack in enumerate(ATTACKS.values()):
-        used = Part(attack, sha(f"hostile {number}"), "", {"rows": attack})
-        statement = sealed(None, attack, [Part(attack, product)], [used], facts={"verdict": attack})
+        used = ArtifactRef(attack, sha(f"hostile {number}"), "", {"rows": attack})
+        statement = sealed(None, attack, [ArtifactRef(attack, product)], [used], facts={"verdict": attack})
         body = json.loads(statement)
         body["signatures"] = [{"keyid": attack, "sig": "AAAA"}]
         (folder / f"{number}-x.dsse.json").write_text(json.dumps(body))
@@ -164,9 +164,9 @@ def test_a_failed_step_and_its_log_are_shown_behind_marks(tmp_path: Path) -> Non
     code = f"""
 import sys
 from pathlib import Path
-import pipelines.executing as executing
+import pipelines.execution as executing
 from pipelines import cli
-from pipelines.lines import REWRITER
+from pipelines.stage_lines import REWRITER
 from pipelines.rundir import RunDir
 executing._start_child = lambda run, log, environment: executing.subprocess.Popen([sys.executable, "-c", {WORK!r}])
 executing.make_room = None
@@ -220,11 +220,11 @@ cli.main()
 
 def test_a_progress_bar_shows_what_is_noted_and_obeys_nothing(tmp_path: Path) -> None:
     code = f"""
-from qinglan.progress import progress, steps
+from qinglan.progress import progress, step_progress
 with progress("generate", 2) as tick:
     tick({ALL!r})
     tick({ALL!r})
-with steps("sft") as show:
+with step_progress("sft") as show:
     show(2, 2, {ALL!r})
 """
     screen = code_on_terminal(code, tmp_path)
@@ -318,8 +318,9 @@ def test_a_report_in_markdown_opens_no_link_and_obeys_no_entity(tmp_path: Path) 
     code = f"""
 from qinglan.console import Console, markdown
 from qinglan.terminal import visible
-from qinglan.wording import table
-Console().print(markdown("**Promote**\\n\\n" + table(["", "top1"], [[{ALL!r}, "1"]]) + "\\n\\n- " + visible({ALL!r})))
+from qinglan.report_format import markdown_table
+table = markdown_table(["", "top1"], [[{ALL!r}, "1"]])
+Console().print(markdown("**Promote**\\n\\n" + table + "\\n\\n- " + visible({ALL!r})))
 """
     screen = code_on_terminal(code, tmp_path)
 

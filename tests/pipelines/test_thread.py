@@ -14,15 +14,15 @@ import orjson
 import pytest
 from openpyxl import load_workbook
 
-from pipelines.held import GOES_ON, REASON
+from pipelines.held_release import GOES_ON, REASON
 from qinglan.config import load_yaml
 from qinglan.lineage.audit import audit
-from qinglan.lineage.deploying import may_deploy
+from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.digests import digest
-from qinglan.lineage.evidence import RunFolder
+from qinglan.lineage.evidence_folders import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import read_release
-from qinglan.lineage.trust import TRUST, load_trust
+from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
 from qinglan.store import open_store
@@ -36,10 +36,10 @@ import sys
 from pathlib import Path
 import orjson
 from pipelines import cli, demo
-from standins.samples import fresh
+from standins.samples import fresh_questions
 demo.run_pipeline = lambda config, root: orjson.loads((root / "run.json").read_bytes())
-sampled = fresh.fresh_turns
-fresh.fresh_turns = lambda tenant, *seeds: sampled("fivedoctors", *seeds)
+sampled = fresh_questions.fresh_turns
+fresh_questions.fresh_turns = lambda tenant, *seeds: sampled("fivedoctors", *seeds)
 cli.main()
 """
 """`qinglan`, whose demo finds its run done; acme's users ask what the users of its sample tenant ask."""
@@ -251,7 +251,7 @@ def test_the_release_of_a_held_model_says_hold_and_no_name_points_to_it(ran: Ran
 
 
 def test_a_held_release_serves_by_its_override_alone_which_later_audits_list(ran: Ran, shown: Shown) -> None:
-    policy, folder = load_trust(keys_folder() / TRUST), shown.root / "files" / "release"
+    policy, folder = load_trust(keys_folder() / TRUST_FILE), shown.root / "files" / "release"
     release = read_release(folder)
     decision = may_deploy(folder, policy, release.name, [RunFolder(shown.root)])
     later = audit(release.digest, policy, store=shown.store)

@@ -12,12 +12,23 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
-from qinglan.bundles import MOST, MOST_BYTES, PATH, Bundles, Frames, Head, Reply, _Request, frame, messages
 from qinglan.errors import RowError
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import GatewayClient
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
-from serving.gateway.bundled import answer_bundle
+from qinglan.request_bundles import (
+    BUNDLE_PATH,
+    MAX_MESSAGE_BYTES,
+    MAX_REQUESTS,
+    BundleClient,
+    BundledResponse,
+    FrameDecoder,
+    FrameHeader,
+    _PendingRequest,
+    encode_frame,
+    split_into_messages,
+)
+from serving.gateway.bundle_handler import answer_bundle
 from tests.echo import gateway, gateway_config, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, Services
 
@@ -30,16 +41,16 @@ def server(post: Post, sizes: list[int]) -> FastAPI:
 
     async def bundle(request: Request) -> Response:
         content = await request.body()
-        sizes.append(len(list(Frames().feed(content))))
+        sizes.append(len(list(FrameDecoder().feed(content))))
         return StreamingResponse(answer_bundle(content, {"/x": post}))
 
-    app.add_route(PATH, bundle, ["POST"])
+    app.add_route(BUNDLE_PATH, bundle, ["POST"])
     return app
 
 
 def post_all(url: str, *bodies: bytes) -> list[Any]:
     async def run() -> list[Any]:
-        bundles = Bundles(url)
+        bundles = BundleClient(url)
         try:
             asked = (bundles.post("/x", body, {"x-qinglan-row": "1"}) for body in bodies)
             return list(await asyncio.gather(*asked, return_exceptions=True))
@@ -76,7 +87,7 @@ def test_a_quick_answer_does_not_wait_for_a_slow_one() -> None:
         return Response(body)
 
     async def work(url: str) -> list[bytes]:
-        bundles, order = Bundles(url), list[bytes]()
+        bundles, order = BundleClient(url), list[bytes]()
 
         async def ask(body: bytes) -> None:
             order.append((await bundles.post("/x", body, {})).content)
@@ -100,16 +111,16 @@ def test_a_request_that_breaks_the_server_is_an_answer_of_its_own() -> None:
 
 def test_what_no_server_answered_is_raised_by_each() -> None:
     async def half(request: Request) -> Response:
-        [(head, body), _] = Frames().feed(await request.body())
-        return Response(frame(Head(head.place, "200", {}), body))
+        [(head, body), _] = FrameDecoder().feed(await request.body())
+        return Response(encode_frame(FrameHeader(head.place, "200", {}), body))
 
     app = FastAPI()
-    app.add_route(PATH, half, ["POST"])
+    app.add_route(BUNDLE_PATH, half, ["POST"])
     with running(app) as url:
         answered, lost = post_all(url, b"a", b"b")
     [nobody] = post_all(url, b"a")
 
-    assert answered == Reply(200, {}, b"a")
+    assert answered == BundledResponse(200, {}, b"a")
     assert isinstance(lost, httpx2.TransportError) and isinstance(nobody, httpx2.ConnectError)
 
 
@@ -118,7 +129,7 @@ def test_a_message_that_is_refused_is_an_answer_for_each_of_its_requests() -> No
         return Response(b"too large", 413)
 
     app = FastAPI()
-    app.add_route(PATH, refused, ["POST"])
+    app.add_route(BUNDLE_PATH, refused, ["POST"])
     with running(app) as url:
         replies = post_all(url, b"a", b"b")
 
@@ -128,22 +139,23 @@ def test_a_message_that_is_refused_is_an_answer_for_each_of_its_requests() -> No
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_frames_may_be_cut_anywhere(size: int) -> None:
     sent = [
-        (Head(at, "200", {"x-qinglan-call": "问"}), body) for at, body in enumerate([b"a\nb", b"", b"[1]\n" * 50])
+        (FrameHeader(at, "200", {"x-qinglan-call": "问"}), body)
+        for at, body in enumerate([b"a\nb", b"", b"[1]\n" * 50])
     ]
-    content = b"".join(frame(*one) for one in sent)
+    content = b"".join(encode_frame(*one) for one in sent)
 
-    frames = Frames()
+    frames = FrameDecoder()
     pieces = [content[at : at + size] for at in range(0, len(content), size)]
     assert [found for piece in pieces for found in frames.feed(piece)] == sent
 
 
 def test_a_message_holds_so_many_requests_and_bytes_and_a_larger_one_goes_alone() -> None:
     def sizes(*lengths: int) -> list[int]:
-        requests = [_Request("/x", b"." * length, {}, None) for length in lengths]  # type: ignore[arg-type]
-        return [len(message) for message in messages(requests)]
+        requests = [_PendingRequest("/x", b"." * length, {}, None) for length in lengths]  # type: ignore[arg-type]
+        return [len(message) for message in split_into_messages(requests)]
 
-    assert sizes(*[1] * (MOST + 2)) == [MOST, 2]
-    assert sizes(10, MOST_BYTES, 10) == [1, 1, 1]
+    assert sizes(*[1] * (MAX_REQUESTS + 2)) == [MAX_REQUESTS, 2]
+    assert sizes(10, MAX_MESSAGE_BYTES, 10) == [1, 1, 1]
     assert sizes() == []
 
 
@@ -155,7 +167,7 @@ def test_the_gateway_answers_paid_and_retrieved_in_one_message(tmp_path: Path) -
     async def work(url: str) -> list[Any]:
         async with gateway(gateway_config(url, url), tmp_path) as base:
             rag = RagClient.of_gateway(base)
-            async with Gateway(base, "reward") as paid, rag:
+            async with GatewayClient(base, "reward") as paid, rag:
                 return list(
                     await asyncio.gather(
                         *(rag.retrieve(request) for _ in range(3)),
@@ -178,7 +190,7 @@ def test_a_row_that_failed_is_told_through_a_bundle_as_it_is_without(tmp_path: P
     services.judge_status = 400
 
     async def work(url: str) -> None:
-        async with gateway(gateway_config(url, url), tmp_path) as base, Gateway(base, "reward") as paid:
+        async with gateway(gateway_config(url, url), tmp_path) as base, GatewayClient(base, "reward") as paid:
             asked = orjson.dumps({"改写": GOOD}).decode()
             await paid.ask("judge", [{"role": "user", "content": asked}], row="1")
 

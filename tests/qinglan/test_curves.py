@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.curves import CURVE, curve_svg, write_curve_page
+from qinglan.curves import CURVE_FILE, curve_svg, write_curve_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -36,7 +36,7 @@ def test_names_are_text() -> None:
 
 
 def test_a_logs_curve_becomes_a_page(tmp_path: Path) -> None:
-    (tmp_path / CURVE).write_text(curve_svg("用量", {"a": [(0, 1.0)]}), encoding="utf-8")
+    (tmp_path / CURVE_FILE).write_text(curve_svg("用量", {"a": [(0, 1.0)]}), encoding="utf-8")
 
     write_curve_page(tmp_path, tmp_path / "page")
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qinglan.decoding import GREEDY, Sampling, choose, decode
+from qinglan.decoding import GREEDY, Sampling, choose_tokens, decode
 
 END, PAD, MOST = 1, 0, 12
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [5, 6, 7, 20, 21], [30, 31], [40, 41, 42, 43]]
@@ -112,4 +112,4 @@ def test_the_draw_chooses_among_what_the_settings_leave(sampling: Sampling, draw
 
     logits = torch.tensor([[0.2, 0.3, 0.4, 0.1]]).log()
 
-    assert choose(logits, sampling, torch.tensor([draw], dtype=torch.float64)).tolist() == [token]
+    assert choose_tokens(logits, sampling, torch.tensor([draw], dtype=torch.float64)).tolist() == [token]

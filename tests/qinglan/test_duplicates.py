@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.duplicates import Known, asked, grouped, shingles, similarity
+from qinglan.near_duplicates import NearDuplicateIndex, group_near_duplicates, question_key, shingles, similarity
 
 few_signs = st.text(st.sampled_from("虾青素鱼油吃|"), max_size=25)
 longer = st.text(st.sampled_from("一二三四五六七八九十"), min_size=30, max_size=90)
@@ -33,7 +33,7 @@ def test_the_search_finds_what_comparing_each_with_each_finds(
     sets: tuple[list[str], list[str]], threshold: float
 ) -> None:
     texts, others = sets
-    known = Known(texts, threshold)
+    known = NearDuplicateIndex(texts, threshold)
 
     for other in others:
         found = known.alike(other)
@@ -44,7 +44,7 @@ def test_the_search_finds_what_comparing_each_with_each_finds(
 
 @given(st.lists(texts, max_size=12), st.sampled_from([0.5, 0.8, 0.9]))
 def test_groups_are_what_alike_texts_connect(some: list[str], threshold: float) -> None:
-    numbers = grouped(some, threshold)
+    numbers = group_near_duplicates(some, threshold)
 
     for one, mine in zip(some, numbers, strict=True):
         for other, its in zip(some, numbers, strict=True):
@@ -68,14 +68,16 @@ def connected(some: list[str], threshold: float) -> list[set[str]]:
 
 
 def test_nothing_known_is_like_nothing() -> None:
-    assert Known([], 0.8).alike("虾青素") == []
-    assert grouped([], 0.8) == []
+    assert NearDuplicateIndex([], 0.8).alike("虾青素") == []
+    assert group_near_duplicates([], 0.8) == []
 
 
 def test_a_fragment_is_told_apart_by_its_history_and_not_by_its_dress() -> None:
-    assert asked("那它一天吃几次？", "客服已介绍：鱼油") == asked(" 那它一天吃几次 ", "客服已介绍鱼油。")
-    known = Known([asked("那它一天吃几次", "客服已介绍鱼油软胶囊")], 0.8)
-    assert known.alike(asked("那它一天吃几次", "客服已介绍虾青素软胶囊")) == []
+    assert question_key("那它一天吃几次？", "客服已介绍：鱼油") == question_key(
+        " 那它一天吃几次 ", "客服已介绍鱼油。"
+    )
+    known = NearDuplicateIndex([question_key("那它一天吃几次", "客服已介绍鱼油软胶囊")], 0.8)
+    assert known.alike(question_key("那它一天吃几次", "客服已介绍虾青素软胶囊")) == []
 
 
 @pytest.mark.slow
@@ -88,7 +90,7 @@ def test_ten_thousand_rows_and_sixty_thousand_of_one_pattern_take_seconds() -> N
         return f"{draw.choice(asks)}|客服已介绍{draw.choice(names)}软胶囊，已解答{draw.choice(asks)}"
 
     started = time.process_time()
-    known = Known([row() for _ in range(11_000)], 0.8)
+    known = NearDuplicateIndex([row() for _ in range(11_000)], 0.8)
     found = sum(len(known.alike(row())) for _ in range(60_000))
 
     assert found > 0

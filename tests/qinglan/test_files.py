@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl, replaced, replaced_folder, sha256_text
+from qinglan.files import atomic_folder, atomic_write, dump_line, read_jsonl, sha256_text
 from qinglan.rows import Question
 
 ROW = Question(id="a", tenant_id="t", conversation_id="c", question="怎么吃")
@@ -15,7 +15,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "rows.jsonl"
     target.write_text("old")
 
-    with pytest.raises(RuntimeError), replaced(target) as partial:
+    with pytest.raises(RuntimeError), atomic_write(target) as partial:
         partial.write_text("half")
         raise RuntimeError
 
@@ -51,7 +51,7 @@ def test_what_a_killed_process_left_of_a_folder_is_cleared_away(tmp_path: Path) 
     left = tmp_path / ".model.999999999.partial"
     left.mkdir()
 
-    with replaced_folder(tmp_path / "model") as partial:
+    with atomic_folder(tmp_path / "model") as partial:
         (partial / "a").write_text("x")
 
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.guard import LONGEST, hits
 from qinglan.prompts import Question
+from qinglan.rewrite_guard import MAX_CHARACTERS, failed_guards
 
 HISTORY = "用户正在了解虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别，家里有30片装"
 ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65岁老人", HISTORY)
@@ -24,7 +24,7 @@ ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65�
     ],
 )
 def test_what_the_conversation_holds_passes(written: str) -> None:
-    assert hits(ASKED, written) == ()
+    assert failed_guards(ASKED, written) == ()
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_the_conversation_holds_passes(written: str) -> None:
         (" ？！", False, ("empty",)),
         ("", True, ("empty",)),
         ("虾青素软胶囊 每日", True, ("cut",)),
-        ("虾青素" * (LONGEST // 3 + 1), False, ("too_long",)),
+        ("虾青素" * (MAX_CHARACTERS // 3 + 1), False, ("too_long",)),
         ("正在了解虾青素软胶囊的吃法以及和鱼油软胶囊", False, ("history",)),
         ("正在了解虾青素软胶囊的吃法，以及和鱼油软胶囊", False, ("history",)),  # punctuation aside
         ("虾青素软胶囊 每日３粒", False, ("invented_number",)),
@@ -44,14 +44,14 @@ def test_what_the_conversation_holds_passes(written: str) -> None:
     ],
 )
 def test_what_it_takes_back_is_named_the_gravest_first(written: str, cut: bool, found: tuple[str, ...]) -> None:
-    assert hits(ASKED, written, cut) == found
+    assert failed_guards(ASKED, written, cut) == found
 
 
 @given(st.text(min_size=1, max_size=300), st.text(max_size=300))
 def test_the_users_own_question_is_taken_back_only_where_it_says_nothing(question: str, history: str) -> None:
-    assert set(hits(Question("fivedoctors", question, "", history), question)) <= {"empty"}
+    assert set(failed_guards(Question("fivedoctors", question, "", history), question)) <= {"empty"}
 
 
 @given(st.text(max_size=200), st.text(max_size=200), st.booleans())
 def test_no_text_makes_it_fail(written: str, history: str, cut: bool) -> None:
-    assert not cut or hits(Question("fivedoctors", "问", "", history), written, cut)
+    assert not cut or failed_guards(Question("fivedoctors", "问", "", history), written, cut)

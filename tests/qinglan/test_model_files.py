@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.errors import DataError
-from qinglan.model_files import refuse_unfit, unfit, unfit_files
+from qinglan.model_files import disallowed_files, disallowed_reason, refuse_disallowed_files
 from qinglan.plain_files import plain_files
 from qinglan.safetensors_header import BITS, read_header
 from tests.release_world import tiny_weights
@@ -107,7 +107,7 @@ def test_no_bytes_are_more_than_refused(tmp_path_factory: pytest.TempPathFactory
     path.write_bytes(content)
 
     for name in ("x.safetensors", "x.json", "x.txt", "x.model", "x.py", "x"):
-        assert isinstance(unfit(name, path), str)
+        assert isinstance(disallowed_reason(name, path), str)
     with pytest.raises(DataError):
         read_header(path)
 
@@ -117,7 +117,7 @@ def test_a_length_may_begin_like_a_pickle(tmp_path: Path) -> None:
     path = weights(tmp_path / "w.safetensors", padding=padding)
 
     assert path.read_bytes()[:2] == b"\x80\x02"
-    assert read_header(path) and unfit("w.safetensors", path) == ""
+    assert read_header(path) and disallowed_reason("w.safetensors", path) == ""
 
 
 class Evil:
@@ -132,9 +132,9 @@ class Evil:
 def test_a_pickle_is_refused_whatever_it_is_called(tmp_path: Path, name: str, protocol: int) -> None:
     (tmp_path / name).write_bytes(pickle.dumps(Evil(), protocol))
 
-    assert name in unfit_files(tmp_path)
+    assert name in disallowed_files(tmp_path)
     with pytest.raises(DataError, match="take that file out"):
-        refuse_unfit(tmp_path)
+        refuse_disallowed_files(tmp_path)
 
 
 def test_what_torch_and_numpy_save_is_refused_under_any_name(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_what_torch_and_numpy_save_is_refused_under_any_name(tmp_path: Path) -> 
     with (tmp_path / "array.txt").open("wb") as file:
         np.save(file, np.array([{}], dtype=object))
 
-    assert set(unfit_files(tmp_path)) == {"zip.txt", "legacy.txt", "array.txt"}
+    assert set(disallowed_files(tmp_path)) == {"zip.txt", "legacy.txt", "array.txt"}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_torch_and_numpy_save_is_refused_under_any_name(tmp_path: Path) -> 
 def test_what_no_release_needs_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
 
-    assert list(unfit_files(tmp_path)) == [name]
+    assert list(disallowed_files(tmp_path)) == [name]
 
 
 def test_what_a_tokenizer_may_hold_is_let_through(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_what_a_tokenizer_may_hold_is_let_through(tmp_path: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "config.json").write_text("{}")
 
-    assert unfit_files(folder) == {}
-    refuse_unfit(folder)
+    assert disallowed_files(folder) == {}
+    refuse_disallowed_files(folder)
 
 
 def test_links_devices_hidden_and_hollow_things_are_named_and_nothing_is_opened(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qinglan.errors import DataError
-from qinglan.model_files import refuse_unfit
+from qinglan.model_files import refuse_disallowed_files
 from qinglan.model_references import reference_faults, refuse_foreign_files
 from qinglan.plain_files import plain_files
 from tests.release_world import tiny_weights
@@ -41,7 +41,7 @@ def test_a_model_in_shards_names_its_own_files(tmp_path: Path) -> None:
     folder = sharded(tmp_path / "model")
 
     assert faults(folder) == {}
-    refuse_unfit(folder)
+    refuse_disallowed_files(folder)
     refuse_foreign_files(folder)
 
 
@@ -56,7 +56,7 @@ def test_what_transformers_saves_in_shards_names_its_own_files(tmp_path: Path) -
     model.save_pretrained(folder, max_shard_size="10KB")
 
     assert (folder / INDEX).is_file() and faults(folder) == {}
-    refuse_unfit(folder)
+    refuse_disallowed_files(folder)
 
 
 FOREIGN = [
@@ -137,7 +137,7 @@ def test_a_configuration_names_files_beside_it_alone(tmp_path: Path, file: str, 
 
     assert list(faults(folder)) == [file]
     with pytest.raises(DataError):
-        refuse_unfit(folder)
+        refuse_disallowed_files(folder)
 
 
 def test_a_configuration_may_name_what_lies_beside_it_and_an_adapter_its_base(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_model_without_weights_is_refused(tmp_path: Path, left: str) -> None:
 
     assert faults(folder) == {".": "it has no weights: no .safetensors file with a tensor lies at its top"}
     with pytest.raises(DataError):
-        refuse_unfit(folder)
+        refuse_disallowed_files(folder)
     with pytest.raises(DataError, match="no weights"):
         refuse_foreign_files(folder)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from qinglan.ordered import ordered, together
+from qinglan.concurrency import gather_or_cancel, map_in_order
 
 
 async def collect(delays: list[float], window: int) -> tuple[list[int], int]:
@@ -18,7 +18,7 @@ async def collect(delays: list[float], window: int) -> tuple[list[int], int]:
         at_once -= 1
         return numbered[0]
 
-    results = [result async for result in ordered(enumerate(delays), work, window)]
+    results = [result async for result in map_in_order(enumerate(delays), work, window)]
     return results, most
 
 
@@ -47,7 +47,7 @@ def test_the_first_failure_ends_all_at_once() -> None:
         return number
 
     async def run() -> None:
-        async for _ in ordered(range(4), work, 4):
+        async for _ in map_in_order(range(4), work, 4):
             raise AssertionError("no result can come before the failure")
 
     with pytest.raises(ValueError, match="no answer"):
@@ -70,7 +70,7 @@ def test_together_leaves_nothing_running_when_one_fails() -> None:
         raise ValueError("no answer")
 
     with pytest.raises(ValueError, match="no answer"):
-        asyncio.run(asyncio.wait_for(together(slow(), failing()), 5))
+        asyncio.run(asyncio.wait_for(gather_or_cancel(slow(), failing()), 5))
     assert ended == ["slow"]
 
 
@@ -80,6 +80,6 @@ def test_together_gives_results_in_the_order_of_the_work() -> None:
         return value
 
     async def both() -> list[int]:
-        return await together(later(1), later(2))
+        return await gather_or_cancel(later(1), later(2))
 
     assert asyncio.run(both()) == [1, 2]

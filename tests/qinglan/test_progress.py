@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.progress import bytes_line, size_of, transfer
+from qinglan.progress import bytes_line, size_of, transfer_progress
 
 
 def test_a_line_says_how_much_how_fast_and_how_long_yet() -> None:
@@ -31,7 +31,7 @@ def test_a_size_is_short(count: int) -> None:
 
 
 def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -> None:
-    with transfer("push", 8000) as tally, ThreadPoolExecutor(8) as pool:
+    with transfer_progress("push", 8000) as tally, ThreadPoolExecutor(8) as pool:
         for _ in range(1000):
             pool.submit(tally.moved, 5)
             pool.submit(tally.there, 3)

@@ -10,7 +10,7 @@ from openpyxl import Workbook
 from qinglan.errors import DataError
 from qinglan.files import dump_line
 from qinglan.questions import Columns, count_rows, read_questions
-from qinglan.rows import Quarantined, Question
+from qinglan.rows import QuarantinedRow, Question
 
 HEADER = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "标准段落", "划分"]
 
@@ -26,7 +26,7 @@ def sheet(tmp_path: Path, *rows: list[Any], header: list[str] = HEADER) -> Path:
     return path
 
 
-def read(path: Path) -> list[Question | Quarantined]:
+def read(path: Path) -> list[Question | QuarantinedRow]:
     return list(read_questions(path, Columns(), "fivedoctors"))
 
 
@@ -63,14 +63,14 @@ def test_numbers_as_ids_are_welcome(tmp_path: Path) -> None:
 def test_a_row_without_a_question_is_quarantined_with_its_reason(tmp_path: Path, cell: object, reason: str) -> None:
     bad, good = read(sheet(tmp_path, ["a", "c", cell, "x"], ["b", "c", "怎么吃", "x"]))
 
-    assert isinstance(bad, Quarantined) and isinstance(good, Question)
+    assert isinstance(bad, QuarantinedRow) and isinstance(good, Question)
     assert (bad.reason, bad.where) == (reason, "questions.xlsx row 2")
 
 
 def test_a_formula_beside_the_question_quarantines_the_row_too(tmp_path: Path) -> None:
     [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", None, "=B2"]))
 
-    assert isinstance(row, Quarantined)
+    assert isinstance(row, QuarantinedRow)
     assert row.reason == "formula"
 
 
@@ -138,6 +138,6 @@ def test_half_a_character_quarantines_the_row_and_can_be_written(tmp_path: Path)
 
     bad, good = read(path)
 
-    assert isinstance(bad, Quarantined) and isinstance(good, Question)
+    assert isinstance(bad, QuarantinedRow) and isinstance(good, Question)
     assert bad.reason == "broken text"
     assert json.loads(dump_line(bad))["question"] == "怎么?吃"

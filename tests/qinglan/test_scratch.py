@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.scratch import VARIABLE, scratch, shared, source_digest
+from qinglan.scratch import SCRATCH_VARIABLE, copy_to_scratch, scratch_folder, source_digest
 
 
 @pytest.fixture
 def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "volume"))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "volume"))
     return tmp_path / "volume"
 
 
@@ -21,10 +21,10 @@ def model(folder: Path) -> Path:
 
 
 def test_an_input_is_copied_once_under_its_digest(volume: Path, tmp_path: Path) -> None:
-    first = shared(model(tmp_path / "step" / "base"), "d1")
+    first = copy_to_scratch(model(tmp_path / "step" / "base"), "d1")
     kept = (first / "weights").stat().st_ino
 
-    again = shared(model(tmp_path / "other" / "base"), "d1")
+    again = copy_to_scratch(model(tmp_path / "other" / "base"), "d1")
 
     assert first.is_relative_to(volume) and again == first
     assert (again / "weights").stat().st_ino == kept
@@ -33,29 +33,29 @@ def test_an_input_is_copied_once_under_its_digest(volume: Path, tmp_path: Path) 
 
 def test_a_training_finds_its_folder_from_wherever_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(VARIABLE, "volume")
+    monkeypatch.setenv(SCRATCH_VARIABLE, "volume")
 
-    assert scratch("ppo", "key").parent == tmp_path / "volume" / "ppo"
-    assert shared(model(tmp_path / "base"), "d1") == tmp_path / "volume" / "inputs" / "d1" / "base"
+    assert scratch_folder("ppo", "key").parent == tmp_path / "volume" / "ppo"
+    assert copy_to_scratch(model(tmp_path / "base"), "d1") == tmp_path / "volume" / "inputs" / "d1" / "base"
 
 
 def test_what_lies_there_already_is_not_copied(volume: Path) -> None:
     there = model(volume / "weights" / "base")
 
-    assert shared(there, "d2") == there
+    assert copy_to_scratch(there, "d2") == there
     assert not (volume / "inputs").exists()
 
 
 def test_a_file_keeps_its_name(volume: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}")
 
-    assert shared(tmp_path / "rows.jsonl", "d3").read_text() == "{}"
-    assert shared(tmp_path / "rows.jsonl", "d3").name == "rows.jsonl"
+    assert copy_to_scratch(tmp_path / "rows.jsonl", "d3").read_text() == "{}"
+    assert copy_to_scratch(tmp_path / "rows.jsonl", "d3").name == "rows.jsonl"
 
 
 def test_steps_that_copy_the_same_at_once_all_find_it_whole(volume: Path, tmp_path: Path) -> None:
     source, found = model(tmp_path / "base"), list[Path]()
-    threads = [threading.Thread(target=lambda: found.append(shared(source, "d4"))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(copy_to_scratch(source, "d4"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -68,7 +68,7 @@ def test_steps_that_copy_the_same_at_once_all_find_it_whole(volume: Path, tmp_pa
 
 def test_a_copy_that_fails_leaves_nothing_behind(volume: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        shared(tmp_path / "none", "d5")
+        copy_to_scratch(tmp_path / "none", "d5")
 
     assert list((volume / "inputs").iterdir()) == []
 

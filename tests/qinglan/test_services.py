@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.services import service
+from qinglan.services import run_service
 from standins.samples import write_sample
 
 
@@ -16,7 +16,7 @@ def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
     arguments = ["--kb", f"fivedoctors={tmp_path / 'knowledge_base.jsonl'}", "--port", "0"]
 
     before = set(psutil.Process().children())
-    with service("standins.teacher", arguments, tmp_path / "teacher.log") as url:
+    with run_service("standins.teacher", arguments, tmp_path / "teacher.log") as url:
         assert [model["id"] for model in httpx.get(f"{url}/models").json()["data"]] == [
             "fivedoctors",
             "fivedoctors-examiner",
@@ -40,7 +40,7 @@ def test_a_service_that_cannot_start_ends_with_its_own_error(tmp_path: Path) -> 
     ]
 
     with pytest.raises(ConfigError, match=r"(?s)gateway service did not start:.*teacher: Field required"):
-        service("serving.gateway", arguments, tmp_path / "gateway.log").__enter__()
+        run_service("serving.gateway", arguments, tmp_path / "gateway.log").__enter__()
 
 
 def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
     arguments = ["--kb", f"t={tmp_path / 'kb.jsonl'}", "--index-root", str(tmp_path / "index"), "--port", "0"]
 
     with pytest.raises(DataError, match=r"kb\.jsonl:1: content: Field required"):
-        service("serving.rag", arguments, tmp_path / "rag.log").__enter__()
+        run_service("serving.rag", arguments, tmp_path / "rag.log").__enter__()
 
 
 def test_a_service_that_is_not_ready_in_the_time_it_was_given_is_an_outage(tmp_path: Path) -> None:
     with pytest.raises(OutageError, match="rewriter service was not ready after 0 s"):
-        service("serving.rewriter", ["--model", str(tmp_path), "--port", "0"], tmp_path / "log", 0.01).__enter__()
+        run_service("serving.rewriter", ["--model", str(tmp_path), "--port", "0"], tmp_path / "log", 0.01).__enter__()

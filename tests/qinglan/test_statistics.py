@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from qinglan.statistics import (
     agreement,
+    bootstrap_intervals,
+    bootstrap_means,
     clustering_factor,
-    drawn_intervals,
-    estimates,
-    groups,
+    group_numbers,
     holm,
     mean_queries_needed,
-    paired,
+    paired_differences,
+    permutation_p_values,
     quantile,
     queries_needed,
-    swapped,
 )
 
 NAN = math.nan
@@ -74,7 +74,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     covered = 0
     for trial in range(200):
         values, names = conversations(rng, 0.2)
-        [found] = estimates(values[:, None], names, 400, trial)
+        [found] = bootstrap_means(values[:, None], names, 400, trial)
         covered += found.low <= 0.2 <= found.high
 
     assert 0.89 <= covered / 200 <= 0.985
@@ -85,7 +85,7 @@ def test_p_is_uniform_when_nothing_differs() -> None:
     ps = []
     for trial in range(300):
         values, names = conversations(rng, 0.0)
-        ps.append(paired(values[:, None], names, 300, trial)[0].p)
+        ps.append(paired_differences(values[:, None], names, 300, trial)[0].p)
 
     assert 0.4 < float(np.mean(ps)) < 0.6
     assert 0.02 <= float(np.mean(np.array(ps) < 0.05)) <= 0.09
@@ -93,7 +93,7 @@ def test_p_is_uniform_when_nothing_differs() -> None:
 
 def test_a_real_difference_has_a_small_p_and_an_interval_above_zero() -> None:
     values, names = conversations(np.random.default_rng(3), 0.4)
-    [found] = paired(values[:, None], names, 2_000, 0)
+    [found] = paired_differences(values[:, None], names, 2_000, 0)
 
     assert found.p == pytest.approx(1 / 2_001), "none of the draws differs as much, and p is not 0"
     assert 0 < found.low < found.difference < found.high
@@ -103,7 +103,7 @@ def test_a_real_difference_has_a_small_p_and_an_interval_above_zero() -> None:
 def test_alike_turns_make_the_interval_wider() -> None:
     values = np.repeat(np.random.default_rng(5).normal(0, 1, 50), 4)
     together, apart = np.repeat(np.arange(50), 4), np.arange(200)
-    wide, narrow = (estimates(values[:, None], names, 1_000, 0)[0] for names in (together, apart))
+    wide, narrow = (bootstrap_means(values[:, None], names, 1_000, 0)[0] for names in (together, apart))
 
     assert wide.high - wide.low > 1.6 * (narrow.high - narrow.low)
     assert clustering_factor(values, together) == pytest.approx(4.0)
@@ -112,21 +112,21 @@ def test_alike_turns_make_the_interval_wider() -> None:
 
 def test_what_is_not_known_is_left_out_of_mean_and_count() -> None:
     column = np.array([[1.0], [NAN], [0.0], [NAN]])
-    [found] = estimates(column, np.array([0, 0, 1, 2]), 200, 0)
+    [found] = bootstrap_means(column, np.array([0, 0, 1, 2]), 200, 0)
 
     assert (found.value, found.n) == (0.5, 2)
-    [nothing] = estimates(np.full((4, 1), NAN), np.array([0, 0, 1, 2]), 200, 0)
+    [nothing] = bootstrap_means(np.full((4, 1), NAN), np.array([0, 0, 1, 2]), 200, 0)
     assert math.isnan(nothing.value) and math.isnan(nothing.low) and nothing.n == 0
 
 
 def test_turns_of_a_conversation_are_one_group_wherever_they_stand() -> None:
-    assert groups(["a", "b", "a", "c", "b"]).tolist() == [0, 1, 0, 2, 1]
+    assert group_numbers(["a", "b", "a", "c", "b"]).tolist() == [0, 1, 0, 2, 1]
 
 
 @pytest.mark.parametrize("unknown", [0, 2])
 def test_one_conversation_alone_has_no_interval_and_no_significance(unknown: int) -> None:
     values, names = np.array([1.0] * 5 + [NAN] * unknown), np.array([0] * 5 + [1] * unknown)
-    [found] = paired(values[:, None], names, 200, 0)
+    [found] = paired_differences(values[:, None], names, 200, 0)
 
     assert found.difference == 1.0
     assert math.isnan(found.low) and math.isnan(found.high)
@@ -136,8 +136,8 @@ def test_one_conversation_alone_has_no_interval_and_no_significance(unknown: int
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-1.0, 0.0, 1.0, NAN])), min_size=1, max_size=30))
 def test_an_interval_holds_its_value_and_the_opposite_comparison_mirrors_it(rows: list[tuple[int, float]]) -> None:
-    names, values = groups([name for name, _ in rows]), np.array([[value] for _, value in rows])
-    [one], [other] = paired(values, names, 100, 0), paired(-values, names, 100, 0)
+    names, values = group_numbers([name for name, _ in rows]), np.array([[value] for _, value in rows])
+    [one], [other] = paired_differences(values, names, 100, 0), paired_differences(-values, names, 100, 0)
 
     if one.n == 0:
         assert math.isnan(one.difference) and math.isnan(one.p)
@@ -152,8 +152,8 @@ def test_an_interval_holds_its_value_and_the_opposite_comparison_mirrors_it(rows
 def test_the_same_seed_gives_the_same_interval() -> None:
     values, names = conversations(np.random.default_rng(1), 0.1)
 
-    assert paired(values[:, None], names, 700, 3) == paired(values[:, None], names, 700, 3)
-    assert paired(values[:, None], names, 700, 3) != paired(values[:, None], names, 700, 4)
+    assert paired_differences(values[:, None], names, 700, 3) == paired_differences(values[:, None], names, 700, 3)
+    assert paired_differences(values[:, None], names, 700, 3) != paired_differences(values[:, None], names, 700, 4)
 
 
 def test_agreement_is_of_ranks_and_of_points() -> None:
@@ -178,15 +178,15 @@ def test_a_mean_worked_out_from_drawn_groups_has_the_interval_of_the_mean() -> N
     values, names = conversations(np.random.default_rng(2), 0.2)
     sums, counts = np.bincount(names, values), np.bincount(names)
 
-    low, high = drawn_intervals(len(sums), lambda times: ((times @ sums) / (times @ counts))[:, None], 700, 5)
-    [found] = estimates(values[:, None], names, 700, 5)
+    low, high = bootstrap_intervals(len(sums), lambda times: ((times @ sums) / (times @ counts))[:, None], 700, 5)
+    [found] = bootstrap_means(values[:, None], names, 700, 5)
 
     assert (low[0], high[0]) == pytest.approx((found.low, found.high))
 
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_one_group_alone_has_no_interval_whatever_is_worked_out(size: int) -> None:
-    low, high = drawn_intervals(size, lambda times: np.ones((len(times), 2)), 50, 0)
+    low, high = bootstrap_intervals(size, lambda times: np.ones((len(times), 2)), 50, 0)
 
     assert np.isnan(low).tolist() == np.isnan(high).tolist() == [True, True]
 
@@ -195,8 +195,8 @@ def test_exchanging_systems_is_flipping_signs_when_the_statistic_is_a_sum() -> N
     values, names = conversations(np.random.default_rng(4), 0.05)
     sums = np.bincount(names, values).astype(np.float64)[:, None]
 
-    [p] = swapped(sums, np.zeros_like(sums), lambda total: total, 2_000, 3)
+    [p] = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, 2_000, 3)
 
-    assert p == pytest.approx(paired(values[:, None], names, 2_000, 3)[0].p)
-    assert swapped(sums, sums, lambda total: total, 100, 0) == [1.0]
-    assert math.isnan(swapped(sums, sums, lambda total: total * NAN, 100, 0)[0])
+    assert p == pytest.approx(paired_differences(values[:, None], names, 2_000, 3)[0].p)
+    assert permutation_p_values(sums, sums, lambda total: total, 100, 0) == [1.0]
+    assert math.isnan(permutation_p_values(sums, sums, lambda total: total * NAN, 100, 0)[0])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.errors import ConfigError
-from qinglan.page import rendered
+from qinglan.page import render_page
 from qinglan.terminal import quoted, say, say_error, say_json, visible
 from tests.screens import ATTACKS, faults, shown
 
@@ -103,6 +103,6 @@ def test_a_page_shows_codes_too(tmp_path_factory: pytest.TempPathFactory) -> Non
     template = tmp_path_factory.mktemp("page") / "one.html.j2"
     template.write_text("{{ headline }}<pre>{{ text }}</pre>{{ number }}")
 
-    page = rendered(template, "a\u202eb", text="一\n<\u200b>", number=3)
+    page = render_page(template, "a\u202eb", text="一\n<\u200b>", number=3)
 
     assert page == r"a\u202eb<pre>一" + "\n" + r"&lt;\u200b&gt;</pre>3"

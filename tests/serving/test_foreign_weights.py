@@ -14,16 +14,16 @@ import pytest
 from components.release.register import stage
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
-from qinglan.errors import Altered, DataError
-from qinglan.lineage.deploying import may_deploy
+from qinglan.errors import AlteredError, DataError
+from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.digests import digest
-from qinglan.lineage.loading import proof_of
-from qinglan.lineage.release import check_release
-from qinglan.lineage.trust import TRUST, load_trust
-from qinglan.model_files import refuse_unfit
+from qinglan.lineage.model_verification import verify_model
+from qinglan.lineage.release_check import check_release
+from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.model_files import refuse_disallowed_files
 from qinglan.rewriter import Student
 from qinglan.store import open_store
-from serving.initialiser.fetching import fetch
+from serving.initialiser.release_fetcher import fetch_release
 from tests.forkserver import forked
 from tests.release_world import NAME, make_inputs, use_keys
 from tests.tiny import tiny_model
@@ -80,14 +80,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(DataError, match=r"A release holds weights"):
         register(inputs, tmp_path / "release", config)
     assert not (tmp_path / "release").exists()
-    monkeypatch.setattr(stage, "refuse_unfit", lambda folder: None)
+    monkeypatch.setattr(stage, "refuse_disallowed_files", lambda folder: None)
     register(inputs, tmp_path / "release", config)
     return World(tmp_path / "release", keys, file)
 
 
 @pytest.mark.slow
 def test_weights_from_elsewhere_pass_no_door(world: World, tmp_path: Path) -> None:
-    trust, model = world.keys / TRUST, world.release / "model"
+    trust, model = world.keys / TRUST_FILE, world.release / "model"
     policy, what = load_trust(trust), f"model/{world.file}"
 
     assert what in {one.what for one in check_release(world.release, policy, NAME) if one.state == "altered"}
@@ -95,17 +95,17 @@ def test_weights_from_elsewhere_pass_no_door(world: World, tmp_path: Path) -> No
 
     uri, into = open_store(str(tmp_path / "store")).push(world.release, digest(world.release)), tmp_path / "volume"
     into.mkdir()
-    with pytest.raises(Altered, match=what):
-        fetch(uri, into, policy)
+    with pytest.raises(AlteredError, match=what):
+        fetch_release(uri, into, policy)
     assert not list(into.iterdir())
 
     for asked in (trust, None):
-        with pytest.raises(Altered, match=r"no whole model: .* Load nothing of it"):
-            proof_of(model, trust=asked)
+        with pytest.raises(AlteredError, match=r"no whole model: .* Load nothing of it"):
+            verify_model(model, trust=asked)
     with pytest.raises(DataError, match="no whole model"):
         Student.load(model)
     with pytest.raises(DataError):
-        refuse_unfit(model)
+        refuse_disallowed_files(model)
 
     for named in (["--trust", str(trust)], []):
         ended = subprocess.run(

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from serving.listening import deafen, listen
+from serving.http_server import drop_packets, listen
 
 
 def test_an_answer_is_not_held_back_until_its_head_is_acknowledged() -> None:
@@ -18,7 +18,7 @@ def test_an_answer_is_not_held_back_until_its_head_is_acknowledged() -> None:
 def test_a_deaf_socket_has_the_connections_that_were_there_and_gets_no_other() -> None:
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()) as early:
         listening.setblocking(False)
-        deafen(listening)
+        drop_packets(listening)
 
         with pytest.raises(TimeoutError):
             socket.create_connection(listening.getsockname(), timeout=0.1)

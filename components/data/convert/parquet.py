@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 
 GROUP = 2_000
 
@@ -21,7 +21,7 @@ class ParquetRows:
     def __enter__(self) -> Self:
         import pyarrow.parquet
 
-        partial = self._exit.enter_context(replaced(self._path))
+        partial = self._exit.enter_context(atomic_write(self._path))
         self._schema = ppo_schema()
         self._writer = pyarrow.parquet.ParquetWriter(partial, self._schema)
         return self

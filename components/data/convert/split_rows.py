@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from qinglan.duplicates import Known, shingles, similarity
 from qinglan.errors import DataError
+from qinglan.near_duplicates import NearDuplicateIndex, shingles, similarity
 from qinglan.rows import Split
 
 Conversation = tuple[str, str]
 """Tenant and conversation id: two tenants may number theirs alike."""
 
-Reason = Literal["near_duplicate", "balance"]
+LeftOutReason = Literal["near_duplicate", "balance"]
 
 
-class Surveyed(NamedTuple):
+class SplitInput(NamedTuple):
     """What deciding needs of a row."""
 
     number: int
@@ -26,32 +26,32 @@ class Surveyed(NamedTuple):
     asked: str
 
 
-class Assigned(NamedTuple):
+class SplitAssignment(NamedTuple):
     """A row's split, or the reason why it is in none, with the figures."""
 
     split: Split | None
-    reason: Reason | None = None
+    reason: LeftOutReason | None = None
     detail: str = ""
 
 
-def decide(rows: Sequence[Surveyed], config: ConvertConfig) -> list[Assigned]:
+def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[SplitAssignment]:
     """The rows' splits, in their order."""
-    splits = split_all(rows, config)
-    assigned = [Assigned(splits[row.conversation]) for row in rows]
+    splits = conversation_splits(rows, config)
+    assigned = [SplitAssignment(splits[row.conversation]) for row in rows]
     for index, detail in near_duplicates(rows, [splits[row.conversation] for row in rows], config.near_duplicate):
-        assigned[index] = Assigned(None, "near_duplicate", detail)
+        assigned[index] = SplitAssignment(None, "near_duplicate", detail)
     training = [row.conversation for row, given in zip(rows, assigned, strict=True) if given.split == "train"]
     unbalanced = left_out_for_balance(training, config.tenant_ratio, config.seed)
     details = balance_details(training, config.tenant_ratio)
     return [
-        Assigned(None, "balance", details[row.conversation[0]])
+        SplitAssignment(None, "balance", details[row.conversation[0]])
         if given.split == "train" and row.conversation in unbalanced
         else given
         for row, given in zip(rows, assigned, strict=True)
     ]
 
 
-def split_all(rows: Sequence[Surveyed], config: ConvertConfig) -> dict[Conversation, Split]:
+def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
     """Each conversation's split: the sheet's where it names one, else by its own hash."""
     given: dict[Conversation, Split] = {}
     for row in rows:
@@ -63,7 +63,7 @@ def split_all(rows: Sequence[Surveyed], config: ConvertConfig) -> dict[Conversat
     return {row.conversation: given.get(row.conversation) or split_of(row.conversation, config) for row in rows}
 
 
-def near_duplicates(rows: Sequence[Surveyed], splits: Sequence[Split], threshold: float) -> list[tuple[int, str]]:
+def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], threshold: float) -> list[tuple[int, str]]:
     """Rows of train that stand in dev or test too, and of dev that stand in test, each with the row that it repeats.
 
     The test stays whole.
@@ -71,7 +71,7 @@ def near_duplicates(rows: Sequence[Surveyed], splits: Sequence[Split], threshold
     found: list[tuple[int, str]] = []
     for split, before in (("dev", {"test"}), ("train", {"test", "dev"})):
         held = {row.asked: (row.id, where) for row, where in zip(rows, splits, strict=True) if where in before}
-        known = Known(held, threshold)
+        known = NearDuplicateIndex(held, threshold)
         for index, row in enumerate(rows):
             if splits[index] == split and (alike := known.alike(row.asked)):
                 found.append((index, _likeness(row.asked, alike[0], *held[alike[0]])))
@@ -85,13 +85,13 @@ def _likeness(asked: str, other: str, row_id: str, split: Split) -> str:
 
 def split_of(conversation: Conversation, config: ConvertConfig) -> Split:
     """Name the split of a conversation; the answer never depends on the other rows."""
-    position = _position(conversation, config.seed)
+    position = _hash_fraction(conversation, config.seed)
     if position < config.train:
         return "train"
     return "dev" if position < config.train + config.dev else "test"
 
 
-def _position(conversation: Conversation, seed: int) -> float:
+def _hash_fraction(conversation: Conversation, seed: int) -> float:
     """A conversation's own point in [0, 1)."""
     text = "\x1f".join((str(seed), *conversation))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
@@ -110,7 +110,7 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
     left_out: set[Conversation] = set()
     for conversations in by_tenant.values():
         used = 0
-        for conversation in sorted(conversations, key=lambda c: _position(c, seed + 1)):
+        for conversation in sorted(conversations, key=lambda c: _hash_fraction(c, seed + 1)):
             if used + rows[conversation] > limit:
                 left_out.add(conversation)
             else:

@@ -14,13 +14,13 @@ import orjson
 
 from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
-from components.data.convert.split_rows import Assigned, Surveyed, decide
-from qinglan.duplicates import asked
+from components.data.convert.split_rows import SplitAssignment, SplitInput, assign_splits
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl, replaced
+from qinglan.files import atomic_write, dump_line, read_jsonl
+from qinglan.near_duplicates import question_key
 from qinglan.progress import progress
 from qinglan.prompts import student_messages
-from qinglan.rows import Quarantined, Split, Validated
+from qinglan.rows import QuarantinedRow, Split, ValidatedRewrite
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
@@ -45,13 +45,13 @@ def convert(
 
     All follows from the input and the seed.
     """
-    assigned = decide(survey(validated), config)
+    assigned = assign_splits(read_split_inputs(validated), config)
     counts = Counter[str]()
     with ExitStack() as files, progress(STEP, len(assigned)) as tick:
         chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
         prompts = {name: files.enter_context(ParquetRows(ppo / f"{name}.parquet")) for name in ("train", "dev")}
         locked, unused = (files.enter_context(_lines(path)) for path in (test, left_out))
-        for (_, row), given in zip(read_jsonl(validated, Validated), assigned, strict=True):
+        for (_, row), given in zip(read_jsonl(validated, ValidatedRewrite), assigned, strict=True):
             tick()
             split = given.split
             if split is None:
@@ -70,15 +70,15 @@ def convert(
     return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
 
 
-def left_out_row(row: Validated, given: Assigned) -> Quarantined:
+def left_out_row(row: ValidatedRewrite, given: SplitAssignment) -> QuarantinedRow:
     """A row that no split has, with its reason, as the earlier stages list those that they set aside."""
-    return Quarantined(
+    return QuarantinedRow(
         id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=given.reason or "",
         detail=given.detail, question=row.question,
     )  # fmt: skip
 
 
-def sft_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:
+def sft_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
     """One chat: the serving prompt, and the teacher's accepted rewrite as the answer."""
     answer = {"role": "assistant", "content": row.rewritten_query}
     return {
@@ -90,7 +90,7 @@ def sft_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, An
     }  # fmt: skip
 
 
-def ppo_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, Any]:
+def ppo_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
     """One prompt in verl's shape; extra_info holds what the reward needs, so that nothing is asked twice."""
     return {
         "data_source": f"qinglan/{row.tenant_id}",
@@ -109,13 +109,17 @@ def ppo_row(row: Validated, split: Split, config: ConvertConfig) -> dict[str, An
     }  # fmt: skip
 
 
-def survey(validated: Path) -> list[Surveyed]:
+def read_split_inputs(validated: Path) -> list[SplitInput]:
     """What deciding needs of each row, small enough to hold for all of them."""
     rows = [
-        Surveyed(
-            number, row.id, (row.tenant_id, row.conversation_id), row.split, asked(row.question, row.history_summary)
+        SplitInput(
+            number,
+            row.id,
+            (row.tenant_id, row.conversation_id),
+            row.split,
+            question_key(row.question, row.history_summary),
         )
-        for number, row in read_jsonl(validated, Validated)
+        for number, row in read_jsonl(validated, ValidatedRewrite)
     ]
     if not rows:
         raise DataError(f"{validated}: no rows. Look at the quarantine files of the earlier stages for why.")
@@ -124,7 +128,7 @@ def survey(validated: Path) -> list[Surveyed]:
 
 @contextmanager
 def _lines(path: Path) -> Iterator[BinaryIO]:
-    with replaced(path) as partial, partial.open("wb") as file:
+    with atomic_write(path) as partial, partial.open("wb") as file:
         yield file
 
 

@@ -21,8 +21,8 @@ def generate(
 
     from components.data.generate import stage
     from components.data.generate.config import GenerateConfig
-    from qinglan.lineage.paid import add_gateway, add_prompts
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
     settings = GenerateConfig.parse(config, "generate")
     outputs = {
@@ -40,7 +40,7 @@ def generate(
             gateway_url,
         )
         step.facts.update(counts._asdict())
-        add_gateway(step, "generate", gateway_url)
+        add_gateway_usage(step, "generate", gateway_url)
         add_prompts(step, "teacher.*")
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

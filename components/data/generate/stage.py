@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.data.generate.config import GenerateConfig
+from qinglan.concurrency import map_in_order
 from qinglan.errors import RowError
-from qinglan.files import dump_line, replaced
+from qinglan.files import atomic_write, dump_line
 from qinglan.lineage.digests import digest
-from qinglan.llm.client import Gateway, Wish
-from qinglan.ordered import ordered
+from qinglan.llm.client import GatewayClient, PlannedRequest
 from qinglan.progress import progress
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
-from qinglan.rows import Quarantined, Question, Rewrite, quarantined
+from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
 from qinglan.tables import write_table
 
 STEP = "generate"
@@ -45,18 +45,18 @@ async def _generate(
     total = count_rows(questions, config.columns)
     rows = read_questions(questions, config.columns, config.tenant_id)
     kept = set_aside = paid_earlier = 0
-    async with Gateway(gateway_url, STEP) as gateway:
-        await gateway.ahead(lambda: wishes(questions, config))
+    async with GatewayClient(gateway_url, STEP) as gateway:
+        await gateway.ahead(lambda: teacher_requests(questions, config))
 
-        async def rewrite(row: Question | Quarantined) -> tuple[Rewrite | Quarantined, bool]:
-            return (row, False) if isinstance(row, Quarantined) else await _rewrite(gateway, row, config)
+        async def rewrite(row: Question | QuarantinedRow) -> tuple[Rewrite | QuarantinedRow, bool]:
+            return (row, False) if isinstance(row, QuarantinedRow) else await _rewrite(gateway, row, config)
 
         with (
-            replaced(rewrites) as good, replaced(quarantine) as bad, good.open("wb") as kept_file,
+            atomic_write(rewrites) as good, atomic_write(quarantine) as bad, good.open("wb") as kept_file,
             bad.open("wb") as bad_file, write_table(table, TABLE) as add, progress(STEP, total) as tick,
         ):  # fmt: skip
-            async for result, cached in ordered(rows, rewrite, config.rows_under_way):
-                if isinstance(result, Quarantined):
+            async for result, cached in map_in_order(rows, rewrite, config.rows_under_way):
+                if isinstance(result, QuarantinedRow):
                     set_aside += 1
                     bad_file.write(dump_line(result))
                 else:
@@ -68,19 +68,21 @@ async def _generate(
     return GenerateCounts(kept + set_aside, kept, set_aside, paid_earlier)
 
 
-def wishes(questions: Path, config: GenerateConfig) -> Iterator[Wish]:
+def teacher_requests(questions: Path, config: GenerateConfig) -> Iterator[PlannedRequest]:
     """What the teacher will be asked, in the order of the sheet."""
     for row in read_questions(questions, config.columns, config.tenant_id):
         if isinstance(row, Question):
-            yield Wish("teacher", row.id, teacher_messages(row, config.system_prompt))
+            yield PlannedRequest("teacher", row.id, teacher_messages(row, config.system_prompt))
 
 
-async def _rewrite(gateway: Gateway, row: Question, config: GenerateConfig) -> tuple[Rewrite | Quarantined, bool]:
+async def _rewrite(
+    gateway: GatewayClient, row: Question, config: GenerateConfig
+) -> tuple[Rewrite | QuarantinedRow, bool]:
     try:
         answer = await gateway.ask("teacher", teacher_messages(row, config.system_prompt), row=row.id)
         query = answer.line()
     except RowError as error:
-        return quarantined(row, STEP, error), False
+        return quarantine_row(row, STEP, error), False
     rewrite = Rewrite(**row.model_dump(), rewritten_query=query, teacher=answer.model, call=answer.call)
     return rewrite, answer.cached
 

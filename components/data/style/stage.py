@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.data.style.config import PrepareStyleConfig
-from components.data.style.reading import read_rows
-from components.data.style.splitting import contradictions, split_rows
-from qinglan.duplicates import Known
+from components.data.style.parse_answers import read_rows
+from components.data.style.split_rows import contradictions, split_rows
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl, replaced, replaced_folder
+from qinglan.files import atomic_folder, atomic_write, dump_line, read_jsonl
+from qinglan.near_duplicates import NearDuplicateIndex
 from qinglan.style.labels import Labels, write_mapping
-from qinglan.style.rows import SPLITS, TEXTS, Split, StyleRow, UnlabelledText
+from qinglan.style.rows import SPLITS, UNLABELLED_FILE, Split, StyleRow, UnlabelledText
 from qinglan.text import normalise
 
 LABELLED = ("style.json", "style.jsonl", "style.xlsx")
@@ -40,17 +40,21 @@ class PreparedCounts(NamedTuple):
 
 def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> PreparedCounts:
     """Write the splits and the page; `data` is a file, or a folder that also holds unlabelled texts."""
-    labelled, unlabelled = find(data)
+    labelled, unlabelled = find_inputs(data)
     labels = Labels(labels=config.labels)
     rows = read_rows(labelled, config.columns, labels)
     splits = split_rows(rows, config)
-    with replaced_folder(out) as folder:
+    with atomic_folder(out) as folder:
         write_mapping(folder, labels)
         for split in SPLITS:
             mine = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
             (folder / f"{split}.jsonl").write_bytes(b"".join(mine))
-        texts = _write_texts(unlabelled, folder / TEXTS, _held(rows, splits, config)) if unlabelled else 0
-    with replaced(page) as partial:
+        texts = (
+            _write_texts(unlabelled, folder / UNLABELLED_FILE, _held_out_texts(rows, splits, config))
+            if unlabelled
+            else 0
+        )
+    with atomic_write(page) as partial:
         partial.write_text(distribution(rows, splits, labels), encoding="utf-8")
     counts, by_label = Counter(splits), Counter(row.label for row in rows)
     return PreparedCounts(
@@ -59,7 +63,7 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
     )  # fmt: skip
 
 
-def find(data: Path) -> tuple[Path, Path | None]:
+def find_inputs(data: Path) -> tuple[Path, Path | None]:
     """The labelled file, and the unlabelled one where there is one."""
     if not data.is_dir():
         return data, None
@@ -70,13 +74,15 @@ def find(data: Path) -> tuple[Path, Path | None]:
     return labelled[0], unlabelled if unlabelled.is_file() else None
 
 
-def _held(rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig) -> Known:
+def _held_out_texts(
+    rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig
+) -> NearDuplicateIndex:
     """What nobody may learn."""
     texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if split != "train")
-    return Known(texts, config.alike)
+    return NearDuplicateIndex(texts, config.alike)
 
 
-def _write_texts(source: Path, target: Path, held: Known) -> int:
+def _write_texts(source: Path, target: Path, held: NearDuplicateIndex) -> int:
     """Texts that nobody labelled, without those of dev and test and what is nearly one of them."""
     count = 0
     with target.open("wb") as file:

@@ -23,8 +23,8 @@ def validate(
 
     from components.data.validate import stage
     from components.data.validate.config import ValidateConfig
-    from qinglan.lineage.paid import add_gateway, add_prompts
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
     inputs = {"rewrites": rewrites, "knowledge_base": knowledge_base}
     settings = ValidateConfig.parse(config, "validate")
@@ -44,7 +44,7 @@ def validate(
             gateway_url,
         )
         step.facts.update(counts._asdict())
-        add_gateway(step, "validate", gateway_url)
+        add_gateway_usage(step, "validate", gateway_url)
         add_prompts(step, "need")
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from components.data.validate.config import ValidateConfig
+from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.errors import DataError, RowError
-from qinglan.files import count_lines, dump_line, read_jsonl, replaced, sha256_file
+from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
 from qinglan.lineage.digests import digest
-from qinglan.llm.client import Gateway, Wish
-from qinglan.ordered import ordered, together
+from qinglan.llm.client import GatewayClient, PlannedRequest
 from qinglan.progress import progress
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
-from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated, quarantined
+from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
 from qinglan.tables import Cell, write_table
 
 STEP = "validate"
@@ -77,20 +77,20 @@ async def _validate(
 ) -> ValidateCounts:
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
-    async with Gateway(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        await gateway.ahead(lambda: wishes(rewrites))
+    async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        await gateway.ahead(lambda: judge_requests(rewrites))
 
-        async def check(row: Rewrite) -> Validated | Quarantined:
+        async def check(row: Rewrite) -> ValidatedRewrite | QuarantinedRow:
             return await _check(gateway, rag, row, snapshots, config)
 
         rows = (row for _, row in read_jsonl(rewrites, Rewrite))
         with (
-            replaced(validated) as good, replaced(quarantine) as bad, good.open("wb") as good_file,
+            atomic_write(validated) as good, atomic_write(quarantine) as bad, good.open("wb") as good_file,
             bad.open("wb") as bad_file, write_table(table, TABLE) as add, progress(STEP, total) as tick,
         ):  # fmt: skip
-            async for result in ordered(rows, check, config.rows_under_way):
-                counts = counted(counts, result)
-                if isinstance(result, Quarantined):
+            async for result in map_in_order(rows, check, config.rows_under_way):
+                counts = add_to_counts(counts, result)
+                if isinstance(result, QuarantinedRow):
                     bad_file.write(dump_line(result))
                 else:
                     good_file.write(dump_line(result))
@@ -100,32 +100,32 @@ async def _validate(
     return counts
 
 
-def wishes(rewrites: Path) -> Iterator[Wish]:
+def judge_requests(rewrites: Path) -> Iterator[PlannedRequest]:
     """What the judge will be asked: the need of each row whose sheet states none."""
     for _, row in read_jsonl(rewrites, Rewrite):
         if not row.need:
-            yield Wish("judge", row.id, need_messages(row))
+            yield PlannedRequest("judge", row.id, need_messages(row))
 
 
 async def _check(
-    gateway: Gateway, rag: RagClient, row: Rewrite, snapshots: frozenset[str], config: ValidateConfig
-) -> Validated | Quarantined:
+    gateway: GatewayClient, rag: RagClient, row: Rewrite, snapshots: frozenset[str], config: ValidateConfig
+) -> ValidatedRewrite | QuarantinedRow:
     try:
         need, source = await _need(gateway, row)
     except RowError as error:
-        return quarantined(row, STEP, error)
-    plain, rewritten = await together(
+        return quarantine_row(row, STEP, error)
+    plain, rewritten = await gather_or_cancel(
         *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
     )
     _refuse_other_snapshot(row, rewritten.snapshot, snapshots)
-    found = retrieval(row.rewritten_query, rewritten, row.gold)
-    reason = verdict(found, config.quality_threshold)
-    return Validated(
+    found = to_retrieval(row.rewritten_query, rewritten, row.gold)
+    reason = rejection_reason(found, config.quality_threshold)
+    return ValidatedRewrite(
         **{**row.model_dump(), "need": need},
         need_source=source,
         scored_against=rewritten.scored_against,
         snapshot=rewritten.snapshot,
-        plain=retrieval(row.question, plain, row.gold),
+        plain=to_retrieval(row.question, plain, row.gold),
         rewritten=found,
         accepted=not reason,
         reason=reason,
@@ -141,7 +141,7 @@ def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str
         )
 
 
-async def _need(gateway: Gateway, row: Rewrite) -> tuple[str, Literal["sheet", "judge"]]:
+async def _need(gateway: GatewayClient, row: Rewrite) -> tuple[str, Literal["sheet", "judge"]]:
     """What the user wants to know: the sheet's word, else the judge's. Never the teacher's, never gold."""
     if row.need:
         return row.need, "sheet"
@@ -157,7 +157,7 @@ async def _retrieve(rag: RagClient, row: Rewrite, query: str, need: str, config:
     return (await rag.retrieve(request)).data
 
 
-def retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
+def to_retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
     """What we keep of an answer: ids, scores, and where the first gold passage stands."""
     hits = tuple(Hit(id=item.id, reranker_score=item.reranker_score) for item in data.recall)
     ranks = [rank for rank, hit in enumerate(hits, 1) if hit.id in gold]
@@ -167,15 +167,15 @@ def retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
     )  # fmt: skip
 
 
-def verdict(found: Retrieval, threshold: float) -> str:
+def rejection_reason(found: Retrieval, threshold: float) -> str:
     """Why a rewrite is not accepted; empty when it is."""
     if not found.hits:
         return "nothing found"
     return "" if found.top1_score >= threshold else "top-1 score below the threshold"
 
 
-def counted(counts: ValidateCounts, row: Validated | Quarantined) -> ValidateCounts:
-    if isinstance(row, Quarantined):
+def add_to_counts(counts: ValidateCounts, row: ValidatedRewrite | QuarantinedRow) -> ValidateCounts:
+    if isinstance(row, QuarantinedRow):
         return counts._replace(rows=counts.rows + 1, quarantined=counts.quarantined + 1)
     gold = bool(row.gold) and row.split != "test"
     return ValidateCounts(
@@ -190,7 +190,7 @@ def counted(counts: ValidateCounts, row: Validated | Quarantined) -> ValidateCou
     )
 
 
-def _cells(row: Validated) -> list[Cell]:
+def _cells(row: ValidatedRewrite) -> list[Cell]:
     return [
         row.id, row.question, row.rewritten_query, row.need, row.plain.top1_score, row.rewritten.top1_score,
         row.rewritten.count, row.plain.gold_rank, row.rewritten.gold_rank, row.accepted, row.reason,

@@ -34,8 +34,8 @@ def evaluate(
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
     from components.evaluation.rewriter.markdown import to_markdown
-    from qinglan.lineage.paid import add_gateway, add_prompts
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
     settings = EvaluateConfig.parse(config, "evaluate")
     inputs = {
@@ -71,7 +71,7 @@ def evaluate(
             gateway_url,
         )
         step.facts.update(counts._asdict())
-        add_gateway(step, "evaluate", gateway_url)
+        add_gateway_usage(step, "evaluate", gateway_url)
         add_prompts(step, "judge")
     found = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
@@ -93,8 +93,8 @@ def gate(
 
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import GateConfig
+    from qinglan.lineage.gate_verdict import add_verdict
     from qinglan.lineage.record import recorded
-    from qinglan.lineage.verdicts import add_verdict
     from qinglan.verdict import to_markdown
 
     settings = GateConfig.parse(config, "gate")

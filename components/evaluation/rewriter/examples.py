@@ -11,7 +11,7 @@ KINDS = ("won", "lost", "still failing")
 Row = dict[str, Any]
 
 
-def pick(predictions: Path, candidate: str, wanted: int) -> dict[str, list[Row]]:
+def pick_examples(predictions: Path, candidate: str, wanted: int) -> dict[str, list[Row]]:
     """So many rows of each kind, in an order that has nothing to do with their content; one a conversation."""
     best: dict[str, list[tuple[bytes, Row]]] = {kind: [] for kind in KINDS}
     for row in _rows(predictions):

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.duplicates import asked as alike_by
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
-from qinglan.leaks import Locked, Named, refuse_same
+from qinglan.leaks import LockedTest, NamedText, refuse_exact_leaks
+from qinglan.near_duplicates import question_key as alike_by
 from qinglan.rewriter_card import read_card
 from qinglan.rows import Question
 
@@ -18,7 +18,7 @@ QUESTION, HISTORY = "原始查询: ", "历史摘要: "
 ADVICE = "Their scores would flatter the models. Convert again and train on what it writes."
 
 
-class Asked(NamedTuple):
+class TrainingQuestion(NamedTuple):
     """What a model saw of a question."""
 
     id: str
@@ -31,13 +31,13 @@ def check(test: Iterable[Question], training: Mapping[str, Path], threshold: flo
 
     A test row that was learned word for word is a DataError; one that nearly was is counted, and the gate holds.
     """
-    locked = Locked(((row.id, alike_by(row.question, row.history_summary)) for row in test), threshold)
+    locked = LockedTest(((row.id, alike_by(row.question, row.history_summary)) for row in test), threshold)
     leaks = locked.section({part: _named(folder) for part, folder in training.items()})
-    refuse_same(leaks, ADVICE)
+    refuse_exact_leaks(leaks, ADVICE)
     return leaks
 
 
-def _named(folder: Path) -> Iterator[Named]:
+def _named(folder: Path) -> Iterator[NamedText]:
     for where, row in _read(folder):
         yield f"{where} (row {row.id})", alike_by(row.question, row.history)
 
@@ -72,18 +72,18 @@ def _files(folder: Path) -> list[Path]:
     return paths
 
 
-def _read(folder: Path) -> Iterator[tuple[str, Asked]]:
+def _read(folder: Path) -> Iterator[tuple[str, TrainingQuestion]]:
     for path in _files(folder):
         yield from _read_prompts(path) if path.suffix == ".parquet" else _read_chats(path)
 
 
-def _read_chats(path: Path) -> Iterator[tuple[str, Asked]]:
+def _read_chats(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            yield f"{path.name}:{number}", asked_of_chat(line, f"{path}:{number}")
+            yield f"{path.name}:{number}", parse_chat_question(line, f"{path}:{number}")
 
 
-def asked_of_chat(line: bytes, where: str) -> Asked:
+def parse_chat_question(line: bytes, where: str) -> TrainingQuestion:
     """The question and history of a chat row, read back from its prompt."""
     try:
         row = orjson.loads(line)
@@ -97,17 +97,17 @@ def asked_of_chat(line: bytes, where: str) -> Asked:
             f"{where}: its user turn has no line {QUESTION!r}, so nobody can tell whether the test leaked. "
             "Train on what the convert stage writes."
         )
-    return Asked(name, fields[QUESTION], fields[HISTORY])
+    return TrainingQuestion(name, fields[QUESTION], fields[HISTORY])
 
 
 def _field(prompt: str, name: str) -> str:
     return next((line.removeprefix(name) for line in prompt.split("\n") if line.startswith(name)), "")
 
 
-def _read_prompts(path: Path) -> Iterator[tuple[str, Asked]]:
+def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
     for number, extra in enumerate(_extra_infos(path), 1):
         try:
-            asked = Asked(str(extra["id"]), extra["question"], extra["history_summary"] or "")
+            asked = TrainingQuestion(str(extra["id"]), extra["question"], extra["history_summary"] or "")
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"{path}, row {number}: extra_info has no id, question and history. Convert again."

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from components.evaluation.rewriter.measures import OF_SYSTEM
-from components.evaluation.rewriter.wording import (
+from components.evaluation.rewriter.formatting import (
     ALL_METRICS,
     NAMES,
     PLAN,
-    by_metric,
-    gap,
+    format_difference,
     headline,
+    metric_differences,
     number,
     pair_name,
 )
-from qinglan.leaks import in_words
-from qinglan.wording import NONE, p_value, table
+from components.evaluation.rewriter.measures import SYSTEM_METRICS
+from qinglan.leaks import describe_leaks
+from qinglan.report_format import NO_VALUE, format_p_value, markdown_table
 
-SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", "length", *OF_SYSTEM)
+SHOWN = ("top1", "ndcg", "recall", "quality", "zero_hit", "copied", "invented", "length", *SYSTEM_METRICS)
 
 COMPARED = ("difference", "95 %", "p", "queries", "won / lost")
 
@@ -38,7 +38,7 @@ def to_markdown(evaluation: Mapping[str, Any]) -> str:
             "",
             judges_line(evaluation),
             "",
-            in_words(evaluation.get("leaks")),
+            describe_leaks(evaluation.get("leaks")),
             "",
         ]
     )
@@ -56,7 +56,7 @@ def plan_table(evaluation: Mapping[str, Any]) -> str:
             row += [number(expected.get(metric), metric), said]
         rows.append(row)
     header = ["", *(word for name in evaluation["expected"] for word in (f"{NAMES[name]}, expected", "measured"))]
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 def systems_table(evaluation: Mapping[str, Any]) -> str:
@@ -69,25 +69,28 @@ def systems_table(evaluation: Mapping[str, Any]) -> str:
         ]
         for metric in SHOWN
     ]
-    return table(["", *(NAMES[name] for name in systems)], rows)
+    return markdown_table(["", *(NAMES[name] for name in systems)], rows)
 
 
 def pairs_table(evaluation: Mapping[str, Any]) -> str:
     rows = [_pair_row(pair_name(name), one, "top1") for name, one in evaluation["paired"].items()]
-    return table(["gold passage first, points", *COMPARED], rows)
+    return markdown_table(["gold passage first, points", *COMPARED], rows)
 
 
 def metrics_table(evaluation: Mapping[str, Any]) -> str:
     """Candidate and teacher by every metric that is compared."""
     pair = f"{evaluation['candidate']}_vs_teacher"
-    rows = [_pair_row(ALL_METRICS[metric].name, one, metric) for metric, one in by_metric(evaluation, pair).items()]
-    return table([pair_name(pair), *COMPARED], rows)
+    rows = [
+        _pair_row(ALL_METRICS[metric].name, one, metric)
+        for metric, one in metric_differences(evaluation, pair).items()
+    ]
+    return markdown_table([pair_name(pair), *COMPARED], rows)
 
 
 def _pair_row(name: str, one: Mapping[str, Any], metric: str) -> list[str]:
-    difference, low, high = (gap(one.get(part), metric) for part in ("difference", "low", "high"))
-    counts = str(one.get("n", NONE)), f"{one.get('wins', NONE)} / {one.get('losses', NONE)}"
-    return [name, difference, f"[{low}, {high}]", p_value(one.get("p")), *counts]
+    difference, low, high = (format_difference(one.get(part), metric) for part in ("difference", "low", "high"))
+    counts = str(one.get("n", NO_VALUE)), f"{one.get('wins', NO_VALUE)} / {one.get('losses', NO_VALUE)}"
+    return [name, difference, f"[{low}, {high}]", format_p_value(one.get("p")), *counts]
 
 
 def judges_line(evaluation: Mapping[str, Any]) -> str:

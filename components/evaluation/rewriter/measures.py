@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from qinglan.rows import Question
-from qinglan.text import copied, normalise
+from qinglan.text import is_copied, normalise
 
-CUT = 10
+TOP_K = 10
 """Passages looked at: nDCG@10, recall@10."""
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -42,7 +42,7 @@ METRICS = {
 }
 """One number a row; the mean is reported."""
 
-OF_SYSTEM = {
+SYSTEM_METRICS = {
     "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher set"),
     "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured"),
     "cost": Metric("cost per 1,000", "money", "use measured, prices set"),
@@ -50,7 +50,7 @@ OF_SYSTEM = {
 """One number a system."""
 
 
-class Found(NamedTuple):
+class RetrievalResult(NamedTuple):
     """What a query retrieved."""
 
     ids: tuple[str, ...] = ()
@@ -61,13 +61,13 @@ class Found(NamedTuple):
     snapshot: str = ""
 
 
-def measure(row: Question, rewrite: str, found: Found) -> dict[str, float]:
+def measure_rewrite(row: Question, rewrite: str, found: RetrievalResult) -> dict[str, float]:
     """Each metric of METRICS but the examiner's; NaN where the row cannot tell."""
     own = normalise(rewrite)
     return {
         "top1": top1(found.ids, row.gold), "ndcg": ndcg(found.ids, row.gold), "recall": recall(found.ids, row.gold),
         "judged_top1": found.judged, "zero_hit": float(not found.ids),
-        "copied": float(copied(own, row.question, (row.history_summary, *found.texts))),
+        "copied": float(is_copied(own, row.question, (row.history_summary, *found.texts))),
         "same": float(own == normalise(row.question)), "empty": float(not own),
         "length": float(len(rewrite)), "length_ratio": len(rewrite) / len(row.question),
         "invented": float(bool(invented_numbers(rewrite, row))),
@@ -82,17 +82,17 @@ def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
     """Each gold passage counts 1 / log2(rank + 1); 1 when they all stand first."""
     if not gold:
         return NAN
-    gain = sum(1 / math.log2(rank + 1) for rank, one in enumerate(ids[:CUT], 1) if one in gold)
-    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(gold)), CUT) + 1))
+    gain = sum(1 / math.log2(rank + 1) for rank, one in enumerate(ids[:TOP_K], 1) if one in gold)
+    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(gold)), TOP_K) + 1))
 
 
 def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
-    return len(set(ids[:CUT]) & set(gold)) / len(set(gold)) if gold else NAN
+    return len(set(ids[:TOP_K]) & set(gold)) / len(set(gold)) if gold else NAN
 
 
 def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
     """Of the first gold passage."""
-    return next((number for number, one in enumerate(ids[:CUT], 1) if one in gold), None)
+    return next((number for number, one in enumerate(ids[:TOP_K], 1) if one in gold), None)
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:

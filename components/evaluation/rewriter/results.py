@@ -8,8 +8,8 @@ import numpy as np
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import METRICS
-from components.evaluation.rewriter.students import Writing
-from components.evaluation.rewriter.systems import Asking
+from components.evaluation.rewriter.score_systems import ScoredRows
+from components.evaluation.rewriter.student_inference import StudentOutput
 from qinglan import statistics
 from qinglan.rows import Question
 from qinglan.statistics import Columns, Groups
@@ -35,7 +35,7 @@ EXPECTED: dict[str, dict[str, float]] = {
 Json = dict[str, Any]
 
 
-class Table(NamedTuple):
+class MetricTable(NamedTuple):
     """One number a row, system and metric."""
 
     systems: tuple[str, ...]
@@ -46,7 +46,7 @@ class Table(NamedTuple):
     slices_of: list[Sequence[str]]
 
     @classmethod
-    def of(cls, rows: Sequence[Question], asking: Asking, slices: Mapping[str, Sequence[str]]) -> "Table":
+    def of(cls, rows: Sequence[Question], asking: ScoredRows, slices: Mapping[str, Sequence[str]]) -> "MetricTable":
         systems = tuple(asking.values[0])
         values = {
             (system, metric): np.array([row[system][metric] for row in asking.values])
@@ -56,36 +56,36 @@ class Table(NamedTuple):
         names = [(row.tenant_id, row.conversation_id) for row in rows]
         tenant_of = [row.tenant_id for row in rows]
         of_row = [slices.get(row.id, ()) for row in rows]
-        return cls(systems, values, statistics.groups(names), tuple(sorted(set(tenant_of))), tenant_of, of_row)
+        return cls(systems, values, statistics.group_numbers(names), tuple(sorted(set(tenant_of))), tenant_of, of_row)
 
     def where(self, column: Columns, chosen: Sequence[bool]) -> Columns:
         """The column with everything else unknown."""
         return np.where(np.array(chosen), column, math.nan)
 
 
-def system_metrics(table: Table, config: EvaluateConfig) -> Json:
+def system_metrics(table: MetricTable, config: EvaluateConfig) -> Json:
     """Each system's metrics with their intervals."""
     keys = list(table.values)
     columns = np.column_stack([table.values[key] for key in keys])
-    found = statistics.estimates(columns, table.conversations, config.draws, config.seed)
+    found = statistics.bootstrap_means(columns, table.conversations, config.draws, config.seed)
     out: Json = {system: {} for system in table.systems}
     for (system, metric), estimate in zip(keys, found, strict=True):
         out[system][metric] = {**estimate._asdict(), "how": METRICS[metric].how}
     return out
 
 
-def paired_results(table: Table, config: EvaluateConfig) -> Json:
+def paired_results(table: MetricTable, config: EvaluateConfig) -> Json:
     """Each pair's differences, overall and by tenant, with Holm's correction over tenants."""
     pairs = [(one, other) for one, other in PAIRS if one in table.systems and other in table.systems]
     places = ["", *table.tenants]
     keys = [(pair, place, metric) for pair in pairs for place in places for metric in COMPARED]
     columns = [_difference(table, *key) for key in keys]
-    found = statistics.paired(np.column_stack(columns), table.conversations, config.draws, config.seed)
+    found = statistics.paired_differences(np.column_stack(columns), table.conversations, config.draws, config.seed)
     by_key = {key: result._asdict() for key, result in zip(keys, found, strict=True)}
     return {f"{pair[0]}_vs_{pair[1]}": _pair(by_key, pair, table.tenants) for pair in pairs}
 
 
-def _difference(table: Table, pair: tuple[str, str], tenant: str, metric: str) -> Columns:
+def _difference(table: MetricTable, pair: tuple[str, str], tenant: str, metric: str) -> Columns:
     column = table.values[pair[0], metric] - table.values[pair[1], metric]
     return table.where(column, [one == tenant for one in table.tenant_of]) if tenant else column
 
@@ -100,14 +100,14 @@ def _pair(found: Mapping[Any, Json], pair: tuple[str, str], tenants: Sequence[st
     return {**nested(""), "tenants": by_tenant}
 
 
-def slice_results(table: Table, config: EvaluateConfig) -> Json:
+def slice_results(table: MetricTable, config: EvaluateConfig) -> Json:
     """Top-1 of each system in each slice, and the candidate's difference to the teacher there."""
     names = sorted({name for names in table.slices_of for name in names})
     out: Json = {}
     for name in names:
         inside = [name in of_row for of_row in table.slices_of]
         columns = np.column_stack([table.where(table.values[system, "top1"], inside) for system in table.systems])
-        found = statistics.estimates(columns, table.conversations, config.draws, config.seed)
+        found = statistics.bootstrap_means(columns, table.conversations, config.draws, config.seed)
         out[name] = {
             "rows": sum(inside),
             "systems": {system: one._asdict() for system, one in zip(table.systems, found, strict=True)},
@@ -115,7 +115,7 @@ def slice_results(table: Table, config: EvaluateConfig) -> Json:
     return out
 
 
-def power(table: Table, candidate: str, config: EvaluateConfig) -> Json:
+def power(table: MetricTable, candidate: str, config: EvaluateConfig) -> Json:
     """How many queries like these would show a difference to the teacher, if there is one."""
     column = _difference(table, (candidate, "teacher"), "", "top1")
     known = column[~np.isnan(column)]
@@ -132,7 +132,7 @@ def power(table: Table, candidate: str, config: EvaluateConfig) -> Json:
     }  # fmt: skip
 
 
-def judges(asking: Asking, models: Mapping[str, Json]) -> Json:
+def judge_agreement(asking: ScoredRows, models: Mapping[str, Json]) -> Json:
     """Who scored, and how far examiner and training judge agree on the same rewrites."""
     both = [
         (values[system]["quality"], score)
@@ -145,7 +145,7 @@ def judges(asking: Asking, models: Mapping[str, Json]) -> Json:
     return {**names, "same_model": names["judge"] == names["examiner"], **agreed._asdict()}
 
 
-def student_metrics(writing: Writing, config: EvaluateConfig) -> Json:
+def student_metrics(writing: StudentOutput, config: EvaluateConfig) -> Json:
     """Latency of single rewrites, and the cost at measured throughput and set price."""
     milliseconds = [1000 * seconds for seconds in writing.latencies]
     times = {
@@ -173,7 +173,9 @@ def _alone(value: float) -> Json:
     return {"value": value, "low": None, "high": None}
 
 
-def notes(writings: Mapping[str, Writing], asking: Asking, table: Table, config: EvaluateConfig) -> list[str]:
+def notes(
+    writings: Mapping[str, StudentOutput], asking: ScoredRows, table: MetricTable, config: EvaluateConfig
+) -> list[str]:
     """What a reader must know to read the numbers right."""
     lines = []
     for name, one in writings.items():

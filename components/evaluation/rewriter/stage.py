@@ -12,17 +12,17 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from components.evaluation.rewriter import leak, results
-from components.evaluation.rewriter.blind import export
+from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig, GateConfig
 from components.evaluation.rewriter.gate import decide
 from components.evaluation.rewriter.report import write_report
-from components.evaluation.rewriter.students import Writing, rewrite_all
-from components.evaluation.rewriter.systems import Asking, ask_all, fixed_queries
+from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all
+from components.evaluation.rewriter.student_inference import StudentOutput, rewrite_all
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import read_jsonl, replaced
+from qinglan.files import atomic_write, read_jsonl
 from qinglan.lineage.code import code_version
 from qinglan.lineage.digests import digest
-from qinglan.rows import Validated
+from qinglan.rows import ValidatedRewrite
 from qinglan.verdict import Verdict, read_evaluation
 
 SHOWN = ("top1", "ndcg", "recall", "quality")
@@ -67,7 +67,7 @@ def evaluate(
 ) -> EvaluateCounts:
     """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use."""
     _refuse_strangers(models)
-    rows = [row for _, row in read_jsonl(locked_test, Validated)]
+    rows = [row for _, row in read_jsonl(locked_test, ValidatedRewrite)]
     if not rows:
         raise DataError(f"{locked_test}: no rows. Give the sheet more conversations, or a larger test share.")
     leaks = leak.check(rows, training, config.gate.alike)
@@ -76,22 +76,26 @@ def evaluate(
     slices = read_slices(config.slices) if config.slices else {}
     writings = rewrite_all(models, rows, config)
     texts = {**fixed_queries(rows), **{name: one.texts for name, one in writings.items()}}
-    asking = ask_all(rows, texts, slices, out.predictions, config, gateway_url)
-    table = results.Table.of(rows, asking, slices)
+    asking = score_all(rows, texts, slices, out.predictions, config, gateway_url)
+    table = results.MetricTable.of(rows, asking, slices)
     digests = {
         "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": asking.snapshots,
         "models": made, "parents": parents,
         "training": {name: digest(folder) for name, folder in training.items()}, "code": code_version(),
     }  # fmt: skip
-    evaluation = put_together(table, writings, asking, Origins(leaks, digests), config)
+    evaluation = build_evaluation(table, writings, asking, Origins(leaks, digests), config)
     _write_json(out.evaluation, evaluation)
-    export(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
+    write_blind_sheet(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     write_report(orjson.loads(out.evaluation.read_bytes()), out.predictions, logs, out.report, config.examples)
     return EvaluateCounts(**{name: evaluation["counts"][name] for name in EvaluateCounts._fields})
 
 
-def put_together(
-    table: results.Table, writings: Mapping[str, Writing], asking: Asking, origins: Origins, config: EvaluateConfig
+def build_evaluation(
+    table: results.MetricTable,
+    writings: Mapping[str, StudentOutput],
+    asking: ScoredRows,
+    origins: Origins,
+    config: EvaluateConfig,
 ) -> dict[str, Any]:
     """evaluation.json; the gate's verdict is part of it."""
     candidate = "rl" if "rl" in writings else "sft"
@@ -105,7 +109,7 @@ def put_together(
         "systems": systems,
         "paired": results.paired_results(table, config),
         "slices": results.slice_results(table, config),
-        "agreement": results.judges(asking, models),
+        "agreement": results.judge_agreement(asking, models),
         "power": results.power(table, candidate, config),
         "expected": results.EXPECTED,
         "currency": models.get("teacher", {}).get("currency", ""),
@@ -120,7 +124,7 @@ def put_together(
     return {**evaluation, "verdict": verdict._asdict()}
 
 
-def _counts(table: results.Table, systems: Mapping[str, Any], leaks: Mapping[str, Any]) -> dict[str, int]:
+def _counts(table: results.MetricTable, systems: Mapping[str, Any], leaks: Mapping[str, Any]) -> dict[str, int]:
     top1, quality = (systems["teacher"][name]["n"] for name in ("top1", "quality"))
     return {
         "rows": len(table.tenant_of), "conversations": int(table.conversations.max()) + 1, "labelled": top1,
@@ -156,7 +160,7 @@ def _refuse_strangers(models: Mapping[str, Path]) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 

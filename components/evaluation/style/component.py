@@ -75,8 +75,8 @@ def gate_style(
 
     from components.evaluation.style import stage
     from components.evaluation.style.config import GateStyleConfig
+    from qinglan.lineage.gate_verdict import add_verdict
     from qinglan.lineage.record import recorded
-    from qinglan.lineage.verdicts import add_verdict
     from qinglan.verdict import to_markdown
 
     settings = GateStyleConfig.parse(config, "gate")

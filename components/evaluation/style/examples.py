@@ -10,7 +10,9 @@ KINDS = {(True, False): "only the model is right", (False, True): "only the base
          (False, False): "both are wrong"}  # fmt: skip
 
 
-def pick(rows: Sequence[StyleRow], predictions: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, list[Any]]:
+def pick_examples(
+    rows: Sequence[StyleRow], predictions: Sequence[Mapping[str, Any]], wanted: int
+) -> dict[str, list[Any]]:
     """So many rows of each kind with their texts, in an order that has nothing to do with their content."""
     out: dict[str, list[Any]] = {kind: [] for kind in KINDS.values()}
     both = zip(rows, predictions, strict=True)

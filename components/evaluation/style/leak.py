@@ -6,9 +6,9 @@ from typing import Any
 
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl, sha256_file
-from qinglan.leaks import Locked, Named, refuse_same
+from qinglan.leaks import LockedTest, NamedText, refuse_exact_leaks
 from qinglan.style.model import StyleCard
-from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
+from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 from qinglan.text import normalise
 
 ADVICE = "Their answers would flatter the model. Prepare the data again and train on what that writes."
@@ -20,21 +20,21 @@ def check(test: Iterable[StyleRow], rows: Path, threshold: float) -> dict[str, A
     Width, case, punctuation and spaces do not count: a model could not tell such texts apart either. A test row that
     was learned word for word is a DataError; one that nearly was is counted, and the gate holds.
     """
-    locked = Locked(((row.id, normalise(row.input)) for row in test), threshold)
+    locked = LockedTest(((row.id, normalise(row.input)) for row in test), threshold)
     parts = {part: _rows(rows / f"{part}.jsonl") for part in ("train", "dev")}
-    if (texts := rows / TEXTS).is_file():
+    if (texts := rows / UNLABELLED_FILE).is_file():
         parts["texts"] = _texts(texts)
     leaks = locked.section(parts)
-    refuse_same(leaks, ADVICE)
+    refuse_exact_leaks(leaks, ADVICE)
     return leaks
 
 
-def _rows(path: Path) -> Iterator[Named]:
+def _rows(path: Path) -> Iterator[NamedText]:
     for number, row in read_jsonl(path, StyleRow):
         yield f"{path.name}:{number} (row {row.id})", normalise(row.input)
 
 
-def _texts(path: Path) -> Iterator[Named]:
+def _texts(path: Path) -> Iterator[NamedText]:
     for number, one in read_jsonl(path, UnlabelledText):
         yield f"{path.name}:{number}", normalise(one.text)
 

@@ -3,10 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from components.evaluation.style import wording
-from components.evaluation.style.wording import MEASURES, gap, gaps, headline, interval, number, share
-from qinglan.leaks import in_words
-from qinglan.wording import p_value, table
+from components.evaluation.style import formatting
+from components.evaluation.style.formatting import (
+    MEASURES,
+    format_difference,
+    format_difference_interval,
+    headline,
+    interval,
+    number,
+    share,
+)
+from qinglan.leaks import describe_leaks
+from qinglan.report_format import format_p_value, markdown_table
 
 
 def to_markdown(evaluation: Mapping[str, Any]) -> str:
@@ -23,7 +31,7 @@ def to_markdown(evaluation: Mapping[str, Any]) -> str:
             abstention_table(evaluation),
             "",
             *content_lines(evaluation),
-            in_words(evaluation.get("leaks")),
+            describe_leaks(evaluation.get("leaks")),
             "",
         ]
     )
@@ -34,13 +42,16 @@ def measures_table(evaluation: Mapping[str, Any]) -> str:
     found = evaluation["paired"]["model_vs_baseline"]
     rows = [
         [
-            words, f"{number(model[name]['value'], name)} {interval(model[name], name)}",
-            number(baseline[name]["value"], name), gap(found[name]["difference"], name), gaps(found[name], name),
-            p_value(found[name]["p"]) if "p" in found[name] else "",
+            words,
+            f"{number(model[name]['value'], name)} {interval(model[name], name)}",
+            number(baseline[name]["value"], name),
+            format_difference(found[name]["difference"], name),
+            format_difference_interval(found[name], name),
+            format_p_value(found[name]["p"]) if "p" in found[name] else "",
         ]
         for name, words in MEASURES.items()
-    ]  # fmt: skip
-    return table(["", "model", "baseline", "difference", "95 %", "p"], rows)
+    ]
+    return markdown_table(["", "model", "baseline", "difference", "95 %", "p"], rows)
 
 
 def labels_table(evaluation: Mapping[str, Any]) -> str:
@@ -52,7 +63,7 @@ def labels_table(evaluation: Mapping[str, Any]) -> str:
         ]
         for label, found in model.items()
     ]  # fmt: skip
-    return table(["label", "rows", "precision", "recall", "F1", "baseline's F1"], rows)
+    return markdown_table(["label", "rows", "precision", "recall", "F1", "baseline's F1"], rows)
 
 
 def abstention_table(evaluation: Mapping[str, Any]) -> str:
@@ -65,7 +76,7 @@ def abstention_table(evaluation: Mapping[str, Any]) -> str:
         ]
         for one, other in zip(model, baseline, strict=True)
     ]  # fmt: skip
-    return table(["answers kept", "when as sure as", "accuracy", "macro F1", "baseline's accuracy"], rows)
+    return markdown_table(["answers kept", "when as sure as", "accuracy", "macro F1", "baseline's accuracy"], rows)
 
 
 def content_lines(evaluation: Mapping[str, Any]) -> list[str]:
@@ -82,7 +93,7 @@ def content_lines(evaluation: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def people_markdown(found: Mapping[str, Any]) -> str:
+def human_labels_markdown(found: Mapping[str, Any]) -> str:
     """What people's labels say, as `read_labels_given` found it."""
     names = {
         "data_and_people": "data and people",
@@ -92,7 +103,7 @@ def people_markdown(found: Mapping[str, Any]) -> str:
     rows = [
         [
             words, f"{share(one['agreement']['value'])} {interval(one['agreement'])}",
-            f"{wording.number(one['kappa']['value'], 'kappa')} {interval(one['kappa'], 'kappa')}",
+            f"{formatting.number(one['kappa']['value'], 'kappa')} {interval(one['kappa'], 'kappa')}",
         ]
         for name, words in names.items()
         if (one := found[name])
@@ -103,9 +114,9 @@ def people_markdown(found: Mapping[str, Any]) -> str:
         [
             f"**{found['rows']} of {found['of']} rows labelled by people**, weighted to the whole test.",
             "",
-            table(["", "agreement", "Cohen's kappa"], rows),
+            markdown_table(["", "agreement", "Cohen's kappa"], rows),
             "",
-            table(["data \\ people", *labels], counts),
+            markdown_table(["data \\ people", *labels], counts),
             "",
         ]
     )

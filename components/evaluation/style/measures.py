@@ -13,7 +13,7 @@ BINS = 15
 """Of equal width from 0 to 1, by the confidence of the answer."""
 
 MEASURES = ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss", "brier")
-OF_CLASS = ("precision", "recall", "f1")
+CLASS_MEASURES = ("precision", "recall", "f1")
 LEAST = 1e-12
 """A probability of zero would make the log loss of a whole test infinite."""
 
@@ -21,7 +21,7 @@ Confusions = NDArray[np.float64]
 """A confusion matrix for each draw."""
 
 
-def sums_of(truth: Groups, probabilities: Columns) -> Columns:
+def row_sums(truth: Groups, probabilities: Columns) -> Columns:
     """Of each row: where it stands in the confusion matrix, its bin's gap, log loss and Brier score."""
     width = probabilities.shape[1]
     right = np.eye(width)[truth]
@@ -31,7 +31,7 @@ def sums_of(truth: Groups, probabilities: Columns) -> Columns:
     return np.column_stack([counts, gaps(truth, probabilities), log_loss, brier])
 
 
-def measured(sums: Columns, width: int) -> Columns:
+def compute_measures(sums: Columns, width: int) -> Columns:
     """MEASURES, then OF_CLASS for each label; `sums` has a row for each draw."""
     counts = sums[:, : width * width].reshape(-1, width, width)
     rows = counts.sum(axis=(1, 2))
@@ -105,7 +105,7 @@ def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns
     return _share(won, above.sum(axis=1) * below.sum(axis=1))
 
 
-def untempered(probabilities: Columns, temperature: float) -> Columns:
+def undo_temperature(probabilities: Columns, temperature: float) -> Columns:
     """What the weights would say had their logits not been divided by the temperature."""
     logits = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)) * temperature
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))

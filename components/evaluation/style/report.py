@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.evaluation.style import wording
-from components.evaluation.style.drawings import Point, confusion_figure, coverage_figure, reliability_figure
-from qinglan.drawings import Line, forest
-from qinglan.files import replaced
-from qinglan.leaks import in_words
-from qinglan.page import rendered
-from qinglan.wording import p_value, points
+from components.evaluation.style import formatting
+from components.evaluation.style.figures import CoveragePoint, confusion_figure, coverage_figure, reliability_figure
+from qinglan.files import atomic_write
+from qinglan.leaks import describe_leaks
+from qinglan.page import render_page
+from qinglan.report_format import format_p_value, format_points
+from qinglan.svg_charts import ChartRow, forest_plot
 
 LONGEST = 400
 """Characters of an answer that are shown."""
@@ -22,7 +22,7 @@ Examples = Mapping[str, Sequence[Mapping[str, Any]]]
 
 def write_report(evaluation: Mapping[str, Any], examples: Examples, out: Path) -> None:
     """The page, whole or not at all."""
-    with replaced(out) as partial:
+    with atomic_write(out) as partial:
         partial.write_text(render(evaluation, examples), encoding="utf-8")
 
 
@@ -30,40 +30,52 @@ def render(evaluation: Mapping[str, Any], examples: Examples) -> str:
     """Everything but our own figures is escaped: texts and labels are data."""
     from markupsafe import Markup
 
-    return rendered(
-        Path(__file__).parent / "report.html.j2", wording.headline(evaluation), e=evaluation, examples=examples,
-        measures=wording.MEASURES, systems=wording.SYSTEMS, share=wording.share, number=wording.number,
-        interval=wording.interval, gap=wording.gap, gaps=wording.gaps, points=points, p_value=p_value,
-        leaks=in_words(evaluation.get("leaks")), longest=LONGEST, differences=Markup(differences(evaluation)),
+    return render_page(
+        Path(__file__).parent / "report.html.j2",
+        formatting.headline(evaluation),
+        e=evaluation,
+        examples=examples,
+        measures=formatting.MEASURES,
+        systems=formatting.SYSTEMS,
+        share=formatting.share,
+        number=formatting.number,
+        interval=formatting.interval,
+        gap=formatting.format_difference,
+        gaps=formatting.format_difference_interval,
+        points=format_points,
+        p_value=format_p_value,
+        leaks=describe_leaks(evaluation.get("leaks")),
+        longest=LONGEST,
+        differences=Markup(differences(evaluation)),
         confusions=[Markup(one) for one in confusions(evaluation)],
         reliability=[Markup(one) for one in reliability(evaluation)],
         coverage=[Markup(one) for one in coverage(evaluation)],
-    )  # fmt: skip
+    )
 
 
 def differences(evaluation: Mapping[str, Any]) -> str:
     """Model minus baseline in points: over all labels, then label by label."""
     pair = evaluation["paired"]["model_vs_baseline"]
-    rows = {wording.MEASURES[name]: pair[name] for name in ("accuracy", "macro_f1", "weighted_f1")}
+    rows = {formatting.MEASURES[name]: pair[name] for name in ("accuracy", "macro_f1", "weighted_f1")}
     rows |= {f"F1 of {label}": found for label, found in pair["f1"].items()}
-    return forest("Model minus baseline", [_line(name, found) for name, found in rows.items()])
+    return forest_plot("Model minus baseline", [_line(name, found) for name, found in rows.items()])
 
 
-def _line(name: str, found: Mapping[str, Any]) -> Line:
+def _line(name: str, found: Mapping[str, Any]) -> ChartRow:
     value, low, high = (None if found[one] is None else 100 * found[one] for one in ("difference", "low", "high"))
-    return Line(name, value, low, high, f"{points(found['difference'])} pts")
+    return ChartRow(name, value, low, high, f"{format_points(found['difference'])} pts")
 
 
 def confusions(evaluation: Mapping[str, Any]) -> list[str]:
     return [
-        confusion_figure(wording.SYSTEMS[name], evaluation["labels"], evaluation["systems"][name]["confusion"])
+        confusion_figure(formatting.SYSTEMS[name], evaluation["labels"], evaluation["systems"][name]["confusion"])
         for name in ("model", "baseline")
     ]
 
 
 def reliability(evaluation: Mapping[str, Any]) -> list[str]:
     return [
-        reliability_figure(f"{words}: ECE {wording.share(found['ece']['value'])}", found["bins"])
+        reliability_figure(f"{words}: ECE {formatting.share(found['ece']['value'])}", found["bins"])
         for name, words in RELIABILITY.items()
         if (found := evaluation["systems"][name])
     ]
@@ -73,10 +85,10 @@ def coverage(evaluation: Mapping[str, Any]) -> list[str]:
     """A figure for each measure; a step without an interval is left out."""
     return [
         coverage_figure(
-            wording.MEASURES[name],
+            formatting.MEASURES[name],
             {
                 system: [
-                    Point(step["coverage"], *(step[name][one] for one in ("value", "low", "high")))
+                    CoveragePoint(step["coverage"], *(step[name][one] for one in ("value", "low", "high")))
                     for step in steps
                     if None not in step[name].values()
                 ]

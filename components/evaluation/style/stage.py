@@ -11,21 +11,21 @@ import numpy as np
 import orjson
 
 from components.evaluation.style import leak, results
-from components.evaluation.style.asking import ask, ask_questions
 from components.evaluation.style.baseline import Baseline, fit_baseline
-from components.evaluation.style.blind import export
+from components.evaluation.style.blind_sheet import write_blind_sheet
 from components.evaluation.style.config import EvaluateStyleConfig, GateStyleConfig
-from components.evaluation.style.examples import pick
+from components.evaluation.style.examples import pick_examples
 from components.evaluation.style.gate import decide
-from components.evaluation.style.measures import BINS, untempered
+from components.evaluation.style.inference import predict_probabilities, predict_questions
+from components.evaluation.style.measures import BINS, undo_temperature
 from components.evaluation.style.report import write_report
-from components.evaluation.style.results import BASELINE, BEFORE, MODEL, Table
-from qinglan.duplicates import grouped
+from components.evaluation.style.results import BASELINE, BEFORE, MODEL, PredictionTable
 from qinglan.errors import DataError
-from qinglan.files import replaced, sha256_file
+from qinglan.files import atomic_write, sha256_file
 from qinglan.lineage.code import code_version
 from qinglan.lineage.digests import digest
-from qinglan.statistics import Columns, groups
+from qinglan.near_duplicates import group_near_duplicates
+from qinglan.statistics import Columns, group_numbers
 from qinglan.style.labels import Labels
 from qinglan.style.model import StyleCard, StyleModel, read_card
 from qinglan.style.rows import SPLITS, StyleRow, read_split
@@ -78,19 +78,19 @@ def evaluate(rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig)
     leaks = leak.check(splits.test, rows, config.gate.alike)
     card = read_card(model)
     leak.check_parents(card, model, rows)
-    table, called_for, baseline = _ask(model, splits, card, config)
-    predictions = lines(splits.test, table, called_for)
-    with replaced(out.predictions) as partial:
+    table, called_for, baseline = _predict(model, splits, card, config)
+    predictions = prediction_rows(splits.test, table, called_for)
+    with atomic_write(out.predictions) as partial:
         partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
     digests = {
         "rows": {name: sha256_file(rows / f"{name}.jsonl") for name in SPLITS}, "model": digest(model),
         "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
-    evaluation = put_together(table, called_for, baseline, card, Origins(leaks, digests), splits.labels, config)
-    with replaced(out.evaluation) as partial:
+    evaluation = build_evaluation(table, called_for, baseline, card, Origins(leaks, digests), splits.labels, config)
+    with atomic_write(out.evaluation) as partial:
         partial.write_bytes(orjson.dumps(evaluation, option=orjson.OPT_INDENT_2))
-    export(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
-    shown = pick(splits.test, predictions, config.examples)
+    write_blind_sheet(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
+    shown = pick_examples(splits.test, predictions, config.examples)
     write_report(orjson.loads(out.evaluation.read_bytes()), shown, out.report)
     return EvaluateStyleCounts(**evaluation["counts"])
 
@@ -103,19 +103,19 @@ def read_splits(rows: Path) -> Splits:
     return Splits(read["train"][0], read["dev"][0], read["test"][0], read["test"][1])
 
 
-def _ask(
+def _predict(
     folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig
-) -> tuple[Table, Columns, Baseline]:
+) -> tuple[PredictionTable, Columns, Baseline]:
     model = StyleModel.load(folder)
     refuse_other_labels(folder, model.labels, splits.labels)
     texts = [row.input for row in splits.test]
-    called_for = ask_questions(model, splits.test, config.batch)
-    after = ask(model, texts, config.batch)
+    called_for = predict_questions(model, splits.test, config.batch)
+    after = predict_probabilities(model, texts, config.batch)
     baseline = fit_baseline(splits.train, splits.dev, splits.test, splits.labels.names, config.baseline_c)
     truth = np.array([splits.labels.ids[row.label] for row in splits.test])
-    said = {MODEL: after, BEFORE: untempered(after, card.temperature), BASELINE: baseline.probabilities}
-    alike = grouped([normalise(text) for text in texts], config.alike)
-    return Table(splits.labels.names, truth, groups(alike), said), called_for, baseline
+    said = {MODEL: after, BEFORE: undo_temperature(after, card.temperature), BASELINE: baseline.probabilities}
+    alike = group_near_duplicates([normalise(text) for text in texts], config.alike)
+    return PredictionTable(splits.labels.names, truth, group_numbers(alike), said), called_for, baseline
 
 
 def refuse_other_labels(folder: Path, own: Labels, rows: Labels) -> None:
@@ -127,7 +127,7 @@ def refuse_other_labels(folder: Path, own: Labels, rows: Labels) -> None:
         )
 
 
-def lines(test: Sequence[StyleRow], table: Table, called_for: Columns) -> list[dict[str, Any]]:
+def prediction_rows(test: Sequence[StyleRow], table: PredictionTable, called_for: Columns) -> list[dict[str, Any]]:
     """Everything that a number of the report can be traced to, a line a row."""
     return [
         {
@@ -147,10 +147,15 @@ def _line(labels: Sequence[str], probabilities: Columns) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def put_together(
-    table: Table, called_for: Columns, baseline: Baseline, card: StyleCard, origins: Origins, labels: Labels,
+def build_evaluation(
+    table: PredictionTable,
+    called_for: Columns,
+    baseline: Baseline,
+    card: StyleCard,
+    origins: Origins,
+    labels: Labels,
     config: EvaluateStyleConfig,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """evaluation.json; the gate's verdict is part of it."""
     learned = sum(part["rows"] for part in origins.leaks["parts"].values())
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
@@ -175,7 +180,7 @@ def put_together(
     return {**evaluation, "verdict": verdict._asdict()}
 
 
-def notes(table: Table, baseline: Baseline, card: StyleCard, config: EvaluateStyleConfig) -> list[str]:
+def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: EvaluateStyleConfig) -> list[str]:
     """What a reader must know to read the numbers right."""
     tried = ", ".join(f"{c}: {score:.3f}" for c, score in baseline.dev_macro_f1.items())
     return [

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api, connect
-from qinglan.kubernetes.refusals import Refusal, explain
-from qinglan.rollouts import PLURAL, Object
+from qinglan.model_rollouts import PLURAL, Object
 
-TAKEN = 409
+HTTP_CONFLICT = 409
 
 
 class ClusterRollouts:
@@ -23,9 +23,9 @@ class ClusterRollouts:
     def create(self, rollout: Object) -> bool:
         """After a lost answer the name is taken, by us: whoever decides again finds it."""
         try:
-            with self._explained(TAKEN):
+            with self._explained(HTTP_CONFLICT):
                 self._api.create(PLURAL, rollout)
-        except Refusal:
+        except ApiError:
             return False
         return True
 
@@ -33,7 +33,7 @@ class ClusterRollouts:
     def _explained(self, but: int = -1) -> Iterator[None]:
         try:
             yield
-        except Refusal as refusal:
+        except ApiError as refusal:
             if refusal.status == but:
                 raise
-            raise explain(refusal, self._api.host, self._api.namespace) from refusal
+            raise explain_api_error(refusal, self._api.host, self._api.namespace) from refusal

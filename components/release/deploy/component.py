@@ -21,10 +21,10 @@ def deploy(
     from components.release.deploy.cluster import ClusterRollouts
     from components.release.deploy.config import DeployConfig
     from qinglan.lineage.record import recorded
-    from qinglan.lineage.trust import house_trust
+    from qinglan.lineage.trust import default_trust
 
     settings = DeployConfig.parse({**config, "name": name}, "deploy")
     with recorded("deploy", {"release": release}, {}, stage.settings(settings), lineage, before) as step:
-        done = stage.deploy(Path(release.path), settings, house_trust(), ClusterRollouts(settings.namespace))
+        done = stage.deploy(Path(release.path), settings, default_trust(), ClusterRollouts(settings.namespace))
         step.facts.update(done._asdict())
     Path(summary.path).write_text(stage.to_markdown(done, settings), encoding="utf-8")

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from components.release.deploy.config import DeployConfig
-from components.release.deploy.deciding import Decided, decide
-from qinglan.errors import Altered, Conflict, DataError, Incomplete
-from qinglan.lineage.addresses import Address
-from qinglan.lineage.deploying import may_serve
+from components.release.deploy.next_rollout import RolloutDecision, decide_rollout
+from qinglan.errors import AlteredError, ConflictError, DataError, IncompleteAuditError
+from qinglan.lineage.audit_targets import read_notes, release_target
+from qinglan.lineage.deploy_gate import may_serve
+from qinglan.lineage.gate_verdict import VERDICT
+from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, Release, read_release
-from qinglan.lineage.subjects import notes_of, release_subject
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.verdicts import VERDICT
-from qinglan.rollouts import Object
+from qinglan.model_rollouts import Object
 
 TRIES = 5
 
@@ -44,13 +44,13 @@ class Deployed(NamedTuple):
 def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Rollouts) -> Deployed:
     """Refused with everything that stands against it; the same again changes nothing."""
     release = read_release(folder)
-    override = walked(folder, release, config, policy)
-    spec = spec_of(release, config)
-    decided = _asked(rollouts, config, spec)
+    override = verify_lineage(folder, release, config, policy)
+    spec = rollout_spec(release, config)
+    decided = _create_rollout(rollouts, config, spec)
     return Deployed(decided.name, release.digest, spec["release"]["model"], decided.said, override)
 
 
-def walked(folder: Path, release: Release, config: DeployConfig, policy: TrustPolicy) -> str:
+def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy: TrustPolicy) -> str:
     """The override that it passes by, or ""; Altered or Incomplete with the list where it does not pass."""
     from qinglan.store import open_store
 
@@ -60,16 +60,16 @@ def walked(folder: Path, release: Release, config: DeployConfig, policy: TrustPo
             f"{store.address}: has no release {release.digest}, so that no pod could fetch it. Give the register "
             "stage this store, and run it again."
         )
-    one = release_subject(folder, (), config.name, notes=tuple(notes_of(store, release.digest)))
+    one = release_target(folder, (), config.name, notes=tuple(read_notes(store, release.digest)))
     decision = may_serve(one, policy, config.name)
     if not decision.allowed:
-        kind = Altered if decision.grave else Incomplete
+        kind = AlteredError if decision.grave else IncompleteAuditError
         listed = (f"  {reason}" for reason in decision.reasons)
         raise kind(f"{config.name} {release.digest[:12]} may not be deployed:", *listed)
     return f"{decision.override.by}: {decision.override.reason}" if decision.override and decision.reasons else ""
 
 
-def spec_of(release: Release, config: DeployConfig) -> dict[str, Any]:
+def rollout_spec(release: Release, config: DeployConfig) -> dict[str, Any]:
     """A ModelRollout's: which bytes, who judged them in which run, and by which policy they are rolled out."""
     made = {part.name: part.digest for part in release.statement.made}
     used = {part.name: part.digest for part in release.statement.used}
@@ -77,7 +77,7 @@ def spec_of(release: Release, config: DeployConfig) -> dict[str, Any]:
         "inferenceService": config.service,
         "release": {
             "name": release.name, "digest": release.digest, "model": made[MODEL],
-            "uri": Address(config.store, release.digest, config.adapter).uri,
+            "uri": ReleaseAddress(config.store, release.digest, config.adapter).uri,
         },
         "predictor": {
             "runtime": config.runtime, "format": config.format,
@@ -89,13 +89,13 @@ def spec_of(release: Release, config: DeployConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _asked(rollouts: Rollouts, config: DeployConfig, spec: dict[str, Any]) -> Decided:
+def _create_rollout(rollouts: Rollouts, config: DeployConfig, spec: dict[str, Any]) -> RolloutDecision:
     """Looked again where somebody was faster: whose the name is decides."""
     for _ in range(TRIES):
-        decided = decide(rollouts.all(), config.namespace, spec)
+        decided = decide_rollout(rollouts.all(), config.namespace, spec)
         if decided.create is None or rollouts.create(decided.create):
             return decided
-    raise Conflict(f"{config.service}: others make rollouts all the time. Run again when they are done.")
+    raise ConflictError(f"{config.service}: others make rollouts all the time. Run again when they are done.")
 
 
 def settings(config: DeployConfig) -> dict[str, Any]:

@@ -7,17 +7,25 @@ for it (qinglan/lineage/override.py): the first model that is ever served has no
 from pathlib import Path
 
 from components.release.register.config import RegisterConfig
-from components.release.register.kinds import kind_of, part
-from components.release.register.stage import Inputs, Judged, Registered, fill, now, statement, statements
+from components.release.register.model_kinds import kind_of, mapping_at
+from components.release.register.stage import (
+    Inputs,
+    Registered,
+    ReleaseDecision,
+    fill_release,
+    read_statements,
+    release_statement,
+    utc_now,
+)
 from qinglan.errors import DataError
-from qinglan.files import replaced_folder
+from qinglan.files import atomic_folder
 from qinglan.lineage.digests import digest
-from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.gate_verdict import VERDICT
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.release_folder import EVALUATION, PROVENANCE
 from qinglan.lineage.statement import to_payload
-from qinglan.lineage.verdicts import VERDICT
-from qinglan.model_files import refuse_unfit
+from qinglan.model_files import refuse_disallowed_files
 from qinglan.verdict import Verdict, read_evaluation
 
 UNJUDGED = "No gate has judged this model: it is the first that was served."
@@ -26,24 +34,26 @@ UNJUDGED = "No gate has judged this model: it is the first that was served."
 def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: str) -> Registered:
     """`system`: what the evaluation, which measured it beside others, calls it."""
     signer = load_signer("releaser")
-    judged = _unjudged(inputs, system)
-    refuse_unfit(inputs.model)
-    with replaced_folder(out) as folder:
-        files = fill(folder, inputs, judged, config, signer)
-        made = statement(files, inputs, judged, config)
+    judged = _decision_without_verdict(inputs, system)
+    refuse_disallowed_files(inputs.model)
+    with atomic_folder(out) as folder:
+        files = fill_release(folder, inputs, judged, config, signer)
+        made = release_statement(files, inputs, judged, config)
         used = tuple(one for one in made.used if one.name != VERDICT)
         made = made._replace(used=used, facts={"verdict": "none", "reasons": [UNJUDGED]})
-        (folder / PROVENANCE).write_bytes(seal(to_payload(made), IN_TOTO, [signer]))
+        (folder / PROVENANCE).write_bytes(sign_envelope(to_payload(made), IN_TOTO, [signer]))
     return Registered(config.name, digest(out), judged.model, files[EVALUATION], signer.id)
 
 
-def _unjudged(inputs: Inputs, system: str) -> Judged:
+def _decision_without_verdict(inputs: Inputs, system: str) -> ReleaseDecision:
     """As if it were judged, with the figures that the evaluation has of it."""
     evaluation = read_evaluation(inputs.evaluation)
-    model = part(evaluation, "digests", "models").get(system)
+    model = mapping_at(evaluation, "digests", "models").get(system)
     if model is None:
         raise DataError(
             f"{inputs.evaluation}: measured no {system!r}. Name a system that it has a model's digest of."
         )
     kind = kind_of(evaluation, str(inputs.evaluation))._replace(system=lambda _: system)
-    return Judged(kind, evaluation, Verdict(False, "hold", [UNJUDGED]), str(model), statements(inputs.lineage), now())
+    return ReleaseDecision(
+        kind, evaluation, Verdict(False, "hold", [UNJUDGED]), str(model), read_statements(inputs.lineage), utc_now()
+    )

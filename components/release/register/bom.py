@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from components.release.register.config import RegisterConfig
 from qinglan.errors import ConfigError
-from qinglan.lineage.bom import HASHES, LISTED, invalid
-from qinglan.lineage.digests import FILE, FOLDER
-from qinglan.lineage.statement import Part
-from qinglan.lineage.verdicts import Told
+from qinglan.lineage.bom import CYCLONEDX_HASHES, MODEL_FILE_PREFIX, schema_fault
+from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+from qinglan.lineage.gate_verdict import LineageStatement
+from qinglan.lineage.statement import ArtifactRef
 
 SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
 """Of serial numbers: the same model has the same one."""
 
 
-class Contents(NamedTuple):
+class BomContents(NamedTuple):
     """What the bill lists."""
 
     model: str
@@ -29,24 +29,24 @@ class Contents(NamedTuple):
     files: Mapping[str, str]
     """The model's files by path in the release, with their digests."""
 
-    told: Sequence[Told]
-    surroundings: Sequence[Part]
+    told: Sequence[LineageStatement]
+    surroundings: Sequence[ArtifactRef]
     at: datetime
 
 
-def write_bom(contents: Contents, card: Mapping[str, Any], config: RegisterConfig) -> str:
+def write_bom(contents: BomContents, card: Mapping[str, Any], config: RegisterConfig) -> str:
     """The bill's text; a ConfigError where a setting makes it no CycloneDX."""
     from cyclonedx.output.json import JsonV1Dot6
 
     body = json.loads(JsonV1Dot6(_bom(contents, config)).output_as_string())
     body["metadata"]["component"]["modelCard"] = card
     text = json.dumps(body, ensure_ascii=False, indent=1)
-    if why := invalid(text):
+    if why := schema_fault(text):
         raise ConfigError(f"register: no bill of materials can be made ({why}). Look at licence, base and limits.")
     return text
 
 
-def _bom(contents: Contents, config: RegisterConfig) -> Any:
+def _bom(contents: BomContents, config: RegisterConfig) -> Any:
     from cyclonedx.model.bom import Bom, BomMetaData
 
     model = _model(contents, config)
@@ -60,19 +60,19 @@ def _bom(contents: Contents, config: RegisterConfig) -> Any:
     return bom
 
 
-def _model(contents: Contents, config: RegisterConfig) -> Any:
+def _model(contents: BomContents, config: RegisterConfig) -> Any:
     from cyclonedx.model import Property
     from cyclonedx.model.component import Component, ComponentType, Pedigree
 
     return Component(
         name=config.name, type=ComponentType.MACHINE_LEARNING_MODEL, version=contents.model[:12], bom_ref="model",
-        hashes=[_hash(contents.model, FOLDER)], licenses=[_licence(config)],
+        hashes=[_hash(contents.model, FOLDER_ALGORITHM)], licenses=[_licence(config)],
         pedigree=Pedigree(ancestors=[_base(contents, config)]),
         properties=[Property(name=name, value=value) for name, value in stages(contents)],
     )  # fmt: skip
 
 
-def stages(contents: Contents) -> Iterator[tuple[str, str]]:
+def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
     """Each stage before the release, with its signed statement's digest; and the code."""
     for one in contents.told:
         yield f"qinglan:stage:{one.statement.stage}", f"{one.statement.ended} {one.digest}"
@@ -81,12 +81,12 @@ def stages(contents: Contents) -> Iterator[tuple[str, str]]:
             yield f"qinglan:{thing.name}", f"{thing.algorithm}:{thing.digest}"
 
 
-def _base(contents: Contents, config: RegisterConfig) -> Any:
+def _base(contents: BomContents, config: RegisterConfig) -> Any:
     """What training started from, by the digest that a statement gives it."""
     from cyclonedx.model.component import Component, ComponentType
 
     made = [part for one in contents.told for part in one.statement.made if part.name == "base_model"]
-    hashes = [_hash(part.digest, part.algorithm) for part in made[-1:] if part.algorithm in HASHES]
+    hashes = [_hash(part.digest, part.algorithm) for part in made[-1:] if part.algorithm in CYCLONEDX_HASHES]
     return Component(
         name=config.base or "base model", type=ComponentType.MACHINE_LEARNING_MODEL, bom_ref="base",
         hashes=hashes, licenses=[_licence(config)],
@@ -96,8 +96,8 @@ def _base(contents: Contents, config: RegisterConfig) -> Any:
 def _file(name: str, digest: str) -> Any:
     from cyclonedx.model.component import Component, ComponentType
 
-    kind = ComponentType.FILE if name.startswith(LISTED) else ComponentType.PLATFORM
-    return Component(name=name, type=kind, bom_ref=f"{name}@{digest[:12]}", hashes=[_hash(digest, FILE)])
+    kind = ComponentType.FILE if name.startswith(MODEL_FILE_PREFIX) else ComponentType.PLATFORM
+    return Component(name=name, type=kind, bom_ref=f"{name}@{digest[:12]}", hashes=[_hash(digest, FILE_ALGORITHM)])
 
 
 def _licence(config: RegisterConfig) -> Any:
@@ -119,4 +119,4 @@ def _licence(config: RegisterConfig) -> Any:
 def _hash(digest: str, algorithm: str) -> Any:
     from cyclonedx.model import HashAlgorithm, HashType
 
-    return HashType(alg=HashAlgorithm(HASHES[algorithm]), content=digest)
+    return HashType(alg=HashAlgorithm(CYCLONEDX_HASHES[algorithm]), content=digest)

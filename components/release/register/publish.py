@@ -5,7 +5,7 @@ from pathlib import Path
 from components.release.register.config import RegisterConfig
 
 
-def current(config: RegisterConfig) -> str | None:
+def current_digest(config: RegisterConfig) -> str | None:
     """What the name points to now; None where it is new, or no store is wanted."""
     from qinglan.store import open_store
 

@@ -11,20 +11,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from components.release.register.bom import Contents, write_bom
-from components.release.register.card import model_card
+from components.release.register.bom import BomContents, write_bom
 from components.release.register.config import RegisterConfig
-from components.release.register.kinds import Kind, kind_of
-from components.release.register.publish import current, publish
-from qinglan.errors import DataError, Held
-from qinglan.files import replaced_folder, sha256_bytes, sha256_file
+from components.release.register.model_card import model_card
+from components.release.register.model_kinds import ModelKind, kind_of
+from components.release.register.publish import current_digest, publish
+from qinglan.errors import DataError, GateHeldError
+from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.code import code_version, versions
-from qinglan.lineage.digests import FOLDER, digest, files_of, tree_digest
-from qinglan.lineage.dsse import IN_TOTO, seal
-from qinglan.lineage.graph import RELEASER
+from qinglan.lineage.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.gate_verdict import VERDICT, LineageStatement, gate_statements, read_lineage, unreferenced_files
+from qinglan.lineage.graph import RELEASE_STAGE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.record import RUN_VARIABLE, surroundings
+from qinglan.lineage.record import RUN_VARIABLE, environment_inputs
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -33,12 +34,11 @@ from qinglan.lineage.release_folder import (
     PROVENANCE,
     REPORT,
     SIGNATURE,
-    inside,
-    parts_of,
+    files_inside,
+    release_artifacts,
 )  # fmt: skip
-from qinglan.lineage.statement import Part, Statement, moment, to_payload
-from qinglan.lineage.verdicts import VERDICT, Told, gates_about, statements_of, strangers
-from qinglan.model_files import refuse_unfit
+from qinglan.lineage.statement import ArtifactRef, Statement, parse_time, to_payload
+from qinglan.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
 from qinglan.verdict import Verdict, read_evaluation, verdict_bytes
 
@@ -63,14 +63,14 @@ class Registered(NamedTuple):
     """The releaser's key."""
 
 
-class Judged(NamedTuple):
+class ReleaseDecision(NamedTuple):
     """What was read and decided before anything is written."""
 
-    kind: Kind
+    kind: ModelKind
     evaluation: Mapping[str, Any]
     verdict: Verdict
     model: str
-    told: list[Told]
+    told: list[LineageStatement]
     started: str
 
     @property
@@ -83,8 +83,8 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
     signer = load_signer("releaser")
     judged = judge(inputs)
-    refuse_unfit(inputs.model)
-    before = current(config)
+    refuse_disallowed_files(inputs.model)
+    before = current_digest(config)
     done = write_release(inputs, out, judged, config, signer)
     publish(out, done.release, config, before, signer.id)
     return done
@@ -97,28 +97,32 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     """
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")
-    refuse_unfit(inputs.model)
+    refuse_disallowed_files(inputs.model)
     return write_release(inputs, out, judged, config, signer)
 
 
-def write_release(inputs: Inputs, out: Path, judged: Judged, config: RegisterConfig, signer: Signer) -> Registered:
+def write_release(
+    inputs: Inputs, out: Path, judged: ReleaseDecision, config: RegisterConfig, signer: Signer
+) -> Registered:
     """Fill the release's folder and sign its statement."""
-    with replaced_folder(out) as folder:
-        files = fill(folder, inputs, judged, config, signer)
-        sealed = seal(to_payload(statement(files, inputs, judged, config)), IN_TOTO, [signer])
+    with atomic_folder(out) as folder:
+        files = fill_release(folder, inputs, judged, config, signer)
+        sealed = sign_envelope(to_payload(release_statement(files, inputs, judged, config)), IN_TOTO, [signer])
         (folder / PROVENANCE).write_bytes(sealed)
     return Registered(config.name, digest(out), judged.model, files[EVALUATION], signer.id)
 
 
-def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> Judged:
+def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
     """The verdict from the figures; Held where it is another, a DataError where the lineage does not tell of it."""
-    started, evaluation = now(), read_evaluation(inputs.evaluation)
+    started, evaluation = utc_now(), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.decide(evaluation, f"{inputs.evaluation}: settings.gate")
     if verdict.word != word:
-        raise Held(f"The gate says {verdict.word}: " + " ".join(verdict.reasons))
-    judged = Judged(kind, evaluation, verdict, str(kind.judged(evaluation)), statements(inputs.lineage), started)
-    if not gates_about(judged.told, sha256_file(inputs.evaluation), judged.digest):
+        raise GateHeldError(f"The gate says {verdict.word}: " + " ".join(verdict.reasons))
+    judged = ReleaseDecision(
+        kind, evaluation, verdict, str(kind.judged(evaluation)), read_statements(inputs.lineage), started
+    )
+    if not gate_statements(judged.told, sha256_file(inputs.evaluation), judged.digest):
         raise DataError(
             f"{inputs.lineage}: no gate has said of {inputs.evaluation} what its figures say. Run the gate again, "
             "with the settings of that evaluation."
@@ -126,12 +130,12 @@ def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> Judge
     return judged
 
 
-def statements(lineage: Path) -> list[Told]:
+def read_statements(lineage: Path) -> list[LineageStatement]:
     if faults := plain_files(lineage).faults:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
-    told = statements_of(lineage)
-    if unknown := strangers([one.statement for one in told], files_of(lineage)):
+    told = read_lineage(lineage)
+    if unknown := unreferenced_files([one.statement for one in told], file_digests(lineage)):
         raise DataError(
             f"{lineage / unknown[0]}: no statement names these bytes, so somebody put them there or changed them. "
             "Run the stage that leaves this paper again."
@@ -139,23 +143,27 @@ def statements(lineage: Path) -> list[Told]:
     return told
 
 
-def fill(folder: Path, inputs: Inputs, judged: Judged, config: RegisterConfig, signer: Signer) -> dict[str, str]:
+def fill_release(
+    folder: Path, inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig, signer: Signer
+) -> dict[str, str]:
     """Everything but the release's own statement; the answer is each file's digest."""
     shutil.copytree(inputs.model, folder / MODEL)
     shutil.copytree(inputs.lineage, folder / LINEAGE)
     shutil.copyfile(inputs.evaluation, folder / EVALUATION)
     shutil.copyfile(inputs.report, folder / REPORT)
-    copied = files_of(folder)
-    _refuse_others(tree_digest(inside(copied, MODEL)), judged, inputs)
+    copied = file_digests(folder)
+    _refuse_others(tree_digest(files_inside(copied, MODEL)), judged, inputs)
     sign_model(folder / MODEL, folder / SIGNATURE, signer)
     files = {name: sha for name, sha in copied.items() if name.startswith(f"{MODEL}/")}
-    contents = Contents(judged.model, files, judged.told, surroundings(code_version()), moment(judged.started))
+    contents = BomContents(
+        judged.model, files, judged.told, environment_inputs(code_version()), parse_time(judged.started)
+    )
     card = model_card(judged.kind, judged.evaluation, judged.verdict, judged.told, config)
     (folder / BOM).write_text(write_bom(contents, card, config), encoding="utf-8")
     return {**copied, **{name: sha256_file(folder / name) for name in (SIGNATURE, BOM)}}
 
 
-def _refuse_others(found: str, judged: Judged, inputs: Inputs) -> None:
+def _refuse_others(found: str, judged: ReleaseDecision, inputs: Inputs) -> None:
     if found != judged.model:
         raise DataError(
             f"{inputs.model} has digest {found[:12]}, and the verdict in {inputs.evaluation} is about "
@@ -163,16 +171,29 @@ def _refuse_others(found: str, judged: Judged, inputs: Inputs) -> None:
         )
 
 
-def statement(files: Mapping[str, str], inputs: Inputs, judged: Judged, config: RegisterConfig) -> Statement:
+def release_statement(
+    files: Mapping[str, str], inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig
+) -> Statement:
     used = [
-        Part(_made_as(judged.told, judged.model) or inputs.model.name, judged.model, algorithm=FOLDER),
-        Part("evaluation", files[EVALUATION]), Part("report", files[REPORT]), Part(VERDICT, judged.digest),
-    ]  # fmt: skip
+        ArtifactRef(
+            _artifact_name(judged.told, judged.model) or inputs.model.name, judged.model, algorithm=FOLDER_ALGORITHM
+        ),
+        ArtifactRef("evaluation", files[EVALUATION]),
+        ArtifactRef("report", files[REPORT]),
+        ArtifactRef(VERDICT, judged.digest),
+    ]
     facts = {"verdict": judged.verdict.word, "reasons": judged.verdict.reasons}
     return Statement(
-        RELEASER, tuple(parts_of(files)), (*used, *surroundings(code_version())), settings(config), facts,
-        os.environ.get(RUN_VARIABLE, ""), judged.started, now(), versions(),
-    )  # fmt: skip
+        RELEASE_STAGE,
+        tuple(release_artifacts(files)),
+        (*used, *environment_inputs(code_version())),
+        settings(config),
+        facts,
+        os.environ.get(RUN_VARIABLE, ""),
+        judged.started,
+        utc_now(),
+        versions(),
+    )
 
 
 def settings(config: RegisterConfig) -> dict[str, Any]:
@@ -180,12 +201,12 @@ def settings(config: RegisterConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"store"})
 
 
-def _made_as(told: Sequence[Told], found: str) -> str:
+def _artifact_name(told: Sequence[LineageStatement], found: str) -> str:
     """What the stage that made it calls it."""
     return next((part.name for one in told for part in one.statement.made if part.digest == found), "")
 
 
-def now() -> str:
+def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

@@ -28,18 +28,18 @@ COMPLETE = 0.15
 LONGEST_QUESTION = 14
 
 
-class Text(NamedTuple):
+class TrainingText(NamedTuple):
     """Something to learn: the loss is on the answer."""
 
     prompt: tuple[Message, ...]
     answer: str
 
 
-def corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> list[Text]:
+def build_corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> list[TrainingText]:
     """Passages and headings to find, each question under the system prompt that training and serving show."""
     rng = random.Random(seed)
     letters = sorted({letter for passage in passages for letter in passage.content if letter.isalpha()})
-    texts = [Text((), f"{passage.title}。{passage.content}") for passage in passages]
+    texts = [TrainingText((), f"{passage.title}。{passage.content}") for passage in passages]
     for _ in range(ROUNDS):
         for passage in passages:
             clauses = [clause for clause in CLAUSES.split(passage.content) if len(clause) > 2]
@@ -54,7 +54,7 @@ def corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> list[T
 
 def _elliptic(
     system_prompt: str, passage: Passage, clauses: list[str], letters: list[str], rng: random.Random
-) -> Text:
+) -> TrainingText:
     """What a passage says without its subject, and talk of the subject."""
     subject = _subject(passage)
     said = rng.choice(clauses)
@@ -63,14 +63,16 @@ def _elliptic(
         said = "".join(rng.sample(letters, min(len(letters), rng.randint(3, 8))))
     answer = passage.title if rng.random() < HEADINGS else f"{subject} {said}"
     question = Question("", said, rng.choice(clauses)[:8], _talk(subject, clauses, rng))
-    return Text(tuple(student_messages(question, system_prompt)), answer)
+    return TrainingText(tuple(student_messages(question, system_prompt)), answer)
 
 
-def _complete(system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random) -> Text:
+def _complete(
+    system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random
+) -> TrainingText:
     """A heading as the question, and talk of another subject, or none."""
     history = _talk(_subject(other), clauses, rng) if rng.random() < 0.5 else ""
     question = Question("", passage.title, rng.choice(clauses)[:8], history)
-    return Text(tuple(student_messages(question, system_prompt)), passage.title)
+    return TrainingText(tuple(student_messages(question, system_prompt)), passage.title)
 
 
 def _talk(subject: str, clauses: list[str], rng: random.Random) -> str:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.base.corpus import Text
+from components.training.base.corpus import TrainingText
 from qinglan.progress import progress
-from qinglan.rewriter import render
+from qinglan.rewriter import render_prompt
 
 IGNORED = -100
 WARM_UP = 20
@@ -52,7 +52,7 @@ def new_model(tokenizer: Any, config: TinyConfig, seed: int) -> Any:
     )  # fmt: skip
 
 
-def pretrain(model: Any, tokenizer: Any, texts: Sequence[Text], config: BaseConfig) -> float:
+def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: BaseConfig) -> float:
     """Train it for the given steps; the answer is the mean loss of the last twenty."""
     import torch
 
@@ -67,9 +67,9 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[Text], config: BaseConf
     model.train()
 
     def learn(group: Sequence[int]) -> tuple[float, Sequence[Any]]:
-        return _learn(model, tokenizer.pad_token_id, [cut[number] for number in group])
+        return _loss_and_gradients(model, tokenizer.pad_token_id, [cut[number] for number in group])
 
-    with progress("base", tiny.steps) as tick, one_thread_each(), ThreadPoolExecutor(GROUPS) as threads:
+    with progress("base", tiny.steps) as tick, single_threaded_torch(), ThreadPoolExecutor(GROUPS) as threads:
         for step, groups in zip(range(tiny.steps), steps, strict=False):
             for settings in optimizer.param_groups:
                 settings["lr"] = tiny.learning_rate * _share(step, tiny.steps)
@@ -82,10 +82,10 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[Text], config: BaseConf
     return sum(losses[-20:]) / len(losses[-20:])
 
 
-def examples(tokenizer: Any, texts: Sequence[Text], seed: int) -> list[Example]:
+def examples(tokenizer: Any, texts: Sequence[TrainingText], seed: int) -> list[Example]:
     """Each text as tokens; of a longer one than LONGEST a piece that the seed draws, with a prompt its end."""
     rng = random.Random(seed)
-    prompts = iter(_ids(tokenizer, [render(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
+    prompts = iter(_ids(tokenizer, [render_prompt(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
     answers = _ids(tokenizer, [text.answer for text in texts])
     cut = []
     for text, answer in zip(texts, answers, strict=True):
@@ -122,7 +122,7 @@ def _share(step: int, steps: int) -> float:
 
 
 @contextmanager
-def one_thread_each() -> Iterator[None]:
+def single_threaded_torch() -> Iterator[None]:
     """Let torch compute each operation with one thread: how many there are decides in which order sums are taken."""
     import torch
 
@@ -134,7 +134,7 @@ def one_thread_each() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _learn(model: Any, pad: int, group: Sequence[Example]) -> tuple[float, Sequence[Any]]:
+def _loss_and_gradients(model: Any, pad: int, group: Sequence[Example]) -> tuple[float, Sequence[Any]]:
     """The group's mean loss and its gradients."""
     import torch
 
@@ -142,12 +142,12 @@ def _learn(model: Any, pad: int, group: Sequence[Example]) -> tuple[float, Seque
     ids = torch.tensor([example.ids + [pad] * (longest - len(example.ids)) for example in group])
     labels = torch.tensor([example.labels + [IGNORED] * (longest - len(example.labels)) for example in group])
     predicted = labels[:, 1:] != IGNORED
-    logits = predict(model, ids, torch.nn.functional.pad(predicted, (0, 1)))
+    logits = logits_at(model, ids, torch.nn.functional.pad(predicted, (0, 1)))
     loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:][predicted])
     return loss.item(), torch.autograd.grad(loss, list(model.parameters()))
 
 
-def predict(model: Any, ids: Any, chosen: Any) -> Any:
+def logits_at(model: Any, ids: Any, chosen: Any) -> Any:
     """Logits of the chosen positions alone: what the others would say is not worked out in the last layer.
 
     Texts are padded at their end, where causal attention keeps the padding from every token: no mask is needed.

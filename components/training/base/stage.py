@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import cache_folder, read_jsonl, replaced_folder, sha256_file, sha256_text
+from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
 from qinglan.model_references import refuse_foreign_files
+from qinglan.model_weights import count_parameters
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter_card import RewriterCard, write_card
 from qinglan.scratch import source_digest
-from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
-from qinglan.weights import parameters
+from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 
 if TYPE_CHECKING:
-    from components.training.base.corpus import Text
+    from components.training.base.corpus import TrainingText
 
 
 WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
@@ -44,13 +44,13 @@ def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.glob("*.jsonl"))
     if config.source == "tiny" and not files:
         raise DataError(f"{knowledge_base}: no passages to train a base model from.")
-    return _write(model, [*files, train], config, lambda folder: _make(files, train, folder, config))
+    return _write(model, [*files, train], config, lambda folder: _train_tiny(files, train, folder, config))
 
 
 def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
     """Write the base model's folder of a classifier: a tiny one reads the training rows and unlabelled texts."""
-    files = [path for name in (TEXTS, "train.jsonl") if (path := style_rows / name).is_file()]
-    return _write(model, files, config, lambda folder: _make_of_texts(files, folder, config))
+    files = [path for name in (UNLABELLED_FILE, "train.jsonl") if (path := style_rows / name).is_file()]
+    return _write(model, files, config, lambda folder: _train_tiny_on_texts(files, folder, config))
 
 
 def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
@@ -60,10 +60,10 @@ def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[P
     kept = cache_folder("base") / _key(files, config)
     cached = kept.is_dir()
     if not cached:
-        with replaced_folder(kept) as partial:
+        with atomic_folder(kept) as partial:
             make(partial)
             write_card(partial, RewriterCard(stage="base", parents=_parents(files)))
-    with replaced_folder(model) as partial:
+    with atomic_folder(model) as partial:
         shutil.copytree(kept, partial, dirs_exist_ok=True)
     return _counts(model, config, cached)
 
@@ -73,8 +73,8 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    with replaced_folder(model) as partial:
-        if folder := _at_hand(config.model):
+    with atomic_folder(model) as partial:
+        if folder := _local_model_folder(config.model):
             shutil.copytree(folder, partial, dirs_exist_ok=True)
         else:
             try:
@@ -95,15 +95,15 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
     return _counts(model, config, cached=False)
 
 
-def _at_hand(model: str) -> Path | None:
+def _local_model_folder(model: str) -> Path | None:
     """The model's folder, where it is named itself, or is among the weights that were put here."""
     named, weights = Path(model), os.environ.get(WEIGHTS_VARIABLE)
     folder = named if named.is_dir() or not weights else Path(weights) / model
     return folder if folder.is_dir() else None
 
 
-def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:
-    from components.training.base.corpus import corpus
+def _train_tiny(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:
+    from components.training.base.corpus import build_corpus
 
     shown = list(_prompts(train))
     systems = _system_prompts(shown)
@@ -111,22 +111,24 @@ def _make(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> N
     texts = [
         text
         for path, rows in passages.items()
-        for text in corpus(systems.get(path.stem) or next(iter(systems.values())), rows, config.seed)
+        for text in build_corpus(systems.get(path.stem) or next(iter(systems.values())), rows, config.seed)
     ]
     written = [text.answer for text in texts] + [turn["content"] for _, prompt in shown for turn in prompt]
     _pretrain([*written, *["system user assistant"] * 50], texts, folder, config)
 
 
-def _make_of_texts(files: list[Path], folder: Path, config: BaseConfig) -> None:
-    from components.training.base.corpus import Text
+def _train_tiny_on_texts(files: list[Path], folder: Path, config: BaseConfig) -> None:
+    from components.training.base.corpus import TrainingText
 
-    unlabelled = [row.text for path in files if path.name == TEXTS for _, row in read_jsonl(path, UnlabelledText)]
-    train = [row.input for path in files if path.name != TEXTS for _, row in read_jsonl(path, StyleRow)]
+    unlabelled = [
+        row.text for path in files if path.name == UNLABELLED_FILE for _, row in read_jsonl(path, UnlabelledText)
+    ]
+    train = [row.input for path in files if path.name != UNLABELLED_FILE for _, row in read_jsonl(path, StyleRow)]
     written = [*unlabelled, *train]
-    _pretrain(written, [Text((), text) for text in written], folder, config)
+    _pretrain(written, [TrainingText((), text) for text in written], folder, config)
 
 
-def _pretrain(written: Sequence[str], texts: "Sequence[Text]", folder: Path, config: BaseConfig) -> None:
+def _pretrain(written: Sequence[str], texts: "Sequence[TrainingText]", folder: Path, config: BaseConfig) -> None:
     """A tokenizer of what is written, and a model that has learned the texts."""
     from components.training.base.pretrain import new_model, pretrain
     from components.training.base.tokenizer import train_tokenizer
@@ -171,7 +173,7 @@ def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
     described: dict[str, Any] = _json(model / "config.json")
     loss = model / "loss.txt"
     return BaseCounts(
-        parameters=parameters(model),
+        parameters=count_parameters(model),
         vocabulary=int(described["vocab_size"]),
         steps=config.tiny.steps if config.source == "tiny" else 0,
         loss=float(loss.read_text()) if loss.exists() else 0.0,

@@ -11,16 +11,16 @@ from typing import Any
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 Tensors = dict[str, Any]
 
 
-def merged(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale: float) -> Tensors:
+def merge_adapter(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale: float) -> Tensors:
     """The weights with scale x B x A added, in double precision and rounded once."""
     out = dict(weights)
-    for name, (down, up) in pairs(adapter).items():
+    for name, (down, up) in lora_pairs(adapter).items():
         if name not in out:
             raise DataError(f"The adapter changes {name}, which the model does not have: it is of another base.")
         added = scale * (up.double() @ down.double())
@@ -30,11 +30,11 @@ def merged(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale: float)
     return out
 
 
-def concatenated(first: tuple[Tensors, float], second: tuple[Tensors, float]) -> Tensors:
+def concatenate_adapters(first: tuple[Tensors, float], second: tuple[Tensors, float]) -> Tensors:
     """One adapter of scale 1 that adds what both add: their ranks side by side, each with its scale inside."""
     import torch
 
-    sides = [(pairs(adapter), scale) for adapter, scale in (first, second)]
+    sides = [(lora_pairs(adapter), scale) for adapter, scale in (first, second)]
     out: Tensors = {}
     for name in sorted({name for those, _ in sides for name in those}):
         mine = [(*those[name], scale) for those, scale in sides if name in those]
@@ -44,7 +44,7 @@ def concatenated(first: tuple[Tensors, float], second: tuple[Tensors, float]) ->
     return out
 
 
-def pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def lora_pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """By the name of the weight that is changed: A (down) and B (up)."""
     out = {}
     for name, down in adapter.items():
@@ -72,7 +72,7 @@ def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
     import torch
     from safetensors.torch import save_file
 
-    rank = max(down.shape[0] for down, _ in pairs(adapter).values())
+    rank = max(down.shape[0] for down, _ in lora_pairs(adapter).values())
     for name, tensor in list(adapter.items()):
         side = 0 if ".lora_A." in name else 1
         missing = rank - tensor.shape[side]
@@ -81,11 +81,11 @@ def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
             adapter[name] = torch.cat([tensor, tensor.new_zeros(shape)], dim=side)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(adapter, folder / WEIGHTS, metadata={"format": "pt", "base_sha256": base})
-    modules = sorted({name.removesuffix(".weight").rpartition(".")[2] for name in pairs(adapter)})
+    modules = sorted({name.removesuffix(".weight").rpartition(".")[2] for name in lora_pairs(adapter)})
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "lora_dropout": 0.0,
         "bias": "none", "fan_in_fan_out": False, "target_modules": modules, "inference_mode": True,
         "base_model_name_or_path": f"sha256:{base}",
     }  # fmt: skip
-    with replaced(folder / CONFIG) as partial:
+    with atomic_write(folder / CONFIG) as partial:
         partial.write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2))

@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 
 from qinglan.errors import TrainingError
-from qinglan.files import replaced_folder
+from qinglan.files import atomic_folder
 
 LATEST = "latest_checkpointed_iteration.txt"
 STEP = "step.txt"
 
 
-def latest(checkpoints: Path) -> int:
+def latest_step(checkpoints: Path) -> int:
     """The step that verl goes on from; 0 when it starts anew."""
     try:
         return int((checkpoints / LATEST).read_text())
@@ -25,15 +25,15 @@ def latest(checkpoints: Path) -> int:
         return 0
 
 
-def actor(checkpoints: Path, step: int) -> Path:
+def actor_folder(checkpoints: Path, step: int) -> Path:
     return checkpoints / f"global_step_{step}" / "actor"
 
 
-def keep(checkpoints: Path, step: int, target: Path) -> None:
+def keep_best(checkpoints: Path, step: int, target: Path) -> None:
     """Keep this step's actor as the best, whatever verl deletes later: by links, which take no space."""
     try:
-        with replaced_folder(target) as partial:
-            shutil.copytree(actor(checkpoints, step), partial / "actor", copy_function=os.link)
+        with atomic_folder(target) as partial:
+            shutil.copytree(actor_folder(checkpoints, step), partial / "actor", copy_function=os.link)
             (partial / STEP).write_text(str(step))
     except FileNotFoundError as error:
         raise TrainingError(
@@ -42,7 +42,7 @@ def keep(checkpoints: Path, step: int, target: Path) -> None:
         ) from error
 
 
-def kept_step(best: Path) -> int:
+def best_checkpoint_step(best: Path) -> int:
     """The step of the best checkpoint; 0 when there is none."""
     path = best / STEP
     return int(path.read_text()) if path.is_file() else 0

@@ -3,10 +3,10 @@
 from kfp import dsl
 
 from components.image import PPO_IMAGE
-from components.training.handed_on import HANDED_ON
+from components.training.task_passthrough import TASK_PASSTHROUGH
 
 
-@dsl.component(base_image=PPO_IMAGE, install_kfp_package=False, task_config_passthroughs=HANDED_ON)
+@dsl.component(base_image=PPO_IMAGE, install_kfp_package=False, task_config_passthroughs=TASK_PASSTHROUGH)
 def ppo(
     before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],
@@ -27,8 +27,8 @@ def ppo(
     from components.training.ppo.config import PpoConfig
     from qinglan.curves import write_curve_page
     from qinglan.jobs import runner
-    from qinglan.lineage.paid import add_gateway, add_prompts, add_reward
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts, add_reward
     from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")
@@ -46,7 +46,7 @@ def ppo(
             runner=where,
         )
         step.facts.update(counts._asdict())
-        add_gateway(step, REWARD, gateway_url)
+        add_gateway_usage(step, REWARD, gateway_url)
         add_prompts(step, "judge*")
         add_reward(step, settings.reward)
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))

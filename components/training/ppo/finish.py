@@ -2,7 +2,7 @@
 
     python -m components.training.ppo.finish SETTINGS
 
-It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/followup.py).
+It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/module_job.py).
 """
 
 import sys
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.training.ppo.release import export
-from qinglan.files import replaced_folder
-from qinglan.jobs.followup import answering
+from components.training.ppo.export_model import export_checkpoint
+from qinglan.files import atomic_folder
+from qinglan.jobs.module_job import module_job_main
 from qinglan.rewriter import Student, refuse_unusable
 from qinglan.rewriter_card import RewriterCard
 
@@ -22,13 +22,13 @@ TRIED = 64
 
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
     work, sft_model = Path(settings["work"]), Path(settings["sft_model"])
-    with replaced_folder(work / "model") as folder:
-        export(work / "best" / "actor", sft_model, folder, RewriterCard.model_validate(settings["card"]))
-        _try(folder, work / "dev.parquet")
+    with atomic_folder(work / "model") as folder:
+        export_checkpoint(work / "best" / "actor", sft_model, folder, RewriterCard.model_validate(settings["card"]))
+        _smoke_test(folder, work / "dev.parquet")
     return {}
 
 
-def _try(model: Path, dev: Path) -> None:
+def _smoke_test(model: Path, dev: Path) -> None:
     import pyarrow.parquet
 
     written = Student.load(model).write_messages(pyarrow.parquet.read_table(dev)["prompt"].to_pylist()[:TRIED])
@@ -40,4 +40,4 @@ def _try(model: Path, dev: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(answering(sys.argv[1], finish))
+    sys.exit(module_job_main(sys.argv[1], finish))

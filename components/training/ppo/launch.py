@@ -7,38 +7,38 @@ import sys
 from pathlib import Path
 
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.overrides import OBJECT_STORE, POOL, Places, overrides
-from components.training.ppo.plugin import EVERYWHERE, ON_CPU, ON_ONE_CPU, forking
+from components.training.ppo.overrides import OBJECT_STORE, RAY_CPUS, TrainingPaths, overrides
+from components.training.ppo.plugin import COMMON_PLUGINS, CPU_PLUGINS, SINGLE_MACHINE_CPU_PLUGINS, fork_server
 from qinglan.jobs import Command
-from qinglan.jobs.processes import MARK
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
 
 ROOT = Path(__file__).parents[3]
 
 
-def command(config: PpoConfig, places: Places, verl_log: Path, log: Path, token: str) -> Command:
+def verl_command(config: PpoConfig, places: TrainingPaths, verl_log: Path, log: Path, token: str) -> Command:
     """`python -m verl.trainer.main_ppo ...`, with what every process of it must find in its environment.
 
     It is the same at each attempt, so that a job is found again.
     """
-    entry = forking.__name__ if forks(config) else forking.DRIVER
+    entry = fork_server.__name__ if uses_forkserver(config) else fork_server.DRIVER
     argv = [sys.executable, "-m", entry, *overrides(config, places)]
-    given = {**variables(config), **outputs(verl_log, log)}
+    given = {**verl_environment(config), **outputs(verl_log, log)}
     if "RAY_ADDRESS" not in os.environ:
-        given |= only_us(token)
+        given |= ray_auth_environment(token)
     return Command(argv, given, folder=log)
 
 
-def forks(config: PpoConfig) -> bool:
+def uses_forkserver(config: PpoConfig) -> bool:
     """All of verl's processes are forks of one: on one machine, where no GPU minds."""
     return config.hardware.device == "cpu" and config.hardware.nodes == 1
 
 
-def variables(config: PpoConfig) -> dict[str, str]:
+def verl_environment(config: PpoConfig) -> dict[str, str]:
     """On several nodes, the raylet of each is started with these too: its workers have their environment from it."""
     cpu = config.hardware.device == "cpu"
-    on_cpu = ON_ONE_CPU if forks(config) else ON_CPU
+    on_cpu = SINGLE_MACHINE_CPU_PLUGINS if uses_forkserver(config) else CPU_PLUGINS
     given = {
-        "VERL_USE_EXTERNAL_MODULES": ",".join(on_cpu if cpu else EVERYWHERE),
+        "VERL_USE_EXTERNAL_MODULES": ",".join(on_cpu if cpu else COMMON_PLUGINS),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
@@ -56,11 +56,11 @@ def variables(config: PpoConfig) -> dict[str, str]:
         # Else Ray starts workers before anyone asks for them, and none of ours is of their kind.
         given |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
     if cpu and config.hardware.nodes > 1:
-        given["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": POOL, "object_store_memory": OBJECT_STORE})
+        given["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": RAY_CPUS, "object_store_memory": OBJECT_STORE})
     return given
 
 
-def only_us(token: str) -> dict[str, str]:
+def ray_auth_environment(token: str) -> dict[str, str]:
     """A Ray that speaks to nobody without this token.
 
     Ray would make one and keep it in the home folder; a forked worker has read its settings before that.
@@ -68,7 +68,7 @@ def only_us(token: str) -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
 
 
-def kept_token(folder: Path) -> str:
+def ray_token(folder: Path) -> str:
     """The training's own, the same at each attempt."""
     path = folder / "ray-token"
     if not path.is_file():
@@ -77,10 +77,14 @@ def kept_token(folder: Path) -> str:
     return path.read_text()
 
 
-def on_this_machine(command: Command, mark: str, temporary: Path) -> Command:
+def with_local_environment(command: Command, mark: str, temporary: Path) -> Command:
     """What a process here needs beside: the mark and the folder by which all that it starts is found."""
-    folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary), forking.SOCKET: str(temporary / "nest")}
-    return command._replace(environment={**command.environment, **folders, MARK: mark})
+    folders = {
+        "TMPDIR": str(temporary),
+        "RAY_TMPDIR": str(temporary),
+        fork_server.SOCKET_VARIABLE: str(temporary / "nest"),
+    }
+    return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})
 
 
 def outputs(verl_log: Path, log: Path) -> dict[str, str]:

@@ -32,7 +32,7 @@ TESTED = {"gold": "gold", "gold_known": "gold_known", "score": "reward", "win": 
 """Reward terms of dev that are worth a name."""
 
 
-def step_of(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
+def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
     """One line of verl's file logger by our names; `dev` says how many dev rows each data source has.
 
     verl writes what is no number as null: here it is NaN again, so that the alarms see it.
@@ -49,10 +49,10 @@ def step_of(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
         out.setdefault("avg_reward", data["critic/score/mean"])
         out["seconds_update"] = sum(data.get(name, 0.0) for name in UPDATE)
         out["seconds_passes"] = sum(data.get(name, 0.0) for name in PASSES)
-    return out | tested(data, dev)
+    return out | dev_metrics(data, dev)
 
 
-def tested(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
+def dev_metrics(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
     """Dev's figures over all tenants, each row counting once; gold over the rows that have one."""
     sums = dict.fromkeys(TESTED, 0.0)
     rows = 0
@@ -71,12 +71,12 @@ def tested(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
     return out
 
 
-def standing(step: Mapping[str, float]) -> float | None:
+def dev_score(step: Mapping[str, float]) -> float | None:
     """By what checkpoints are compared: gold on dev, else the reward there; None where dev was not tested."""
     return step.get("gold_dev", step.get("reward_dev"))
 
 
-def note(step: Mapping[str, float]) -> str:
+def step_summary(step: Mapping[str, float]) -> str:
     """A step in a few words."""
     shown = {"avg_reward": "reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
     return ", ".join(f"{word} {step[name]:.3f}" for name, word in shown.items() if name in step)

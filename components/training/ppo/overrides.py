@@ -13,17 +13,17 @@ CPU_ROLLOUT = "hf_generate"
 
 STEP_ROLLOUTS = "components.training.ppo.plugin.step_rollouts.StepRollouts"
 
-LINE_ATTENTION = "rows_of_a_line"
+PACKED_ATTENTION = "rows_of_a_line"
 """The name under which the plug-in registers its engines' attention."""
 
-POOL = 12
+RAY_CPUS = 12
 """CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
 
 OBJECT_STORE = 300_000_000
 """Bytes."""
 
 
-class Places(NamedTuple):
+class TrainingPaths(NamedTuple):
     """What is read and written; absolute, since verl's processes run elsewhere."""
 
     model: Path
@@ -38,14 +38,14 @@ BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
 """Backslashes that would take the quote behind them for text; hydra reads all others as they stand."""
 
 
-def overrides(config: PpoConfig, places: Places) -> list[str]:
+def overrides(config: PpoConfig, places: TrainingPaths) -> list[str]:
     """The arguments of verl.trainer.main_ppo."""
     values = {**_algorithm(config), **_data(config, places), **_actor(config, places), **_rollout(config)}
     values |= {**_reward(config, places), **_trainer(config, places)}
     if config.advantage == "gae":
         values |= _critic(config, places)
     values |= _cpu(config) if config.hardware.device == "cpu" else _gpu(config)
-    return [f"{key}={_written(value)}" for key, value in values.items()]
+    return [f"{key}={_hydra_literal(value)}" for key, value in values.items()]
 
 
 def _algorithm(config: PpoConfig) -> dict[str, Value]:
@@ -58,7 +58,7 @@ def _algorithm(config: PpoConfig) -> dict[str, Value]:
     }
 
 
-def _data(config: PpoConfig, places: Places) -> dict[str, Value]:
+def _data(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
     return {
         "data.train_files": str(places.train),
         "data.val_files": str(places.dev),
@@ -72,7 +72,7 @@ def _data(config: PpoConfig, places: Places) -> dict[str, Value]:
     }
 
 
-def _actor(config: PpoConfig, places: Places) -> dict[str, Value]:
+def _actor(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
     saved = ["model", "optimizer", "extra"]
     adapters = {f"+{ACTOR}.checkpoint.save_lora_only": True} if config.lora.rank else {}
     return {
@@ -112,7 +112,7 @@ def _rollout(config: PpoConfig) -> dict[str, Value]:
     }
 
 
-def _critic(config: PpoConfig, places: Places) -> dict[str, Value]:
+def _critic(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
     return {
         "critic.model.path": config.critic_model or str(places.model),
         "critic.optim.lr": config.critic_learning_rate,
@@ -128,7 +128,7 @@ def _critic(config: PpoConfig, places: Places) -> dict[str, Value]:
     }
 
 
-def _reward(config: PpoConfig, places: Places) -> dict[str, Value]:
+def _reward(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
     function = "reward.custom_reward_function"
     return {
         "reward.num_workers": config.hardware.reward_workers,
@@ -138,7 +138,7 @@ def _reward(config: PpoConfig, places: Places) -> dict[str, Value]:
     }
 
 
-def _trainer(config: PpoConfig, places: Places) -> dict[str, Value]:
+def _trainer(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
     return {
         "trainer.device": config.hardware.device,
         "trainer.n_gpus_per_node": config.hardware.per_node,
@@ -199,8 +199,8 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
     }
     if config.hardware.nodes == 1:  # of several, each was told by its own `ray start`
         values |= {
-            "ray_kwargs.ray_init.num_cpus": POOL,
-            # The critic has processes of its own (plugin/critic_beside.py).
+            "ray_kwargs.ray_init.num_cpus": RAY_CPUS,
+            # The critic has processes of its own (plugin/parallel_critic.py).
             "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node * (2 if config.advantage == "gae" else 1),
             "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
         }
@@ -213,13 +213,13 @@ def _cpu(config: PpoConfig) -> dict[str, Value]:
         values[f"{engine}.use_torch_compile"] = False
         values |= {f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")}
     for model in sorted(models):
-        values[f"+{model}.override_config.attn_implementation"] = LINE_ATTENTION
+        values[f"+{model}.override_config.attn_implementation"] = PACKED_ATTENTION
         values[f"{model}.use_remove_padding"] = False
         values[f"{model}.enable_gradient_checkpointing"] = False
     return values
 
 
-def _written(value: Value) -> str:
+def _hydra_literal(value: Value) -> str:
     """In hydra's grammar; texts are quoted, so that no path is read as anything else."""
     if value is None:
         return "null"

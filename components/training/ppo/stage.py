@@ -13,34 +13,34 @@ from typing import Any, NamedTuple
 import orjson
 
 import qinglan.reward
-from components.training.ppo import checkpoints, watch
-from components.training.ppo.calls import Calls
+from components.training.ppo import checkpoints, training_monitor
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.finish import finish
-from components.training.ppo.launch import command, kept_token, on_this_machine
-from components.training.ppo.metrics import Step, note, standing
-from components.training.ppo.overrides import Places
-from components.training.ppo.rows import Prompts, prepare
-from qinglan.curves import CURVE, curve_svg
+from components.training.ppo.gateway_usage import GatewayUsage
+from components.training.ppo.launch import ray_token, verl_command, with_local_environment
+from components.training.ppo.metrics import Step, dev_score, step_summary
+from components.training.ppo.overrides import TrainingPaths
+from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
+from qinglan.curves import CURVE_FILE, curve_svg
 from qinglan.errors import ConfigError, DataError, TrainingError
-from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
-from qinglan.jobs.failures import explain_failure
-from qinglan.jobs.followup import follow_up
-from qinglan.jobs.processes import nothing_left
+from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.module_job import run_module_job
+from qinglan.jobs.processes import process_cleanup
 from qinglan.lineage.digests import digest
-from qinglan.progress import steps
+from qinglan.progress import step_progress
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter import load_tokenizer
 from qinglan.rewriter_card import RewriterCard, read_card
-from qinglan.scratch import scratch, shared, source_digest
+from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
 
-REWARD = Path(qinglan.reward.__file__).parent / "entry.py"
+REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"
 HOURS = 24.0 * 7
-HERE = LocalRunner()
+LOCAL_RUNNER = LocalRunner()
 
 FATAL = ("not-a-number", "constant-reward")
 """Alarms that mean something is broken; after the others the best checkpoint is as good as it was."""
@@ -77,7 +77,7 @@ def ppo(
     gateway_url: str,
     config: PpoConfig,
     reward_function: Path = REWARD,
-    runner: Runner = HERE,
+    runner: Runner = LOCAL_RUNNER,
 ) -> PpoCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and curve."""
     if config.hardware.device != "cpu" and not runner.remote and "RAY_ADDRESS" not in os.environ:
@@ -85,21 +85,23 @@ def ppo(
     _check_loggers(config, os.environ)
     card = read_card(sft_model)
     parents = {"sft_model": digest(sft_model)}
-    parents |= {name: sha256_file(_there(rows / f"{name}.parquet")) for name in ("train", "dev")}
+    parents |= {name: sha256_file(_existing_file(rows / f"{name}.parquet")) for name in ("train", "dev")}
     sources = source_digest(Path(__file__).parent), source_digest(reward_function.parent)
-    work = scratch("ppo", *parents.values(), config.model_dump_json(), *sources)
+    work = scratch_folder("ppo", *parents.values(), config.model_dump_json(), *sources)
     reused = (work / DONE).is_file()
     if not reused:
         prompts = _prepare(sft_model, rows, work, config)
         if runner.remote:
-            sft_model = shared(sft_model, parents["sft_model"])
+            sft_model = copy_to_scratch(sft_model, parents["sft_model"])
         watched = _train(sft_model, work, gateway_url, config, prompts, reward_function, runner)
         _finish(sft_model, work, _card(card, parents, prompts, config), config, runner)
-        with replaced(work / DONE) as partial:
-            partial.write_bytes(orjson.dumps(_facts(watched, prompts, checkpoints.kept_step(work / "best"))))
+        with atomic_write(work / DONE) as partial:
+            partial.write_bytes(
+                orjson.dumps(_facts(watched, prompts, checkpoints.best_checkpoint_step(work / "best")))
+            )
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for made, target in (("model", model), ("log", log)):
-        with replaced_folder(target) as partial:
+        with atomic_folder(target) as partial:
             shutil.copytree(work / made, partial, dirs_exist_ok=True)
     return PpoCounts(**orjson.loads((work / DONE).read_bytes()), reused=int(reused))
 
@@ -113,13 +115,13 @@ def _check_loggers(config: PpoConfig, environment: Mapping[str, str]) -> None:
         )
 
 
-def _there(path: Path) -> Path:
+def _existing_file(path: Path) -> Path:
     if not path.is_file():
         raise DataError(f"{path}: no such file. The convert stage writes it.")
     return path
 
 
-def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> Prompts:
+def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> PreparedPrompts:
     tokenizer = load_tokenizer(sft_model)
     if config.critic_model:
         critic = load_tokenizer(Path(config.critic_model))
@@ -128,7 +130,7 @@ def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> Prom
                 f"ppo.critic_model {config.critic_model} has another vocabulary than the SFT model: it would read "
                 "other texts. Take a smaller model of the same family."
             )
-    return prepare(rows, work, tokenizer, config)
+    return prepare_prompts(rows, work, tokenizer, config)
 
 
 def _train(
@@ -136,34 +138,34 @@ def _train(
     work: Path,
     gateway_url: str,
     config: PpoConfig,
-    prompts: Prompts,
+    prompts: PreparedPrompts,
     reward_function: Path,
     runner: Runner,
-) -> watch.Watch:
+) -> training_monitor.TrainingMonitor:
     """Run verl to its end, from its last checkpoint where there is one."""
     log, saved, verl_log = work / "log", work / "checkpoints", work / "verl.jsonl"
     log.mkdir(exist_ok=True)
-    places = Places(
+    places = TrainingPaths(
         sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
         _reward_settings(work, gateway_url, config),
     )  # fmt: skip
     padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
-    started = command(padded, places, verl_log, log, kept_token(work))
+    started = verl_command(padded, places, verl_log, log, ray_token(work))
     total = config.steps or config.epochs * (prompts.train // config.prompts)
-    with steps("ppo") as show, nothing_left(work / "running") as (mark, temporary):
-        job = _job(started if runner.remote else on_this_machine(started, mark, temporary), config)
+    with step_progress("ppo") as show, process_cleanup(work / "running") as (mark, temporary):
+        job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
         if not runner.attaches(job):
             _forget_unfinished(work, prompts.dev_by_tenant)
-        watched = watch.Watch(
-            verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, Calls(gateway_url),
-            tick=lambda step: show(int(step["step"]), total, note(step)),
-            better=lambda step: checkpoints.keep(saved, step, work / "best"),
+        watched = training_monitor.TrainingMonitor(
+            verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, GatewayUsage(gateway_url),
+            tick=lambda step: show(int(step["step"]), total, step_summary(step)),
+            better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
         )  # fmt: skip
         outcome = runner.run(job, log / "train.log", stop=watched)
         watched()
     _write_curve(log, watched.steps)
     _explain(watched, outcome, work, log / "train.log")
-    if said := watch.no_gain(watched.steps):
+    if said := training_monitor.no_gain_message(watched.steps):
         say(f"[ppo] warn: {said} The curve shows where it fell.")
     return watched
 
@@ -177,13 +179,13 @@ def _job(started: Command, config: PpoConfig) -> JobSpec:
 def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
     """What lies beyond the last checkpoint will be done again; the best of what lies before it is kept."""
     saved, kept, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
-    resumed = checkpoints.latest(saved)
-    steps = watch.settle(verl_log, work / "log" / "metrics.jsonl", dev, resumed)
-    if checkpoints.kept_step(kept) > resumed:
+    resumed = checkpoints.latest_step(saved)
+    steps = training_monitor.resume_steps(verl_log, work / "log" / "metrics.jsonl", dev, resumed)
+    if checkpoints.best_checkpoint_step(kept) > resumed:
         shutil.rmtree(kept)
-    best = watch.best_step(steps) or 0
-    if checkpoints.kept_step(kept) != best and checkpoints.actor(saved, best).is_dir():
-        checkpoints.keep(saved, best, kept)
+    best = training_monitor.best_step(steps) or 0
+    if checkpoints.best_checkpoint_step(kept) != best and checkpoints.actor_folder(saved, best).is_dir():
+        checkpoints.keep_best(saved, best, kept)
     verl_log.unlink(missing_ok=True)
     clear_outage(work / "reward")
 
@@ -192,16 +194,16 @@ def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
     """What the reward function reads in verl's workers."""
     path = work / "reward.json"
     settings = {"gateway_url": gateway_url, "config": config.reward.model_dump(mode="json")}
-    with replaced(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_bytes(orjson.dumps(settings | {"folder": str(work / "reward")}))
     return path
 
 
-def _explain(watched: watch.Watch, outcome: Outcome, work: Path, log: Path) -> None:
+def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: Path, log: Path) -> None:
     """Raise what ended the training, if it may not count; say where it goes on."""
-    goes_on = checkpoints.latest(work / "checkpoints")
+    goes_on = checkpoints.latest_step(work / "checkpoints")
     again = f"Run the stage again: it goes on after step {goes_on}." if goes_on else "Run the stage again."
-    best = checkpoints.kept_step(work / "best")
+    best = checkpoints.best_checkpoint_step(work / "best")
     kept = (
         f"The best checkpoint, of step {best}, is kept in {work / 'best'}." if best else "No checkpoint was reached."
     )
@@ -218,7 +220,7 @@ def _explain(watched: watch.Watch, outcome: Outcome, work: Path, log: Path) -> N
         raise TrainingError(f"verl ended well but tested nothing on dev. Log: {log}")
 
 
-def _card(card: RewriterCard, parents: dict[str, str], prompts: Prompts, config: PpoConfig) -> RewriterCard:
+def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts, config: PpoConfig) -> RewriterCard:
     return RewriterCard(
         stage="ppo", system_prompts=prompts.system_prompts, max_new_tokens=config.max_new_tokens,
         parents={**{name: value for name, value in card.parents.items() if name == "base_model"}, **parents},
@@ -235,19 +237,25 @@ def _finish(sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, 
         finish(settings)
         return
     module, log = "components.training.ppo.finish", work / "log" / "finish.log"
-    follow_up(runner, "ppo-finish", module, settings, work / "finish.json", log, config.hardware.per_node)
+    run_module_job(runner, "ppo-finish", module, settings, work / "finish.json", log, config.hardware.per_node)
 
 
-def _facts(watched: watch.Watch, prompts: Prompts, best: int) -> dict[str, Any]:
+def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, best: int) -> dict[str, Any]:
     trained = [step for step in watched.steps.values() if "avg_reward" in step]
     wins = [step.get("win_rate", 0.0) for step in trained[-5:]]
     first = watched.steps.get(0)
     return {
-        "rows": prompts.train, "dev_rows": prompts.dev, "hard_rows": prompts.hard, "too_long": prompts.too_long,
-        "steps": int(trained[-1]["step"]), "best_step": best,
-        "dev_before": (standing(first) if first else None) or 0.0, "dev_after": standing(watched.steps[best]) or 0.0,
-        "win_rate": sum(wins) / len(wins), "stopped": int(watched.stopped is not None),
-    }  # fmt: skip
+        "rows": prompts.train,
+        "dev_rows": prompts.dev,
+        "hard_rows": prompts.hard,
+        "too_long": prompts.too_long,
+        "steps": int(trained[-1]["step"]),
+        "best_step": best,
+        "dev_before": (dev_score(first) if first else None) or 0.0,
+        "dev_after": dev_score(watched.steps[best]) or 0.0,
+        "win_rate": sum(wins) / len(wins),
+        "stopped": int(watched.stopped is not None),
+    }
 
 
 def _write_curve(log: Path, trained: dict[int, Step]) -> None:
@@ -256,4 +264,4 @@ def _write_curve(log: Path, trained: dict[int, Step]) -> None:
 
     shown = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
     curve = curve_svg("PPO: by step", {label: points(name) for label, name in shown.items()})
-    (log / CURVE).write_text(curve, encoding="utf-8")
+    (log / CURVE_FILE).write_text(curve, encoding="utf-8")

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from components.training.sft.config import SftConfig
 from qinglan.jobs import Command
-from qinglan.jobs.inside.place import WORLD
+from qinglan.jobs.inside.node_info import WORLD_SIZE_VARIABLE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-START = "components.training.sft.start"
+RESUME_MODULE = "components.training.sft.resume"
 ATTENTION = "sdpa"
 """PyTorch's own, which every machine has. Without flash-attn ms-swift packs no rows; the profiles want none packed:
 560 rows of 150 to 250 tokens would become 44 to 70 sequences of 2,048, one or two optimizer steps a pass."""
-TOGETHER = HERE / "plugin" / "together.py"
+PROCESS_CHECK_PLUGIN = HERE / "plugin" / "together.py"
 """ms-swift loads it, and puts its folder on the path of modules; it registers a callback of the same name."""
 
 
@@ -39,11 +39,14 @@ def train_command(config: SftConfig, paths: Paths) -> Command:
     entry = [sys.executable, "-m", "swift.cli.sft"]
     if config.device == "cuda" or config.nodes > 1:
         entry = [sys.executable, "-m", "swift.cli.main", "sft"]
-    start = [sys.executable, "-m", START, str(paths.output), "--"]
-    return Command([*start, *entry, *flags(config, paths)], {**variables(config), **joined(config)})
+    start = [sys.executable, "-m", RESUME_MODULE, str(paths.output), "--"]
+    return Command(
+        [*start, *entry, *swift_flags(config, paths)],
+        {**swift_environment(config), **distributed_environment(config)},
+    )
 
 
-def flags(config: SftConfig, paths: Paths) -> list[str]:
+def swift_flags(config: SftConfig, paths: Paths) -> list[str]:
     given: dict[str, object] = {
         "model": paths.base,
         "model_type": config.model_type,
@@ -78,8 +81,8 @@ def flags(config: SftConfig, paths: Paths) -> list[str]:
         "attn_impl": ATTENTION,
         "deepspeed": config.deepspeed,
         "gradient_checkpointing": config.device == "cuda",  # saves memory, and computes every layer twice
-        "external_plugins": TOGETHER,
-        "callbacks": TOGETHER.stem,
+        "external_plugins": PROCESS_CHECK_PLUGIN,
+        "callbacks": PROCESS_CHECK_PLUGIN.stem,
     }
     if config.device == "cpu" and config.nodes > 1:
         given["use_cpu"] = True  # else accelerate, without a GPU, sees one process and each trains by itself
@@ -101,22 +104,22 @@ def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
         str(merged),
     ]
     words += ["--torch_dtype", config.dtype]
-    return Command([sys.executable, "-m", "swift.cli.export", *words], variables(config))
+    return Command([sys.executable, "-m", "swift.cli.export", *words], swift_environment(config))
 
 
-def variables(config: SftConfig) -> dict[str, str]:
+def swift_environment(config: SftConfig) -> dict[str, str]:
     """What every process of ms-swift finds in its environment."""
     given = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return given | (ON_CPU if config.device == "cpu" else {})
 
 
-def joined(config: SftConfig) -> dict[str, str]:
+def distributed_environment(config: SftConfig) -> dict[str, str]:
     """ms-swift starts torchrun only if NPROC_PER_NODE is set; the nodes' places come from qinglan.jobs.inside.
 
     Whoever forgets either is found out by TOGETHER: with RANK alone, every pod would train by itself.
     """
-    given = {WORLD: str(config.nodes * config.processes)}
+    given = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
     if config.device == "cuda" or config.nodes > 1:
         given["NPROC_PER_NODE"] = str(config.processes)
     return given

@@ -3,10 +3,10 @@
 from kfp import dsl
 
 from components.image import SFT_IMAGE
-from components.training.handed_on import HANDED_ON
+from components.training.task_passthrough import TASK_PASSTHROUGH
 
 
-@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False, task_config_passthroughs=HANDED_ON)
+@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False, task_config_passthroughs=TASK_PASSTHROUGH)
 def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],

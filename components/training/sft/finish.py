@@ -2,7 +2,7 @@
 
     python -m components.training.sft.finish SETTINGS
 
-It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/followup.py).
+It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/module_job.py).
 """
 
 import shutil
@@ -16,10 +16,10 @@ import orjson
 from components.training.sft.command import merge_command
 from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
-from qinglan.files import replaced_folder
-from qinglan.jobs import Outcome, run
-from qinglan.jobs.failures import explain_failure
-from qinglan.jobs.followup import answering
+from qinglan.files import atomic_folder
+from qinglan.jobs import Outcome, run_command
+from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.module_job import module_job_main
 from qinglan.rewriter import Student, refuse_unusable
 from qinglan.rewriter_card import RewriterCard, write_card
 from qinglan.scratch import last_checkpoint
@@ -35,7 +35,7 @@ def finish(settings: Mapping[str, Any]) -> dict[str, float]:
     base, dev, work = (Path(settings[name]) for name in ("base", "dev", "work"))
     config = SftConfig.model_validate(settings["config"])
     write_model(base, work, RewriterCard.model_validate(settings["card"]), config)
-    return {"like_teacher": try_model(work / "model", dev)}
+    return {"like_teacher": smoke_test(work / "model", dev)}
 
 
 def best_checkpoint(folder: Path) -> Path:
@@ -51,7 +51,7 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
     """Best checkpoint to model folder; an adapter is merged, and kept beside the merged weights."""
     best = best_checkpoint(work / "checkpoints")
     weights = best if config.tuner == "full" else _merged(best, work, config)
-    with replaced_folder(work / "model") as folder:
+    with atomic_folder(work / "model") as folder:
         for pattern in MODEL_FILES:
             _copy(weights, pattern, folder)
         for pattern in TOKENIZER_FILES:  # the base's own: what training saved may have been rewritten
@@ -68,7 +68,7 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
 def _merged(adapter: Path, work: Path, config: SftConfig) -> Path:
     weights, log = work / "merged", work / "log" / "merge.log"
     shutil.rmtree(weights, ignore_errors=True)
-    if code := run(merge_command(config, adapter, weights), log):
+    if code := run_command(merge_command(config, adapter, weights), log):
         raise explain_failure("ms-swift", Outcome(code), log)
     return weights
 
@@ -78,7 +78,7 @@ def _copy(source: Path, pattern: str, target: Path) -> None:
         shutil.copyfile(path, target / path.name)
 
 
-def try_model(model: Path, dev: Path) -> float:
+def smoke_test(model: Path, dev: Path) -> float:
     """The finished model loads and answers the serving prompt; the share of answers like the teacher's."""
     student = Student.load(model)
     rows = [orjson.loads(line) for line in dev.read_bytes().splitlines()[:TRIED]]
@@ -91,4 +91,4 @@ def try_model(model: Path, dev: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(answering(sys.argv[1], finish))
+    sys.exit(module_job_main(sys.argv[1], finish))

@@ -10,29 +10,29 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from components.training.sft.chat_rows import Chats, check_lengths, check_tokenizer, read_chats
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
-from components.training.sft.family import with_family
 from components.training.sft.finish import finish
-from components.training.sft.rows import Chats, check_lengths, check_tokenizer, read_chats
-from components.training.sft.watch import Watch
-from qinglan.curves import CURVE, curve_svg
+from components.training.sft.model_family import with_family
+from components.training.sft.training_monitor import TrainingMonitor
+from qinglan.curves import CURVE_FILE, curve_svg
 from qinglan.errors import TrainingError
-from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import JobSpec, LocalRunner, Runner
-from qinglan.jobs.failures import explain_failure
-from qinglan.jobs.followup import follow_up
-from qinglan.jobs.processes import MARK, nothing_left
+from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.module_job import run_module_job
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.lineage.digests import digest
-from qinglan.progress import steps
-from qinglan.rewriter import load_tokenizer, render
+from qinglan.progress import step_progress
+from qinglan.rewriter import load_tokenizer, render_prompt
 from qinglan.rewriter_card import RewriterCard
-from qinglan.scratch import scratch, shared, source_digest
+from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 
 DONE = "done.json"
 HOURS = 24.0 * 7
-HERE = LocalRunner()
+LOCAL_RUNNER = LocalRunner()
 
 
 class SftCounts(NamedTuple):
@@ -50,7 +50,9 @@ class SftCounts(NamedTuple):
     """1 when this very training had been finished before."""
 
 
-def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runner: Runner = HERE) -> SftCounts:
+def sft(
+    base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runner: Runner = LOCAL_RUNNER
+) -> SftCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and loss curve."""
     train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     if config.device != "cpu" and not runner.remote:
@@ -58,15 +60,15 @@ def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runn
     parents = {"base_model": digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
     key = (*parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
-    work = scratch("sft", *key)
+    work = scratch_folder("sft", *key)
     reused = (work / DONE).is_file()
     if not reused:  # what was finished has been checked, by these very settings
         tokenizer = load_tokenizer(base)
         _check_base(tokenizer, base, train, chats, config.max_length)
         prompt = train.first[:2]
-        config = with_family(config, base, render(tokenizer, prompt), prompt)
+        config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
-            base, chats = shared(base, parents["base_model"]), shared(chats, digest(chats))
+            base, chats = copy_to_scratch(base, parents["base_model"]), copy_to_scratch(chats, digest(chats))
         metrics = _train(base, chats, work, config, runner)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens, parents=parents
@@ -76,11 +78,11 @@ def sft(base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runn
         best = min((row for row in metrics if "eval_loss" in row), key=lambda row: row["eval_loss"])
         facts = {"steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"], "like_teacher": like}
         facts["token_accuracy"] = best.get("eval_token_accuracy", 0.0)
-        with replaced(work / DONE) as partial:
+        with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
         shutil.rmtree(work / "checkpoints")
     for made, target in (("model", model), ("log", log)):
-        with replaced_folder(target) as partial:
+        with atomic_folder(target) as partial:
             shutil.copytree(work / made, partial, dirs_exist_ok=True)
     facts = orjson.loads((work / DONE).read_bytes())
     return SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts)
@@ -95,15 +97,15 @@ def _check_base(tokenizer: Any, base: Path, train: Chats, chats: Path, longest: 
 def _train(base: Path, chats: Path, work: Path, config: SftConfig, runner: Runner) -> list[dict[str, float]]:
     """Run ms-swift to its end, from its last checkpoint where there is one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
-    with steps("sft") as show, nothing_left(work / "running") as (mark, _):
+    with step_progress("sft") as show, process_cleanup(work / "running") as (mark, _):
 
         def tick(row: dict[str, float], total: int) -> None:
             losses = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in ("loss", "eval_loss") if name in row]
             show(int(row["step"]), total, ", ".join(losses))
 
-        watch = Watch(checkpoints / "logging.jsonl", tick)
+        watch = TrainingMonitor(checkpoints / "logging.jsonl", tick)
         command = train_command(config, Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints))
-        marked = command._replace(environment={**command.environment, MARK: mark})
+        marked = command._replace(environment={**command.environment, PROCESS_MARK_VARIABLE: mark})
         log.parent.mkdir(exist_ok=True)
         job = JobSpec("sft", marked, config.nodes, config.processes, "torchrun", HOURS)
         outcome = runner.run(job, log, stop=watch)
@@ -132,7 +134,7 @@ def _finish(base: Path, chats: Path, work: Path, card: RewriterCard, config: Sft
     if config.device == "cpu" and not runner.remote:
         return finish(settings)["like_teacher"]
     module, log = "components.training.sft.finish", work / "log" / "finish.log"
-    answer = follow_up(runner, "sft-finish", module, settings, work / "finish.json", log, config.processes)
+    answer = run_module_job(runner, "sft-finish", module, settings, work / "finish.json", log, config.processes)
     return float(answer["like_teacher"])
 
 
@@ -143,4 +145,4 @@ def _write_log(work: Path, metrics: list[dict[str, float]]) -> None:
         label: [(row["step"], row[name]) for row in metrics if name in row]
         for label, name in (("training", "loss"), ("validation", "eval_loss"))
     }
-    (work / "log" / CURVE).write_text(curve_svg("SFT: loss by step", series), encoding="utf-8")
+    (work / "log" / CURVE_FILE).write_text(curve_svg("SFT: loss by step", series), encoding="utf-8")

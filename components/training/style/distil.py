@@ -13,20 +13,20 @@ import orjson
 from numpy.typing import NDArray
 
 from components.training.style.config import DistilConfig
-from components.training.style.examples import Examples, one_hot
+from components.training.style.dataset import StyleDataset, one_hot
 from components.training.style.export import export_int8
-from components.training.style.fit import Loss, Pace, fit
 from components.training.style.stage import files_digests, save_calibrated, write_log
+from components.training.style.trainer import FitSettings, Loss, fit
 from qinglan.errors import DataError, TrainingError
-from qinglan.files import read_jsonl, replaced, replaced_folder
+from qinglan.files import atomic_folder, atomic_write, read_jsonl
 from qinglan.gpus import need_gpus
 from qinglan.lineage.digests import digest
-from qinglan.scratch import scratch, source_digest
+from qinglan.model_weights import count_parameters
+from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.labels import Labels
-from qinglan.style.model import ONNX, StyleCard, StyleModel
+from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel
 from qinglan.style.predict import encode
-from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText, read_split
-from qinglan.weights import parameters
+from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split
 
 TIMED = 200
 """Texts whose answers are timed, one after another."""
@@ -46,7 +46,7 @@ class DistilCounts(NamedTuple):
     """Largest, of any probability on dev."""
 
 
-class Line(NamedTuple):
+class ModelRow(NamedTuple):
     """One model in the table."""
 
     name: str
@@ -65,28 +65,35 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
         need_gpus("distil", 1)
     parents = {"teacher": digest(teacher), **files_digests(rows)}
     known = StyleModel.load(teacher)
-    refuse_strangers(known, parents)
+    check_teacher_rows(known, parents)
     code = source_digest(Path(__file__).parent)
-    work = scratch("distil", *parents.values(), config.model_dump_json(), code)
+    work = scratch_folder("distil", *parents.values(), config.model_dump_json(), code)
     train, labels = read_split(rows, "train")
     dev, _ = read_split(rows, "dev")
     texts = [row.input for row in train] + _unlabelled(rows)
     model = fewer_layers(known, config.layers)
     examples = _examples(known, texts, train, labels, config)
-    seen = Examples(known.encode([row.input for row in dev]), _hard(dev, labels))
-    pace = Pace(**{name: getattr(config, name) for name in Pace._fields if hasattr(config, name)})
+    seen = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
+    pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields if hasattr(config, name)})
     fitted = fit(
-        "distil", model, model.config.pad_token_id, examples, seen, soft_loss(config), pace, work / "checkpoints"
+        "distil",
+        model,
+        model.config.pad_token_id,
+        examples,
+        seen,
+        distillation_loss(config),
+        pace,
+        work / "checkpoints",
     )
-    with replaced_folder(student) as folder:
+    with atomic_folder(student) as folder:
         card = StyleCard(stage="distil", max_length=known.card.max_length, parents=parents)
         save_calibrated(fitted.model, known.tokenizer, labels, dev, folder, card)
-        export_int8(folder, folder / ONNX)
-        difference = refuse_far(folder, [row.input for row in dev], config.bound)
-    with replaced_folder(log) as folder:
+        export_int8(folder, folder / ONNX_FILE)
+        difference = check_int8_difference(folder, [row.input for row in dev], config.bound)
+    with atomic_folder(log) as folder:
         write_log(folder, "Distillation: loss and macro-F1 by step", fitted.metrics)
     lines = compare(teacher, student, rows)
-    with replaced(table) as partial:
+    with atomic_write(table) as partial:
         partial.write_bytes(orjson.dumps([line._asdict() for line in lines], option=orjson.OPT_INDENT_2))
     big, small, int8 = lines
     return DistilCounts(
@@ -95,7 +102,7 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
     )  # fmt: skip
 
 
-def refuse_strangers(teacher: StyleModel, parents: Mapping[str, str]) -> None:
+def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
     """The teacher learned from these very rows and labels, or its table would compare nothing."""
     for name in ("train", "dev", "labels"):
         if teacher.card.parents.get(name) != parents[name]:
@@ -105,7 +112,7 @@ def refuse_strangers(teacher: StyleModel, parents: Mapping[str, str]) -> None:
 
 
 def _unlabelled(rows: Path) -> list[str]:
-    path = rows / TEXTS
+    path = rows / UNLABELLED_FILE
     return [row.text for _, row in read_jsonl(path, UnlabelledText)] if path.is_file() else []
 
 
@@ -119,9 +126,9 @@ def fewer_layers(teacher: StyleModel, wanted: int | None) -> Any:
 
     import torch
 
-    from qinglan.style.engines import TorchLogits
+    from qinglan.style.engines import TorchEngine
 
-    assert isinstance(teacher.logits, TorchLogits)
+    assert isinstance(teacher.logits, TorchEngine)
     model = copy.deepcopy(teacher.logits.model)
     layers = model.base_model.layers
     kept = kept_layers(len(layers), wanted or max(1, len(layers) // 2))
@@ -142,16 +149,16 @@ def kept_layers(layers: int, wanted: int) -> list[int]:
 
 def _examples(
     teacher: StyleModel, texts: Sequence[str], train: Sequence[StyleRow], labels: Labels, config: DistilConfig
-) -> Examples:
+) -> StyleDataset:
     """The teacher's probabilities and beside them the data's label, or nothing."""
     ids = encode(teacher.tokenizer, texts, teacher.card.max_length)
     said = teacher.probabilities_of(ids, config.eval_batch)
     given = np.zeros_like(said)
     given[: len(train)] = _hard(train, labels)
-    return Examples(ids, np.concatenate([said, given], axis=1))
+    return StyleDataset(ids, np.concatenate([said, given], axis=1))
 
 
-def soft_loss(config: DistilConfig) -> Loss:
+def distillation_loss(config: DistilConfig) -> Loss:
     """The teacher's word at a temperature, and the data's where there is one; on dev, plain cross-entropy."""
 
     def loss(logits: Any, targets: Any) -> Any:
@@ -171,7 +178,7 @@ def soft_loss(config: DistilConfig) -> Loss:
     return loss
 
 
-def refuse_far(folder: Path, texts: Sequence[str], bound: float) -> float:
+def check_int8_difference(folder: Path, texts: Sequence[str], bound: float) -> float:
     """How far the int8 model's probabilities are from the float one's; beyond the bound it is no release of it."""
     float32, int8 = (StyleModel.load(folder, engine).probabilities(texts) for engine in ("torch", "onnx"))
     difference = float(np.abs(float32 - int8).max())
@@ -183,7 +190,7 @@ def refuse_far(folder: Path, texts: Sequence[str], bound: float) -> float:
     return difference
 
 
-def compare(teacher: Path, student: Path, rows: Path) -> tuple[Line, Line, Line]:
+def compare(teacher: Path, student: Path, rows: Path) -> tuple[ModelRow, ModelRow, ModelRow]:
     """Teacher, student and int8 on the locked test, after everything is chosen."""
     test, labels = read_split(rows, "test")
     return (
@@ -193,10 +200,10 @@ def compare(teacher: Path, student: Path, rows: Path) -> tuple[Line, Line, Line]
     )
 
 
-def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], labels: Labels) -> Line:
+def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], labels: Labels) -> ModelRow:
     from sklearn.metrics import f1_score
 
-    files = [folder / ONNX] if name.endswith("int8") else list(folder.glob("*.safetensors"))
+    files = [folder / ONNX_FILE] if name.endswith("int8") else list(folder.glob("*.safetensors"))
     texts = [row.input for row in test]
     true = [labels.ids[row.label] for row in test]
     best = model.probabilities(texts).argmax(-1)
@@ -204,8 +211,8 @@ def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], 
     for text in texts[:TIMED]:
         model.probabilities([text])
     seconds = time.perf_counter() - started
-    return Line(
-        name, parameters(folder), round(sum(file.stat().st_size for file in files) / 2**20, 2),
+    return ModelRow(
+        name, count_parameters(folder), round(sum(file.stat().st_size for file in files) / 2**20, 2),
         round(min(TIMED, len(texts)) / seconds, 1), float((best == np.array(true)).mean()),
         float(f1_score(true, best, average="macro")),
     )  # fmt: skip

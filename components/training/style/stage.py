@@ -13,19 +13,19 @@ import orjson
 
 from components.training.style.calibrate import divide_logits, fit_temperature
 from components.training.style.config import StyleConfig
-from components.training.style.examples import Examples, Shown, class_weights, one_hot, shown_rows
-from components.training.style.fit import Loss, Pace, fit
-from qinglan.curves import CURVE, curve_svg
+from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
+from components.training.style.trainer import FitSettings, Loss, fit
+from qinglan.curves import CURVE_FILE, curve_svg
 from qinglan.errors import DataError
-from qinglan.files import replaced, replaced_folder, sha256_file
+from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.lineage.digests import digest
-from qinglan.scratch import scratch, source_digest
-from qinglan.style.engines import TorchLogits
-from qinglan.style.labels import MAPPING, Labels, write_mapping
+from qinglan.scratch import scratch_folder, source_digest
+from qinglan.style.engines import TorchEngine
+from qinglan.style.labels import MAPPING_FILE, Labels, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, refuse_pickles, write_card
 from qinglan.style.predict import encode
-from qinglan.style.rows import TEXTS, StyleRow, read_split
+from qinglan.style.rows import UNLABELLED_FILE, StyleRow, read_split
 from qinglan.terminal import say
 
 DONE, FACTS, METRICS = "done", "facts.json", "metrics.jsonl"
@@ -54,21 +54,21 @@ def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleCon
         need_gpus("style", 1)
     refuse_pickles(base)
     parents = {"base_model": digest(base), **files_digests(rows)}
-    work = scratch("style", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
+    work = scratch_folder("style", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
     reused = (work / DONE).is_dir()
     if not reused:
-        with replaced_folder(work / DONE) as made:
+        with atomic_folder(work / DONE) as made:
             _make(base, rows, work / "checkpoints", made, config, parents)
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for name, target in (("model", model), ("log", log)):
-        with replaced_folder(target) as partial:
+        with atomic_folder(target) as partial:
             shutil.copytree(work / DONE / name, partial, dirs_exist_ok=True)
     return StyleCounts(**orjson.loads((work / DONE / FACTS).read_bytes()), reused=int(reused))
 
 
 def files_digests(rows: Path) -> dict[str, str]:
     """Of all that decides what is learned from a folder of rows."""
-    named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING, "texts": TEXTS}
+    named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE, "texts": UNLABELLED_FILE}
     return {name: sha256_file(path) for name, file in named.items() if (path := rows / file).is_file()}
 
 
@@ -80,10 +80,10 @@ def _make(
     if not dev:
         raise DataError(f"{rows / 'dev.jsonl'}: empty. The best checkpoint is chosen on dev: prepare more rows.")
     model, tokenizer = open_base(base, labels, config.seed)
-    shown = shown_rows(train, labels, config)
+    shown = labelled_texts(train, labels, config)
     examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
-    seen = [Shown(row.input, labels.ids[row.label]) for row in dev]
-    pace = Pace(**{name: getattr(config, name) for name in Pace._fields})
+    seen = [LabelledText(row.input, labels.ids[row.label]) for row in dev]
+    pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     loss = weighted_loss([one.label for one in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, seen, labels, config.max_length)[0]
     fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints)
@@ -96,7 +96,7 @@ def _make(
     last = int(max(row["step"] for row in fitted.metrics))
     facts: dict[str, float] = {"rows": len(train), "dev_rows": len(dev), "steps": last}
     facts |= {"accuracy": best["accuracy"], "macro_f1": best["macro_f1"], "temperature": temperature, "cut": cut}
-    with replaced(made / FACTS) as partial:
+    with atomic_write(made / FACTS) as partial:
         partial.write_bytes(orjson.dumps(facts))
 
 
@@ -122,12 +122,12 @@ def open_base(base: Path, labels: Labels, seed: int) -> tuple[Any, Any]:
 
 
 def _examples(
-    tokenizer: Any, shown: Sequence[Shown], labels: Labels, max_length: int, smoothing: float = 0.0
-) -> tuple[Examples, int]:
+    tokenizer: Any, shown: Sequence[LabelledText], labels: Labels, max_length: int, smoothing: float = 0.0
+) -> tuple[StyleDataset, int]:
     """As the trainer reads them, and how many were cut."""
     ids = encode(tokenizer, [one.text for one in shown], max_length)
     targets = one_hot([one.label for one in shown], len(labels.labels), smoothing)
-    return Examples(ids, targets), sum(len(one) == max_length for one in ids)
+    return StyleDataset(ids, targets), sum(len(one) == max_length for one in ids)
 
 
 def weighted_loss(labels: Sequence[int], count: int, weighted: bool) -> Loss:
@@ -160,7 +160,7 @@ def _as_served(model: Any, tokenizer: Any, labels: Labels, card: StyleCard) -> S
     import torch
 
     dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
-    return StyleModel(TorchLogits(model.to(dtype)), tokenizer, labels, card)
+    return StyleModel(TorchEngine(model.to(dtype)), tokenizer, labels, card)
 
 
 def _log(probabilities: Any) -> Any:
@@ -184,7 +184,7 @@ def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> 
         label: [(row["step"], row[name]) for row in metrics if name in row]
         for label, name in (("training loss", "loss"), ("dev loss", "eval_loss"), ("dev macro-F1", "macro_f1"))
     }
-    (folder / CURVE).write_text(curve_svg(title, series), encoding="utf-8")
+    (folder / CURVE_FILE).write_text(curve_svg(title, series), encoding="utf-8")
 
 
 def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:

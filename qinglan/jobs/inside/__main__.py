@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from qinglan.errors import QinglanError
-from qinglan.jobs.inside.head import head
-from qinglan.jobs.inside.place import Place, place
+from qinglan.jobs.inside.head import run_head
+from qinglan.jobs.inside.node_info import NodeInfo, read_node_info
 from qinglan.jobs.inside.torchrun import torchrun_environment
-from qinglan.jobs.inside.worker import worker
-from qinglan.jobs.processes import MARK, nothing_left
+from qinglan.jobs.inside.worker import run_worker
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.terminal import say
 
 WAIT_SECONDS = 900.0
@@ -23,10 +23,10 @@ WAIT_SECONDS = 900.0
 def main(argv: Sequence[str]) -> int:
     given = _parse(argv)
     try:
-        where = place(os.environ, given.nodes, given.per_node)
+        where = read_node_info(os.environ, given.nodes, given.per_node)
         if given.join == "torchrun":
-            _become(given.argv, torchrun_environment(os.environ, where))
-        return _ray(where, given.argv, given.wait)
+            _exec_training(given.argv, torchrun_environment(os.environ, where))
+        return _run_ray_node(where, given.argv, given.wait)
     except QinglanError as error:
         # As Python writes an error that nobody caught: the log's last line that names one is what a person is shown.
         say(f"{type(error).__module__}.{type(error).__name__}: {error}", to=sys.stderr)
@@ -43,22 +43,22 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _become(argv: Sequence[str], environment: dict[str, str]) -> NoReturn:
+def _exec_training(argv: Sequence[str], environment: dict[str, str]) -> NoReturn:
     """No process between the pod's and the training: its signals and its code are the pod's."""
     sys.stdout.flush()
     os.execvpe(argv[0], list(argv), environment)
 
 
-def _ray(where: Place, argv: Sequence[str], wait: float) -> int:
+def _run_ray_node(where: NodeInfo, argv: Sequence[str], wait: float) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with (
         tempfile.TemporaryDirectory() as notes,
-        nothing_left(Path(notes) / "running") as (mark, folder),
+        process_cleanup(Path(notes) / "running") as (mark, folder),
     ):
-        environment = {**os.environ, MARK: mark}
+        environment = {**os.environ, PROCESS_MARK_VARIABLE: mark}
         if where.rank == 0:
-            return head(where, argv, environment, folder, wait)
-        return worker(where, environment, wait)
+            return run_head(where, argv, environment, folder, wait)
+        return run_worker(where, environment, wait)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ from qinglan.errors import ConfigError, TrainingError
 from qinglan.services import free_port
 
 TOKEN = "RAY_AUTH_TOKEN"
-STARTS = 5
+MAX_RAY_STARTS = 5
 """Ray gives its own agents 15 s to come up, and itself up where they do not: on a machine that is busy, or reads its
 image for the first time, it has to be started again."""
 
-AT_ONCE = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+NO_DRAIN_ENVIRONMENT = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
 """Told to stop it would wait half a minute for work to move to other nodes; here there is no other work."""
 
-RAY = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block")
+RAY_START_COMMAND = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block")
 POLL_SECONDS = 0.5
 
 
@@ -37,24 +37,24 @@ def shared_token(environment: Mapping[str, str]) -> str:
 def head_command(address: str, port: int, name: str, gpus: int, folder: Path) -> list[str]:
     words = ["--head", f"--port={port}", f"--temp-dir={folder}", f"--ray-client-server-port={free_port()}"]
     words += ["--include-dashboard=false", "--no-monitor"]  # processes for nobody: nothing scales here
-    return [*RAY, *words, *_node(address, name, gpus)]
+    return [*RAY_START_COMMAND, *words, *_node(address, name, gpus)]
 
 
 def worker_command(head: str, address: str, name: str, gpus: int) -> list[str]:
-    return [*RAY, f"--address={head}", *_node(address, name, gpus)]
+    return [*RAY_START_COMMAND, f"--address={head}", *_node(address, name, gpus)]
 
 
 def _node(address: str, name: str, gpus: int) -> list[str]:
     return [f"--node-ip-address={address}", f"--node-name={name}", f"--num-gpus={gpus}"]
 
 
-def start(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def start_ray(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """A group of its own, so that the end of ours does not end it before we do."""
-    given = {**environment, **AT_ONCE}
+    given = {**environment, **NO_DRAIN_ENVIRONMENT}
     return subprocess.Popen(command, env=given, stdout=subprocess.DEVNULL, process_group=0)
 
 
-class Clock:
+class StartDeadline:
     """A wait that ends in time, or when `check` raises since what is waited for can never come."""
 
     def __init__(self, seconds: float, check: Callable[[], None]) -> None:
@@ -67,24 +67,24 @@ class Clock:
         time.sleep(POLL_SECONDS)
 
 
-def gather(address: str, nodes: int, clock: Clock, invite: Callable[[], None]) -> None:
+def wait_for_ray_nodes(address: str, nodes: int, clock: StartDeadline, invite: Callable[[], None]) -> None:
     """Once Ray's head is there the workers are invited: one that comes before finds nothing and gives up."""
     told_to_stop = signal.getsignal(signal.SIGTERM)  # Ray sets its own
     ray = _connected(address, clock)
     try:
-        while _alive(ray) < 1:
+        while _alive_node_count(ray) < 1:
             clock.pause("head")
         invite()
-        while (alive := _alive(ray)) < nodes:
+        while (alive := _alive_node_count(ray)) < nodes:
             clock.pause(f"other nodes ({alive} of {nodes} are there)")
     finally:
         ray.shutdown()
         signal.signal(signal.SIGTERM, told_to_stop)
 
 
-def _connected(address: str, clock: Clock) -> Any:
+def _connected(address: str, clock: StartDeadline) -> Any:
     host, _, port = address.rpartition(":")
-    while not _open(host, int(port)):
+    while not _is_port_open(host, int(port)):
         clock.pause("head")
     import ray
 
@@ -98,11 +98,11 @@ def _connected(address: str, clock: Clock) -> Any:
             return ray
 
 
-def _alive(ray: Any) -> int:
+def _alive_node_count(ray: Any) -> int:
     return sum(bool(node["Alive"]) for node in ray.nodes())
 
 
-def _open(host: str, port: int) -> bool:
+def _is_port_open(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), timeout=1.0).close()
     except OSError:

@@ -6,31 +6,31 @@ import sys
 from collections.abc import Mapping
 
 from qinglan.errors import TrainingError
-from qinglan.jobs.inside.place import Place, without_operator
-from qinglan.jobs.inside.raylet import POLL_SECONDS, STARTS, shared_token, start, worker_command
-from qinglan.jobs.inside.rollcall import Line, answer
-from qinglan.jobs.local import end_group
+from qinglan.jobs.inside.node_info import NodeInfo, without_operator_variables
+from qinglan.jobs.inside.raylet import MAX_RAY_STARTS, POLL_SECONDS, shared_token, start_ray, worker_command
+from qinglan.jobs.inside.rendezvous import JsonConnection, connect_to_head
+from qinglan.jobs.local import terminate_process_group
 from qinglan.terminal import say
 
 LAST_WORD_SECONDS = 2.0
 
 
-def worker(where: Place, environment: Mapping[str, str], wait: float) -> int:
+def run_worker(where: NodeInfo, environment: Mapping[str, str], wait: float) -> int:
     """0 when the head has ended, well or not: the fault is the head's, and its pod is the one to read."""
     hello = {"token": shared_token(environment), "rank": where.rank, "pod": where.pod(where.rank)}
-    line = answer(where.head, where.port, hello, wait)
+    line = connect_to_head(where.head, where.port, hello, wait)
     if line is None:
         raise TrainingError(
             f"{where.pod(0)} did not listen on port {where.port} within {wait:.0f} s. See `kubectl describe pod "
             f"{where.pod(0)}`, and whether a NetworkPolicy lets the job's pods reach each other."
         )
     try:
-        return _lend(where, line, without_operator(environment))
+        return _serve_head(where, line, without_operator_variables(environment))
     finally:
         line.close()
 
 
-def _lend(where: Place, line: Line, environment: Mapping[str, str]) -> int:
+def _serve_head(where: NodeInfo, line: JsonConnection, environment: Mapping[str, str]) -> int:
     """Do as the head says: join its Ray, again where that did not come up, until it has ended."""
     ray: subprocess.Popen[bytes] | None = None
     address, starts, complete = "", 0, False
@@ -39,41 +39,45 @@ def _lend(where: Place, line: Line, environment: Mapping[str, str]) -> int:
             if line.ready(POLL_SECONDS):
                 word = line.next(None)
                 if word is None or "ended" in word:
-                    return _ended(where, word)
+                    return _handle_head_exit(where, word)
                 complete = complete or "complete" in word
                 if "ray" in word:  # another address than before: the head had to start anew
                     address, starts = str(word["ray"]), 0
-                    ray = _again(ray, where, line, address, environment)
+                    ray = _restart_ray(ray, where, line, address, environment)
             if ray is not None and ray.poll() is not None:
                 starts += 1
-                if complete or starts == STARTS:
-                    return _alone(where, line, ray.returncode)
-                ray = _again(ray, where, line, address, environment)
+                if complete or starts == MAX_RAY_STARTS:
+                    return _handle_ray_exit(where, line, ray.returncode)
+                ray = _restart_ray(ray, where, line, address, environment)
     finally:
         if ray is not None:
-            end_group(ray)
+            terminate_process_group(ray)
 
 
-def _again(
-    ray: "subprocess.Popen[bytes] | None", where: Place, line: Line, address: str, environment: Mapping[str, str]
+def _restart_ray(
+    ray: "subprocess.Popen[bytes] | None",
+    where: NodeInfo,
+    line: JsonConnection,
+    address: str,
+    environment: Mapping[str, str],
 ) -> "subprocess.Popen[bytes]":
     if ray is not None:
-        end_group(ray)
-    return start(worker_command(address, line.own_address(), where.pod(where.rank), where.per_node), environment)
+        terminate_process_group(ray)
+    return start_ray(worker_command(address, line.own_address(), where.pod(where.rank), where.per_node), environment)
 
 
-def _alone(where: Place, line: Line, code: int) -> int:
+def _handle_ray_exit(where: NodeInfo, line: JsonConnection, code: int) -> int:
     """Ray ends by itself when it is killed, or when the head's is gone: then the head's word is on its way."""
     while line.ready(LAST_WORD_SECONDS) and (word := line.next(1.0)):
         if "ended" in word:
-            return _ended(where, word)
+            return _handle_head_exit(where, word)
     why = f"its Ray ended with code {code}"
     with contextlib.suppress(OSError):
         line.say({"lost": why})
     raise TrainingError(f"{where.pod(where.rank)}: {why}. Ray's own words stand above.")
 
 
-def _ended(where: Place, word: Mapping[str, int] | None) -> int:
+def _handle_head_exit(where: NodeInfo, word: Mapping[str, int] | None) -> int:
     if word is None or "ended" not in word:
         raise TrainingError(f"{where.pod(0)} is gone without a word. See that pod's events and last lines.")
     say(f"[inside] {where.pod(0)} ended with code {word['ended']}", to=sys.stderr)

@@ -13,7 +13,7 @@ from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
 from qinglan.rag.index import (
     CACHED_PASSAGES,
-    MOST_TIED,
+    MAX_TIED_HITS,
     QUERY_GRAMS,
     Hit,
     inverse_frequency,
@@ -21,39 +21,39 @@ from qinglan.rag.index import (
 )  # fmt: skip
 from qinglan.text import bigrams
 from serving.rag.engine import Candidate, Scores, SnapshotGone
-from serving.rag.opensearch.asking import Cluster
-from serving.rag.opensearch.kept import Kept
-from serving.rag.opensearch.layout import FORMAT, Notes, alias_of
-from serving.rag.reranker import RIVALS, Asked, Compared, Reranker, all_signs
+from serving.rag.lexical_reranker import RIVALS, RerankerModel, WeightedPassage, WeightedText, compute_features
+from serving.rag.opensearch.cluster_client import ClusterClient
+from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, alias_of
+from serving.rag.opensearch.lru_cache import LruCache
 
 CACHED_TEXTS = 1024
 
-WHOLE = {"allow_partial_search_results": "false", "cancel_after_time_interval": "5s"}
+NO_PARTIAL_RESULTS = {"allow_partial_search_results": "false", "cancel_after_time_interval": "5s"}
 """All of it or an error; and nothing goes on that nobody waits for any more."""
 
 
-class Terms(NamedTuple):
+class TermCounts(NamedTuple):
     """A text as one field is cut: how many passages hold each term, and how many terms none holds."""
 
     known: dict[str, int]
     unknown: int
 
 
-class Cut(NamedTuple):
+class TokenizedText(NamedTuple):
     """A text's words, by the analyzer of the index itself, and its pairs."""
 
-    words: Terms
-    pairs: Terms
+    words: TermCounts
+    pairs: TermCounts
 
 
-class Stored(NamedTuple):
+class StoredPassage(NamedTuple):
     """A passage with what the loader weighed of it: its pairs, and those of its title."""
 
     passage: Passage
-    compared: Compared
+    compared: WeightedPassage
 
 
-class Found(NamedTuple):
+class CachedHits(NamedTuple):
     """A text's best hits, and how many were asked for."""
 
     k: int
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 class OpenSearchEngine:
     """One snapshot."""
 
-    def __init__(self, cluster: Cluster, index: str, notes: Notes, reranker: Reranker) -> None:
+    def __init__(self, cluster: ClusterClient, index: str, notes: IndexMetadata, reranker: RerankerModel) -> None:
         self.knowledge_base = KnowledgeBase(
             tenant_id=notes.tenant_id, kb_name=notes.kb_name, snapshot=notes.snapshot, passages=notes.passages,
             # Scores are near tantivy's and not the same: a cache must not mix the two.
@@ -73,9 +73,9 @@ class OpenSearchEngine:
         self.index = index
         self._alias = alias_of(notes.tenant_id, notes.kb_name)
         self._cluster, self._reranker = cluster, reranker
-        self._cuts = Kept[str, Cut](CACHED_TEXTS)
-        self._found = Kept[tuple[str, str], Found](CACHED_TEXTS)
-        self._stored = Kept[int, Stored](CACHED_PASSAGES)
+        self._cuts = LruCache[str, TokenizedText](CACHED_TEXTS)
+        self._found = LruCache[tuple[str, str], CachedHits](CACHED_TEXTS)
+        self._stored = LruCache[int, StoredPassage](CACHED_PASSAGES)
 
     async def current(self, gone: bool = False) -> Self:
         return self
@@ -91,10 +91,10 @@ class OpenSearchEngine:
         numbers = [candidate.number for candidate in candidates]
         stored = await self._passages([*numbers, *bm25])
         compared = {number: one.compared for number, one in stored.items()}
-        signs = all_signs(weighed(pairs, self.knowledge_base.passages), bm25, compared, numbers)
+        signs = compute_features(weigh_text(pairs, self.knowledge_base.passages), bm25, compared, numbers)
         return Scores([self._reranker.score(each) for each in signs])
 
-    async def _cut(self, text: str) -> Cut:
+    async def _cut(self, text: str) -> TokenizedText:
         if (kept := self._cuts.get(text)) is not None:
             return kept
         pairs = bigrams(text)
@@ -102,18 +102,18 @@ class OpenSearchEngine:
         spared = {"positions": False, "offsets": False, "payloads": False}
         body = {"doc": {"body": text, "pairs": " ".join(pairs)}, **wanted, **spared}
         fields = (await self._read("_termvectors", body)).get("term_vectors", {})
-        words = {word: int(term.get("doc_freq", 0)) for word, term in terms_of(fields, "body").items()}
-        found = terms_of(fields, "pairs")
+        words = {word: int(term.get("doc_freq", 0)) for word, term in read_terms(fields, "body").items()}
+        found = read_terms(fields, "pairs")
         counts = {pair: int(found.get(pair, {}).get("doc_freq", 0)) for pair in dict.fromkeys(pairs)}
-        return self._cuts.put(text, Cut(split(words), split(counts)))
+        return self._cuts.put(text, TokenizedText(split_known(words), split_known(counts)))
 
     async def _best(self, field: str, text: str, k: int) -> list[Hit]:
         """The k best by BM25, best first; equals stand in the order of the file."""
         kept = self._found.get((field, text))
         if kept is None or kept.k < k:
             cut = await self._cut(text)
-            terms = rarest(cut.words if field == "body" else cut.pairs)
-            kept = self._found.put((field, text), Found(k, await self._search(field, terms, k)))
+            terms = rarest_terms(cut.words if field == "body" else cut.pairs)
+            kept = self._found.put((field, text), CachedHits(k, await self._search(field, terms, k)))
         return kept.hits[:k]
 
     async def _search(self, field: str, terms: Sequence[str], k: int) -> list[Hit]:
@@ -121,8 +121,8 @@ class OpenSearchEngine:
             return []
         limit = k + 16
         hits = await self._top(field, terms, limit, with_passages=True)
-        while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MOST_TIED:
-            limit = min(limit * 4, MOST_TIED)  # the tie goes on below the cut: see all of it before ordering it
+        while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
+            limit = min(limit * 4, MAX_TIED_HITS)  # the tie goes on below the cut: see all of it before ordering it
             hits = await self._top(field, terms, limit, with_passages=False)
         return hits[:k]
 
@@ -130,7 +130,7 @@ class OpenSearchEngine:
         # The terms are cut already: what a user typed is never read as a query of its own.
         match = {field: {"query": " ".join(terms), "analyzer": "whitespace"}}
         body = {"query": {"match": match}, "size": limit, "track_total_hits": False, "_source": with_passages}
-        answer = await self._read("_search", body, **WHOLE)
+        answer = await self._read("_search", body, **NO_PARTIAL_RESULTS)
         found = answer["hits"]["hits"]
         if with_passages:
             for hit in found:
@@ -139,7 +139,7 @@ class OpenSearchEngine:
         hits = [Hit(int(hit["_id"]), round(hit["_score"], 4)) for hit in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.number))
 
-    async def _passages(self, numbers: Sequence[int]) -> dict[int, Stored]:
+    async def _passages(self, numbers: Sequence[int]) -> dict[int, StoredPassage]:
         found = {number: kept for number in numbers if (kept := self._stored.get(number))}
         if missing := [str(number) for number in dict.fromkeys(numbers) if number not in found]:
             answer = await self._read("_mget", {"ids": missing})
@@ -151,31 +151,33 @@ class OpenSearchEngine:
     async def _read(self, what: str, body: Any, **params: str) -> dict[str, Any]:
         return await self._cluster.read(self._alias, self.index, what, body, **params)
 
-    def _keep(self, document: Any) -> Stored:
+    def _keep(self, document: Any) -> StoredPassage:
         number = int(document["_id"])
         return self._stored.get(number) or self._stored.put(number, read_stored(document["_source"]))
 
 
-def rarest(terms: Terms) -> list[str]:
+def rarest_terms(terms: TermCounts) -> list[str]:
     """Those that the knowledge base knows, the rarest when there are too many."""
     known = terms.known
     return sorted(known, key=lambda term: known[term])[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else list(known)
 
 
-def weighed(pairs: Terms, passages: int) -> Asked:
-    known = {pair: inverse_frequency(pairs.known[pair], passages) for pair in rarest(pairs)}
-    return Asked(known, sum(known.values()) + pairs.unknown * inverse_frequency(0, passages))
+def weigh_text(pairs: TermCounts, passages: int) -> WeightedText:
+    known = {pair: inverse_frequency(pairs.known[pair], passages) for pair in rarest_terms(pairs)}
+    return WeightedText(known, sum(known.values()) + pairs.unknown * inverse_frequency(0, passages))
 
 
-def split(counts: dict[str, int]) -> Terms:
+def split_known(counts: dict[str, int]) -> TermCounts:
     known = {term: count for term, count in counts.items() if count}
-    return Terms(known, len(counts) - len(known))
+    return TermCounts(known, len(counts) - len(known))
 
 
-def terms_of(fields: Any, field: str) -> dict[str, dict[str, Any]]:
+def read_terms(fields: Any, field: str) -> dict[str, dict[str, Any]]:
     return dict(fields.get(field, {}).get("terms", {}))
 
 
-def read_stored(source: Any) -> Stored:
+def read_stored(source: Any) -> StoredPassage:
     passage = Passage.model_validate({name: source[name] for name in Passage.model_fields})
-    return Stored(passage, Compared(searched_text(passage).lower(), passage.title.lower(), *source["weights"]))
+    return StoredPassage(
+        passage, WeightedPassage(searched_text(passage).lower(), passage.title.lower(), *source["weights"])
+    )

@@ -9,32 +9,32 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from qinglan.errors import ConfigError, Conflict, OutageError
+from qinglan.errors import ConfigError, ConflictError, OutageError
 from qinglan.kubernetes.client import Api
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.rollouts import under_way, whose_turn
-from serving.rollout import machine
+from qinglan.model_rollouts import is_under_way, next_rollout
+from serving.rollout import reconciler
 from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence
-from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, Unreadable, entry_of, state_of
-from serving.rollout.cluster.metrics import Metrics, Standing, judges_quality
-from serving.rollout.cluster.object_cache import OF_SERVICE, ObjectCache
-from serving.rollout.cluster.outages import SpokenEvidence, SpokenReleases
-from serving.rollout.cluster.prometheus import Prometheus
-from serving.rollout.cluster.reading import Object
-from serving.rollout.cluster.releases import StoreReleases
+from serving.rollout.cluster.inference_service import Object
+from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, UnreadableSpecError, parse_rollout, parse_state
+from serving.rollout.cluster.metrics import ControllerStatus, Metrics, judges_quality
+from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
+from serving.rollout.cluster.outage_logging import LoggingEvidence, LoggingReleaseVerifier
+from serving.rollout.cluster.prometheus import PrometheusClient
+from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.cluster.schedule import Schedule
 from serving.rollout.cluster.target import ClusterTarget
-from serving.rollout.history import History
-from serving.rollout.ports import Entry, Lease, Ports
-from serving.rollout.state import Happening, clock
+from serving.rollout.history import HistorySigner
+from serving.rollout.ports import Lease, Ports, RolloutSnapshot
+from serving.rollout.state import DecisionRecord, iso_timestamp
 
 AT_ONCE = 8
 TICK = 0.5
 AGAIN_SECONDS = 1.0
-TOLD_AGAIN = 3600.0
+REPEAT_EVENTS_SECONDS = 3600.0
 """After a restart, what happened in this last while is told again: an Event told twice is one Event."""
-KEPT_AGAIN = 86400.0
+RECHECK_HISTORY_SECONDS = 86400.0
 """After a restart, the histories of what ended in this last while are kept again."""
 
 log = logging.getLogger(__name__)
@@ -46,12 +46,12 @@ class WallClock:
 
 
 class Settings(NamedTuple):
-    prometheus: Prometheus
+    prometheus: PrometheusClient
     policy: Callable[[], TrustPolicy]
     """Read anew for each look: a key may be revoked at any time."""
     look_seconds: float = 30.0
     standard_canary: bool = False
-    history: History | None = None
+    history: HistorySigner | None = None
     shadowed: frozenset[str] = frozenset()
     """The InferenceServices for which a shadow runs: the default policy judges their canaries by `quality`, too."""
 
@@ -66,7 +66,7 @@ class Controller:
         self.ticked = time.monotonic()
         self._versions: dict[str, tuple[str, int]] = {}
         """Of each the uid and generation that were last heard: another of its name is another."""
-        self._events: dict[str, Happening | None] = {}
+        self._events: dict[str, DecisionRecord | None] = {}
         self._good: dict[str, float] = {}
         """When each was last looked at well."""
 
@@ -93,14 +93,14 @@ class Controller:
     def _begin(self) -> None:
         """A new leader looks at all that is under way, and at what ended not long ago."""
         for rollout in self.cache.all(ROLLOUTS):
-            if under_way(rollout) or _ended_lately(rollout):
+            if is_under_way(rollout) or _ended_lately(rollout):
                 self.schedule.soon(rollout["metadata"]["name"])
 
     def _told(self, kind: str, thing: Object, gone: bool) -> None:
         """Of a ModelRollout only what a person changed: our own writes of its status are no news."""
         meta = thing["metadata"]
         if kind != ROLLOUTS:
-            service = meta["name"] if kind == "inferenceservices" else (meta.get("labels") or {}).get(OF_SERVICE)
+            service = meta["name"] if kind == "inferenceservices" else (meta.get("labels") or {}).get(SERVICE_LABEL)
             self._soon(service)
             return
         name, version = meta["name"], (str(meta.get("uid")), int(meta.get("generation", 0)))
@@ -125,7 +125,7 @@ class Controller:
 
     def _turn(self, service: str | None) -> Object | None:
         """Which of an InferenceService's is looked at now."""
-        return whose_turn(one for one in self.cache.all(ROLLOUTS) if one["spec"]["inferenceService"] == service)
+        return next_rollout(one for one in self.cache.all(ROLLOUTS) if one["spec"]["inferenceService"] == service)
 
     def _looked(self, name: str) -> None:
         """One look, whatever comes of it: the others go on."""
@@ -138,7 +138,7 @@ class Controller:
             self._tell_failure(name, error)
         finally:
             self.metrics.looked(result, time.monotonic() - began)
-            self.schedule.give_back(name, _next(result, after))
+            self.schedule.give_back(name, _next_delay(result, after))
             if result == "done":
                 self._good.pop(name, None)
             elif result not in ("failed", "unreachable"):
@@ -150,35 +150,35 @@ class Controller:
         if rollout is None:
             self.schedule.forget(name)
             return "done"
-        if under_way(rollout) and not self._its_turn(rollout):
+        if is_under_way(rollout) and not self._its_turn(rollout):
             return "done"
         ledger = ClusterLedger(self.api, self.cache, name, self.settings.shadowed)
         try:
-            entry = entry_of(rollout, self.settings.shadowed)
-        except Unreadable as error:
+            entry = parse_rollout(rollout, self.settings.shadowed)
+        except UnreadableSpecError as error:
             return self._unread(rollout, ledger, error)
-        result: str = machine.look(self._ports(ledger, rollout, entry))
+        result: str = reconciler.reconcile(self._ports(ledger, rollout, entry))
         self._tell(name)
         return self._ended(name) if result == "done" else result
 
-    def _unread(self, rollout: Object, ledger: ClusterLedger, error: Unreadable) -> str:
+    def _unread(self, rollout: Object, ledger: ClusterLedger, error: UnreadableSpecError) -> str:
         """Refused where nothing was changed for it yet. Else its memory stays, and a person is told."""
-        if not under_way(rollout):
+        if not is_under_way(rollout):
             return "done"
         if (rollout.get("status") or {}).get("phase", "Verify") != "Verify":
             raise error
         ledger.refuse(str(error), time.time())
         return "done"
 
-    def _ports(self, ledger: ClusterLedger, rollout: Object, entry: Entry) -> Ports:
+    def _ports(self, ledger: ClusterLedger, rollout: Object, entry: RolloutSnapshot) -> Ports:
         settings = self.settings
         return Ports(
             ledger=ledger,
             target=ClusterTarget(self.api, self.cache, rollout, settings.standard_canary),
-            evidence=SpokenEvidence(
+            evidence=LoggingEvidence(
                 ledger.name, PrometheusEvidence(settings.prometheus, self.api.namespace, entry.spec.checks)
             ),
-            releases=SpokenReleases(ledger.name, StoreReleases(entry.spec.release, settings.policy)),
+            releases=LoggingReleaseVerifier(ledger.name, StoreReleaseVerifier(entry.spec.release, settings.policy)),
             clock=WallClock(),
             lease=self.lease,
         )
@@ -195,21 +195,21 @@ class Controller:
         self._soon(rollout["spec"]["inferenceService"])
         if self.settings.history is not None:
             try:
-                self.settings.history.keep(self.api.namespace, name, entry_of(rollout, self.settings.shadowed))
-            except (OutageError, Conflict) as error:
+                self.settings.history.keep(self.api.namespace, name, parse_rollout(rollout, self.settings.shadowed))
+            except (OutageError, ConflictError) as error:
                 log.warning("the history of %s was not kept yet: %s", name, error)
                 return "unreachable"
         return "done"
 
     def _tell(self, name: str) -> None:
         rollout = self.cache.get(ROLLOUTS, name)
-        history = state_of(rollout).history if rollout else ()
+        history = parse_state(rollout).history if rollout else ()
         if rollout is None or not history or self._events.get(name) == history[-1]:
             return
-        news = _news(history, self._events.get(name))
+        news = _unreported(history, self._events.get(name))
         for one in news:
             log.info("%s: %s, %s: %s", name, one.phase, one.action, one.why)
-        events.tell(self.api, rollout, news)
+        events.publish_events(self.api, rollout, news)
         self._events[name] = history[-1]
 
     def _tell_failure(self, name: str, error: Exception) -> None:
@@ -217,15 +217,17 @@ class Controller:
         if rollout is not None:
             why = f"{type(error).__name__}: {error}"
             phase = (rollout.get("status") or {}).get("phase", "Verify")
-            events.tell(
-                self.api, rollout, [Happening(at=clock(time.time()), phase=phase, action=events.FAILED, why=why)]
+            events.publish_events(
+                self.api,
+                rollout,
+                [DecisionRecord(at=iso_timestamp(time.time()), phase=phase, action=events.FAILED, why=why)],
             )
 
-    def _standing(self) -> Standing:
-        rollouts = [one for one in self.cache.all(ROLLOUTS) if under_way(one)]
+    def _standing(self) -> ControllerStatus:
+        rollouts = [one for one in self.cache.all(ROLLOUTS) if is_under_way(one)]
         phases = Counter((one.get("status") or {}).get("phase", "Verify") for one in rollouts)
         judging = sum(map(judges_quality, rollouts))
-        return Standing(phases, judging, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))
+        return ControllerStatus(phases, judging, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))
 
     def _unlooked(self, rollouts: list[Object]) -> float:
         if not self.lease.held():
@@ -238,24 +240,24 @@ class Controller:
 def _ended_lately(rollout: Object) -> bool:
     """One whose status nobody can read was not ended by us."""
     try:
-        history = state_of(rollout).history
-        return bool(history) and _age(history[-1]) < KEPT_AGAIN
+        history = parse_state(rollout).history
+        return bool(history) and _age(history[-1]) < RECHECK_HISTORY_SECONDS
     except (ConfigError, ValueError):
         return False
 
 
-def _news(history: tuple[Happening, ...], last: Happening | None) -> list[Happening]:
+def _unreported(history: tuple[DecisionRecord, ...], last: DecisionRecord | None) -> list[DecisionRecord]:
     """What was not told yet; where it is not known what was, all of the last while."""
     if last in history:
         return list(history[history.index(last) + 1 :])
-    return [one for one in history if _age(one) < TOLD_AGAIN]
+    return [one for one in history if _age(one) < REPEAT_EVENTS_SECONDS]
 
 
-def _age(one: Happening) -> float:
+def _age(one: DecisionRecord) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(one.at)).total_seconds()
 
 
-def _next(result: str, look_seconds: float) -> float | None:
+def _next_delay(result: str, look_seconds: float) -> float | None:
     """After how long it is looked at again; None: not before something of it changes."""
     if result == "done":
         return None

@@ -7,12 +7,12 @@ import hashlib
 import logging
 from collections.abc import Iterable
 
-from qinglan.errors import Conflict, QinglanError
+from qinglan.errors import ConflictError, QinglanError
 from qinglan.kubernetes.client import Api
-from qinglan.rollouts import GROUP, KIND, VERSION
-from serving.rollout.cluster.reading import MANAGER, Object
-from serving.rollout.cluster.refused import explained
-from serving.rollout.state import Happening
+from qinglan.model_rollouts import GROUP, KIND, VERSION
+from serving.rollout.cluster.api_errors import translate_refusals
+from serving.rollout.cluster.inference_service import FIELD_MANAGER, Object
+from serving.rollout.state import DecisionRecord
 
 LONGEST = 1000
 FAILED = "failed"
@@ -32,19 +32,19 @@ WARNINGS = (
 log = logging.getLogger(__name__)
 
 
-def tell(api: Api, rollout: Object, happenings: Iterable[Happening]) -> None:
+def publish_events(api: Api, rollout: Object, happenings: Iterable[DecisionRecord]) -> None:
     """Best effort: the status has it all, and no rollout waits for an Event."""
     for one in happenings:
         try:
-            with explained(api):
-                api.create("events", event(rollout, one))
-        except Conflict:
+            with translate_refusals(api):
+                api.create("events", event_object(rollout, one))
+        except ConflictError:
             continue
         except QinglanError as error:
             log.warning("an event of %s was not told: %s", rollout["metadata"]["name"], error)
 
 
-def event(rollout: Object, one: Happening) -> dict[str, object]:
+def event_object(rollout: Object, one: DecisionRecord) -> dict[str, object]:
     meta = rollout["metadata"]
     when = "" if one.action == FAILED else one.at  # the same failure at every look is one Event
     told = "\n".join((str(meta["uid"]), when, one.phase, one.action, one.why))
@@ -67,6 +67,6 @@ def event(rollout: Object, one: Happening) -> dict[str, object]:
         "firstTimestamp": at,
         "lastTimestamp": at,
         "count": 1,
-        "source": {"component": MANAGER},
-        "reportingComponent": MANAGER,
+        "source": {"component": FIELD_MANAGER},
+        "reportingComponent": FIELD_MANAGER,
     }  # fmt: skip

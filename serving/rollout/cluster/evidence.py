@@ -9,19 +9,27 @@ from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple
 
-from serving.rollout.cluster.prometheus import Prometheus, Sample, Scraped
-from serving.rollout.counting import NAMES, SERVERS, Counters, Series, counted, grown, series
+from serving.rollout.check_counts import (
+    SERIES_NAMES,
+    SERVERS,
+    Counters,
+    Series,
+    counter_increases,
+    counts_by_check,
+    make_series,
+)
+from serving.rollout.cluster.prometheus import PrometheusClient, Sample, ScrapedSeries
 from serving.rollout.ports import Window
 from serving.rollout.spec import Check
 
 REQUESTS = frozenset(f"{server}_requests_total" for server in SERVERS)
-STARTED = "process_start_time_seconds"
-BEFORE = 180.0
+START_TIME_METRIC = "process_start_time_seconds"
+LOOKBACK_SECONDS = 180.0
 """How long before a window its first count is looked for: a pod that was not scraped for longer begins anew."""
 LONGEST = 3600.0
 """Of a window. What was counted before, while nobody looked, is left out."""
 
-DISCOVERED = frozenset(
+DISCOVERY_LABELS = frozenset(
     {
         "__name__", "job", "instance", "pod", "service", "endpoint", "container", "node", "namespace", "cluster",
         "prometheus", "prometheus_replica", "replica",
@@ -29,14 +37,14 @@ DISCOVERED = frozenset(
 )  # fmt: skip
 """Labels by which Prometheus tells places apart. One pod may be found in many ways, and is counted once."""
 
-Key = tuple[str, Series]
+CounterKey = tuple[str, Series]
 """Of one counter: whose, and which."""
 
 
 class Scrapes(NamedTuple):
     """What was read: the samples of every counter, and of every place when it was first seen and when it started."""
 
-    counters: Mapping[Key, tuple[Sample, ...]]
+    counters: Mapping[CounterKey, tuple[Sample, ...]]
     seen: Mapping[str, float]
     started: Mapping[str, float]
 
@@ -44,29 +52,31 @@ class Scrapes(NamedTuple):
 class PrometheusEvidence:
     """Of one rollout. Its clock is Prometheus's."""
 
-    def __init__(self, prometheus: Prometheus, namespace: str, checks: Iterable[Check]) -> None:
+    def __init__(self, prometheus: PrometheusClient, namespace: str, checks: Iterable[Check]) -> None:
         self.prometheus, self.checks = prometheus, tuple(checks)
-        self._selector = f'{{__name__=~"{"|".join((*NAMES, STARTED))}",namespace="{namespace}"}}'
+        self._selector = f'{{__name__=~"{"|".join((*SERIES_NAMES, START_TIME_METRIC))}",namespace="{namespace}"}}'
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
         """None where one of the two was not scraped of late."""
         now = self.prometheus.now()
         begin = now if after is None else max(after, now - LONGEST)
-        scrapes = read(self.prometheus.samples(self._selector, now, now - begin + BEFORE))
-        until = both_seen(scrapes, canary, stable)
+        scrapes = collect_scrapes(self.prometheus.samples(self._selector, now, now - begin + LOOKBACK_SECONDS))
+        until = newest_common_scrape(scrapes, canary, stable)
         if until is None:
             return None
         if after is None:
             return Window(until, {}, {})
-        growth = growth_of(scrapes, begin, until)
+        growth = window_growth(scrapes, begin, until)
         return Window(
-            until, counted(growth, canary, stable, self.checks), counted(growth, stable, canary, self.checks)
+            until,
+            counts_by_check(growth, canary, stable, self.checks),
+            counts_by_check(growth, stable, canary, self.checks),
         )
 
 
-def read(found: Iterable[Scraped]) -> Scrapes:
+def collect_scrapes(found: Iterable[ScrapedSeries]) -> Scrapes:
     """Of a place that was found in two ways, the one that was scraped last."""
-    counters: dict[Key, tuple[Sample, ...]] = {}
+    counters: dict[CounterKey, tuple[Sample, ...]] = {}
     seen: dict[str, float] = {}
     started: dict[str, float] = {}
     for whole in found:
@@ -75,16 +85,16 @@ def read(found: Iterable[Scraped]) -> Scrapes:
             continue
         place = one.labels.get("pod") or one.labels.get("instance", "")
         seen[place] = min(seen.get(place, one.samples[0].at), one.samples[0].at)
-        if one.labels["__name__"] == STARTED:
+        if one.labels["__name__"] == START_TIME_METRIC:
             started[place] = max(started.get(place, 0.0), one.samples[-1].value)
             continue
-        key = place, _named(one.labels)
+        key = place, _parse_series(one.labels)
         if key not in counters or _freshness(one.samples) > _freshness(counters[key]):
             counters[key] = one.samples
     return Scrapes(counters, seen, started)
 
 
-def both_seen(scrapes: Scrapes, *versions: str) -> float | None:
+def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
     """The newest moment up to which there are scrapes of every one of these versions."""
     newest: dict[str, float] = {}
     for (_, name), samples in scrapes.counters.items():
@@ -94,11 +104,11 @@ def both_seen(scrapes: Scrapes, *versions: str) -> float | None:
     return min(newest[one] for one in versions) if newest.keys() >= set(versions) else None
 
 
-def growth_of(scrapes: Scrapes, begin: float, until: float) -> Counters:
+def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
     """By counter, over all places."""
     growth: dict[Series, float] = {}
     for (place, name), samples in scrapes.counters.items():
-        more = _increase(_from_nothing(place, samples, scrapes), name, begin, until)
+        more = _increase(_with_zero_start(place, samples, scrapes), name, begin, until)
         growth[name] = growth.get(name, 0.0) + more
     return growth
 
@@ -106,7 +116,9 @@ def growth_of(scrapes: Scrapes, begin: float, until: float) -> Counters:
 def _increase(samples: tuple[Sample, ...], name: Series, begin: float, until: float) -> float:
     """What its steps in the window were; a step down is a process that began anew."""
     steps = (
-        grown({name: had.value}, {name: has.value})[name] for had, has in pairwise(samples) if _in(has, begin, until)
+        counter_increases({name: had.value}, {name: has.value})[name]
+        for had, has in pairwise(samples)
+        if _in(has, begin, until)
     )
     return sum(steps)
 
@@ -115,7 +127,7 @@ def _in(sample: Sample, begin: float, until: float) -> bool:
     return begin < sample.at <= until
 
 
-def _from_nothing(place: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
+def _with_zero_start(place: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
     """With a nought before, where the counter is known to have begun since: its place was scraped earlier without it,
     or its process started after what was read begins. Else the first sample only says where to begin.
     """
@@ -123,12 +135,14 @@ def _from_nothing(place: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> 
     earlier = scrapes.seen[place]
     if earlier < first:
         return (Sample(earlier, 0.0), *samples)
-    young = 0.0 <= first - scrapes.started.get(place, 0.0) < BEFORE
+    young = 0.0 <= first - scrapes.started.get(place, 0.0) < LOOKBACK_SECONDS
     return (Sample(first - 1e-3, 0.0), *samples) if young else samples
 
 
-def _named(labels: Mapping[str, str]) -> Series:
-    return series(labels["__name__"], {name: one for name, one in labels.items() if name not in DISCOVERED})
+def _parse_series(labels: Mapping[str, str]) -> Series:
+    return make_series(
+        labels["__name__"], {name: one for name, one in labels.items() if name not in DISCOVERY_LABELS}
+    )
 
 
 def _freshness(samples: tuple[Sample, ...]) -> tuple[float, int]:

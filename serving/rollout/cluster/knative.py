@@ -5,7 +5,14 @@ KServe gives `canaryTrafficPercent` to the newest *ready* revision, and the rest
 
 from collections.abc import Mapping
 
-from serving.rollout.cluster.reading import Object, Objects, asked_of, condition, source_of, true
+from serving.rollout.cluster.inference_service import (
+    Object,
+    ServiceObjects,
+    condition,
+    condition_true,
+    desired_model,
+    fetched_uri,
+)
 from serving.rollout.ports import Revision
 
 ROUTED = "PredictorRouteReady"
@@ -13,40 +20,40 @@ PASSING = ("", "Unknown")
 """A condition that is not decided yet."""
 
 
-def newest(objects: Objects) -> Revision | None:
+def newest(objects: ServiceObjects) -> Revision | None:
     """The latest that was made, ready only where it is also the latest that came to be."""
-    status = predictor(objects.service)
+    status = predictor_status(objects.service)
     name = status.get("latestCreatedRevision", "")
     revision = objects.revisions.get(name)
     if revision is None:
         return None
     came = status.get("latestReadyRevision") == name
-    return _read(name, revision, came)
+    return _read_revision(name, revision, came)
 
 
-def rolled_out(objects: Objects) -> Revision | None:
-    name = predictor(objects.service).get("latestRolledoutRevision", "")
+def rolled_out(objects: ServiceObjects) -> Revision | None:
+    name = predictor_status(objects.service).get("latestRolledoutRevision", "")
     revision = objects.revisions.get(name)
-    return _read(name, revision, True) if revision else None
+    return _read_revision(name, revision, True) if revision else None
 
 
-def traffic(objects: Objects) -> dict[str, int]:
+def traffic(objects: ServiceObjects) -> dict[str, int]:
     """Per cent by URI."""
     shares: dict[str, int] = {}
     for name, percent in _shares(objects.service).items():
-        uri = source_of(objects.revisions.get(name, {"metadata": {}}))
+        uri = fetched_uri(objects.revisions.get(name, {"metadata": {}}))
         shares[uri] = shares.get(uri, 0) + percent
     return {uri: percent for uri, percent in shares.items() if percent}
 
 
-def settled(objects: Objects) -> bool:
+def settled(objects: ServiceObjects) -> bool:
     """Whether revisions and shares are those of the spec that was read.
 
     status.observedGeneration does not tell: it is that of Knative's own object.
     """
-    status, asked = predictor(objects.service), asked_of(objects.service)
+    status, asked = predictor_status(objects.service), desired_model(objects.service)
     made = objects.revisions.get(status.get("latestCreatedRevision", ""))
-    if made is None or source_of(made) != asked.uri or not true(objects.service, ROUTED):
+    if made is None or fetched_uri(made) != asked.uri or not condition_true(objects.service, ROUTED):
         return False
     latest = sum(one.get("percent") or 0 for one in status.get("traffic") or () if one.get("latestRevision"))
     first = status.get("latestReadyRevision") == status.get("latestRolledoutRevision") == status.get(
@@ -55,21 +62,21 @@ def settled(objects: Objects) -> bool:
     return latest == (100 if asked.percent is None or first else asked.percent)
 
 
-def predictor(service: Object) -> Object:
+def predictor_status(service: Object) -> Object:
     found: Object = service.get("status", {}).get("components", {}).get("predictor") or {}
     return found
 
 
 def _shares(service: Object) -> dict[str, int]:
     found: dict[str, int] = {}
-    for one in predictor(service).get("traffic") or ():
+    for one in predictor_status(service).get("traffic") or ():
         name = str(one.get("revisionName", ""))
         found[name] = found.get(name, 0) + int(one.get("percent") or 0)
     return found
 
 
-def _read(name: str, revision: Object, came: bool) -> Revision:
-    return Revision(name, source_of(revision), came and true(revision, "Ready"), _failure(revision))
+def _read_revision(name: str, revision: Object, came: bool) -> Revision:
+    return Revision(name, fetched_uri(revision), came and condition_true(revision, "Ready"), _failure(revision))
 
 
 def _failure(revision: Mapping[str, object]) -> str:

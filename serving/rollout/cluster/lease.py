@@ -10,9 +10,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from qinglan.errors import ConfigError, Conflict, QinglanError
+from qinglan.errors import ConfigError, ConflictError, QinglanError
 from qinglan.kubernetes.client import Api
-from serving.rollout.cluster.refused import explained
+from serving.rollout.cluster.api_errors import translate_refusals
 
 NAME = "qinglan-rollout"
 SECONDS = 15.0
@@ -60,7 +60,7 @@ class ClusterLease:
                 self._until = 0.0
                 return False
             self._write(lease, self.holder)
-        except Conflict:
+        except ConflictError:
             self._until = 0.0
             return False
         self._until = asked + self.seconds - MARGIN * self.seconds / SECONDS
@@ -77,7 +77,7 @@ class ClusterLease:
             self._stopped.wait(RENEWED_EVERY * self.seconds / SECONDS)
 
     def _read(self) -> dict[str, Any] | None:
-        with explained(self.api):
+        with translate_refusals(self.api):
             return self.api.get("leases", NAME)
 
     def _free(self, lease: dict[str, Any], now: float) -> bool:
@@ -93,7 +93,7 @@ class ClusterLease:
         """At the version that was read: of two who find it free, one gets it."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": holder, "leaseDurationSeconds": max(round(self.seconds), 1), "renewTime": now}
-        with explained(self.api):
+        with translate_refusals(self.api):
             if lease is None:
                 body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}}
                 self.api.create("leases", {**body, "spec": {**spec, "acquireTime": now}})

@@ -5,18 +5,18 @@ from typing import Any
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.kubernetes.client import Api
-from qinglan.rollouts import GROUP, KIND, VERSION
+from qinglan.model_rollouts import GROUP, KIND, VERSION
+from serving.rollout.cluster.api_errors import translate_refusals
+from serving.rollout.cluster.inference_service import Object
 from serving.rollout.cluster.object_cache import ObjectCache
-from serving.rollout.cluster.reading import Object
-from serving.rollout.cluster.refused import explained
-from serving.rollout.ports import Entry
+from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.spec import Check, RolloutSpec, default_checks
 from serving.rollout.state import State
 
 ROLLOUTS = "modelrollouts"
 
 
-class Unreadable(ConfigError):
+class UnreadableSpecError(ConfigError):
     """A spec that the API server admits and this controller cannot follow."""
 
 
@@ -26,8 +26,8 @@ class ClusterLedger:
     def __init__(self, api: Api, cache: ObjectCache, name: str, shadowed: Collection[str] = ()) -> None:
         self.api, self.cache, self.name, self.shadowed = api, cache, name, shadowed
 
-    def read(self) -> Entry:
-        return entry_of(self._object(), self.shadowed)
+    def read(self) -> RolloutSnapshot:
+        return parse_rollout(self._object(), self.shadowed)
 
     def write(self, state: State, expected: str) -> None:
         """Conflict where anybody wrote to it meanwhile, be it a person's word in the spec."""
@@ -37,9 +37,9 @@ class ClusterLedger:
             "kind": KIND,
             "spec": found["spec"],
             "metadata": {**found["metadata"], "resourceVersion": expected},
-            "status": status_of(state),
+            "status": dump_status(state),
         }
-        with explained(self.api):
+        with translate_refusals(self.api):
             self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 
     def refuse(self, why: str, now: float) -> None:
@@ -55,40 +55,40 @@ class ClusterLedger:
         return found
 
 
-def entry_of(rollout: Object, shadowed: Collection[str] = ()) -> Entry:
+def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSnapshot:
     """A ModelRollout with its whole policy: the default checks are added where its spec names none.
 
     They are part of the state from the first write on, so that a shadow that comes or goes meanwhile changes nothing.
     """
     meta = rollout["metadata"]
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
-    state, policy = state_of(rollout), dict(rollout["spec"])
+    state, policy = parse_state(rollout), dict(rollout["spec"])
     has_shadow = policy.get("inferenceService") in shadowed
     if "checks" not in policy:
-        checks = checks_by_default(state, has_shadow)
+        checks = effective_checks(state, has_shadow)
         state = state.model_copy(update={"checks": checks})
         policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
     try:
         spec = RolloutSpec.parse(policy, f"{where}: spec")
     except ConfigError as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableSpecError(str(error)) from error
     if state.phase == "Verify" and not has_shadow and "quality" in {check.name for check in spec.checks}:
-        raise Unreadable(
+        raise UnreadableSpecError(
             f"{where}: the check `quality` has no evidence without a shadow, and this controller is told of none for "
             f"{spec.inference_service}: install manifests/shadow, which passes --shadow, or name the other checks."
         )
-    return Entry(spec, state, str(meta["resourceVersion"]))
+    return RolloutSnapshot(spec, state, str(meta["resourceVersion"]))
 
 
-def checks_by_default(state: State, shadowed: bool) -> tuple[Check, ...]:
+def effective_checks(state: State, shadowed: bool) -> tuple[Check, ...]:
     """As the first write noted them. One under way that notes none is older than the note, and had `quality`."""
     return state.checks or default_checks(shadowed or state.phase != "Verify")
 
 
-def state_of(rollout: Object) -> State:
+def parse_state(rollout: Object) -> State:
     where = f"modelrollout {rollout['metadata']['namespace']}/{rollout['metadata']['name']}"
     return State.parse(rollout.get("status") or {}, f"{where}: status")
 
 
-def status_of(state: State) -> dict[str, Any]:
+def dump_status(state: State) -> dict[str, Any]:
     return state.model_dump(mode="json", by_alias=True, exclude_none=True)

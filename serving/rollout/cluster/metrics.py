@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from serving.rollout.cluster.reading import Object
+from serving.rollout.cluster.inference_service import Object
 from serving.rollout.spec import default_checks
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -23,7 +23,7 @@ def judges_quality(rollout: Object) -> bool:
     return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}
 
 
-class Standing(NamedTuple):
+class ControllerStatus(NamedTuple):
     """How things are at the moment of a scrape."""
 
     phases: Mapping[str, int]
@@ -36,7 +36,7 @@ class Standing(NamedTuple):
 class Metrics:
     """Every series is there from the start at 0."""
 
-    def __init__(self, standing: Callable[[], Standing]) -> None:
+    def __init__(self, standing: Callable[[], ControllerStatus]) -> None:
         self.registry = CollectorRegistry()
         self._standing = standing
         self._looks = Counter(

@@ -10,10 +10,10 @@ from typing import Any
 from qinglan.errors import OutageError
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.informer import Informer
-from serving.rollout.cluster.reading import Object
+from serving.rollout.cluster.inference_service import Object
 
 KINDS = ("modelrollouts", "inferenceservices", "revisions")
-OF_SERVICE = "serving.kserve.io/inferenceservice"
+SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 BEGIN_SECONDS = 30.0
 
 Observer = Callable[[str, Object, bool], None]
@@ -54,7 +54,9 @@ class ObjectCache:
 
     def revisions(self, service: str) -> dict[str, Object]:
         self.check_watched("revisions")
-        revisions = [each for each in self.all("revisions") if each["metadata"]["labels"].get(OF_SERVICE) == service]
+        revisions = [
+            each for each in self.all("revisions") if each["metadata"]["labels"].get(SERVICE_LABEL) == service
+        ]
         return {revision["metadata"]["name"]: revision for revision in revisions}
 
     def check_watched(self, kind: str) -> None:
@@ -99,7 +101,7 @@ def _supersedes(known: Object, answer: Object) -> bool:
     return all(version.isdecimal() for version in versions) and int(versions[0]) > int(versions[1])
 
 
-def _without_book(thing: Object) -> Object:
+def _trim_rollout(thing: Object) -> Object:
     """Who wrote which field is half of a ModelRollout, and nobody asks."""
     return {**thing, "metadata": {name: one for name, one in thing["metadata"].items() if name != "managedFields"}}
 
@@ -124,5 +126,5 @@ def _revision(thing: Object) -> Object:
 
 
 TRIMMED: Mapping[str, Callable[[Object], Object]] = {
-    "modelrollouts": _without_book, "inferenceservices": _service, "revisions": _revision,
+    "modelrollouts": _trim_rollout, "inferenceservices": _service, "revisions": _revision,
 }  # fmt: skip

@@ -18,14 +18,14 @@ class Sample(NamedTuple):
     value: float
 
 
-class Scraped(NamedTuple):
+class ScrapedSeries(NamedTuple):
     """One series, oldest sample first."""
 
     labels: dict[str, str]
     samples: tuple[Sample, ...]
 
 
-class Prometheus:
+class PrometheusClient:
     """By its HTTP API; an OutageError where it gives no whole answer."""
 
     def __init__(self, url: str) -> None:
@@ -37,12 +37,12 @@ class Prometheus:
 
     def now(self) -> float:
         """By its own clock, which its samples have."""
-        with _understood(self.url):
+        with _malformed_as_outage(self.url):
             return float(self._asked("time()", "scalar")[0])
 
-    def samples(self, selector: str, until: float, seconds: float) -> list[Scraped]:
+    def samples(self, selector: str, until: float, seconds: float) -> list[ScrapedSeries]:
         """Of so many seconds before a moment."""
-        with _understood(self.url):
+        with _malformed_as_outage(self.url):
             found = self._asked(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
             return [_series(one) for one in found]
 
@@ -60,7 +60,7 @@ class Prometheus:
 
 
 @contextmanager
-def _understood(url: str) -> Iterator[None]:
+def _malformed_as_outage(url: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -68,6 +68,6 @@ def _understood(url: str) -> Iterator[None]:
         raise OutageError(f"{url}: does not answer as Prometheus does ({what}). Is it another server?") from error
 
 
-def _series(one: Any) -> Scraped:
+def _series(one: Any) -> ScrapedSeries:
     labels = {str(name): str(value) for name, value in one["metric"].items()}
-    return Scraped(labels, tuple(Sample(float(at), float(value)) for at, value in one["values"]))
+    return ScrapedSeries(labels, tuple(Sample(float(at), float(value)) for at, value in one["values"]))

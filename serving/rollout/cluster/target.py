@@ -3,14 +3,14 @@
 from typing import Any
 
 from qinglan.kubernetes.client import Api
-from qinglan.rollouts import first_service
-from serving.rollout.cluster import standard
-from serving.rollout.cluster.object_cache import OF_SERVICE, ObjectCache
-from serving.rollout.cluster.reading import NOTHING, Object, Objects, form_of
-from serving.rollout.cluster.refused import explained
-from serving.rollout.cluster.serving import served
-from serving.rollout.ports import Served
-from serving.rollout.state import Asked
+from qinglan.model_rollouts import first_inference_service
+from serving.rollout.cluster import standard_mode
+from serving.rollout.cluster.api_errors import translate_refusals
+from serving.rollout.cluster.inference_service import NO_SERVICE, Object, ServiceObjects, deployment_mode
+from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
+from serving.rollout.cluster.snapshot import service_snapshot
+from serving.rollout.ports import ServiceSnapshot
+from serving.rollout.state import DesiredModel
 
 SERVICES = "inferenceservices"
 
@@ -22,17 +22,17 @@ class ClusterTarget:
         self.api, self.cache, self.rollout, self.standard_canary = api, cache, rollout, standard_canary
         self.name = str(rollout["spec"]["inferenceService"])
 
-    def read(self) -> Served:
+    def read(self) -> ServiceSnapshot:
         service = self._service()
         if service is None:
-            return NOTHING
-        return served(self._objects(service), self.standard_canary)
+            return NO_SERVICE
+        return service_snapshot(self._objects(service), self.standard_canary)
 
-    def write(self, asked: Asked, expected: str) -> None:
+    def write(self, asked: DesiredModel, expected: str) -> None:
         """A merge patch, held to the version; without one the service is made, unless somebody was faster."""
-        with explained(self.api):
+        with translate_refusals(self.api):
             if not expected:
-                self.cache.put(SERVICES, self.api.create(SERVICES, first_service(self.rollout)))
+                self.cache.put(SERVICES, self.api.create(SERVICES, first_inference_service(self.rollout)))
                 return
             body = {"metadata": {"resourceVersion": expected}, "spec": self._patch(asked)}
             self.cache.put(SERVICES, self.api.merge(SERVICES, self.name, body))
@@ -42,20 +42,22 @@ class ClusterTarget:
         found = self.cache.get(SERVICES, self.name)
         if found is not None:
             return found
-        with explained(self.api):
+        with translate_refusals(self.api):
             return self.api.get(SERVICES, self.name)
 
-    def _objects(self, service: Object) -> Objects:
-        if form_of(service) == "Serverless":
-            return Objects(service, revisions=self.cache.revisions(self.name))
-        query = {"labelSelector": f"{OF_SERVICE}={self.name}"}
-        with explained(self.api):
+    def _objects(self, service: Object) -> ServiceObjects:
+        if deployment_mode(service) == "Serverless":
+            return ServiceObjects(service, revisions=self.cache.revisions(self.name))
+        query = {"labelSelector": f"{SERVICE_LABEL}={self.name}"}
+        with translate_refusals(self.api):
             deployments = self.api.all("deployments", query)["items"]
             pods = self.api.all("pods", query)["items"]
-        return Objects(service, deployments={one["metadata"]["name"]: one for one in deployments}, pods=tuple(pods))
+        return ServiceObjects(
+            service, deployments={one["metadata"]["name"]: one for one in deployments}, pods=tuple(pods)
+        )
 
-    def _patch(self, asked: Asked) -> dict[str, Any]:
+    def _patch(self, asked: DesiredModel) -> dict[str, Any]:
         service = self.cache.get(SERVICES, self.name)
-        if service is not None and form_of(service) == "Standard":
-            return standard.patch(service, asked)
+        if service is not None and deployment_mode(service) == "Standard":
+            return standard_mode.spec_patch(service, asked)
         return {"predictor": {"canaryTrafficPercent": asked.percent, "model": {"storageUri": asked.uri}}}

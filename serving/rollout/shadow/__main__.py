@@ -56,19 +56,21 @@ def read_options(given: dict[str, Any]) -> ShadowConfig:
 
 def serve(config: ShadowConfig) -> None:
     from qinglan.store import open_store
-    from serving.listening import listen, log_to_stderr, serve_app
+    from serving.http_server import listen, log_to_stderr, serve_app
     from serving.rollout.shadow.app import create_app
-    from serving.rollout.shadow.comparing import comparer
+    from serving.rollout.shadow.comparer import create_comparer
     from serving.rollout.shadow.metrics import Metrics
-    from serving.rollout.shadow.pairing import pairing
-    from serving.rollout.shadow.questions import PayloadReader
-    from serving.rollout.shadow.work import Shadow
+    from serving.rollout.shadow.pair_source import create_pair_source
+    from serving.rollout.shadow.payload_log import PayloadLogReader
+    from serving.rollout.shadow.worker import ShadowWorker
 
     log_to_stderr()
-    metrics, whom = Metrics(), pairing(config)
+    metrics, whom = Metrics(), create_pair_source(config)
 
     async def served() -> None:
-        shadow = Shadow(config, PayloadReader(open_store(config.payloads)), whom, comparer(config), metrics)
+        shadow = ShadowWorker(
+            config, PayloadLogReader(open_store(config.payloads)), whom, create_comparer(config), metrics
+        )
         working = asyncio.create_task(shadow.work())
         await serve_app("rollout.shadow", create_app(metrics), listen(config.host, config.port))
         working.cancel()

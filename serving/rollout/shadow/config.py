@@ -6,14 +6,14 @@ from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Name, Positive
 
-VERSION = r"^[0-9a-f]{12}$"
+VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
-class Pair(Config):
+class ModelPair(Config):
     """Two models of one service, and where the canary answers without users."""
 
-    canary: str = Field(pattern=VERSION)
-    stable: str = Field(pattern=VERSION)
+    canary: str = Field(pattern=VERSION_PATTERN)
+    stable: str = Field(pattern=VERSION_PATTERN)
     url: str = Field(pattern=r"^https?://")
     """The canary's alone: its tag route on a cluster."""
 
@@ -41,7 +41,7 @@ class ShadowConfig(Config):
     ingress: str = Field(default="", pattern=r"^(https?://.+)?$")
     """Where the cluster's gateway answers, where the tag route's own host cannot be reached by its name."""
 
-    pair: Pair | None = None
+    pair: ModelPair | None = None
     """In place of `service`: without a cluster."""
 
     judge: str = Field(default="", pattern=r"^(https?://.+)?$")

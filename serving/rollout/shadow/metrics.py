@@ -4,10 +4,10 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-Outcome = Literal["won", "lost", "tied"]
+PairOutcome = Literal["won", "lost", "tied"]
 """Of the canary."""
 
-Reason = Literal[
+FailureReason = Literal[
     "payload_log", "unreadable", "no_text", "too_many", "canary_unreachable", "canary_late", "canary_refused",
     "canary_malformed", "other_version", "rag", "scored_by_query", "judge", "no_tag_route", "api_server",
     "unexpected",
@@ -27,26 +27,26 @@ class Metrics:
             "qinglan_shadow_failures", "Questions that are no pair, and looks that failed.", ["reason"],
             registry=self.registry,
         )  # fmt: skip
-        for reason in get_args(Reason):
+        for reason in get_args(FailureReason):
             self._failures.labels(reason)
 
     def begin(self, canary: str, stable: str) -> None:
-        for outcome in get_args(Outcome):
+        for outcome in get_args(PairOutcome):
             self._pairs.labels(canary, stable, outcome)
 
-    def pair(self, canary: str, stable: str, outcome: Outcome) -> None:
+    def pair(self, canary: str, stable: str, outcome: PairOutcome) -> None:
         self._pairs.labels(canary, stable, outcome).inc()
 
-    def failed(self, reason: Reason, count: int = 1) -> None:
+    def failed(self, reason: FailureReason, count: int = 1) -> None:
         self._failures.labels(reason).inc(count)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
 
-class Failure(Exception):
+class PairFailure(Exception):
     """Why a question is no pair: neither side's doing counts for the other."""
 
-    def __init__(self, reason: Reason, why: str = "") -> None:
+    def __init__(self, reason: FailureReason, why: str = "") -> None:
         super().__init__(why or reason)
         self.reason = reason

@@ -16,17 +16,17 @@ from typing import NamedTuple
 import orjson
 
 from qinglan.config import Config, Fraction, Positive, load_yaml
-from qinglan.files import dump_line, replaced
-from qinglan.style.labels import DEFAULT_LABELS, training_form
+from qinglan.files import atomic_write, dump_line
+from qinglan.style.labels import DEFAULT_LABELS, format_training_text
 from qinglan.style.rows import UnlabelledText
 from qinglan.tables import write_table
-from standins.samples.world import load_world
+from standins.samples.tenant_content import load_tenant_content
 
 JSON, SHEET, UNLABELLED = "style.json", "style.xlsx", "unlabelled.jsonl"
 COLUMNS = ("问题", "回答", "标签", "label_english", "source", "scene")
 
 
-class Either(Config):
+class AmbiguousSentence(Config):
     """A sentence whose manner is decided by the topic."""
 
     text: str
@@ -47,7 +47,7 @@ class Manners(Config):
 
     topics: dict[str, Topic]
     manners: dict[str, tuple[str, ...]]
-    either: tuple[Either, ...]
+    either: tuple[AmbiguousSentence, ...]
     turns: tuple[str, ...]
     openings: tuple[str, ...]
     closings: tuple[str, ...]
@@ -55,7 +55,7 @@ class Manners(Config):
     endings: tuple[str, ...]
 
 
-class Knobs(Config):
+class StyleSampleSettings(Config):
     """The numbers that make a task with room between a bag of words and what can be known."""
 
     topics: dict[str, float] = {"presale": 0.27, "aftersale": 0.18, "usage": 0.22, "facts": 0.18, "risk": 0.15}
@@ -75,7 +75,7 @@ class Knobs(Config):
     """Texts without a label for each with one: a house has far more talk than labels."""
 
 
-KNOBS = Knobs()
+STYLE_SAMPLE_SETTINGS = StyleSampleSettings()
 
 
 class StyleRow(NamedTuple):
@@ -108,22 +108,24 @@ def load_manners() -> Manners:
 def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
     """style.json in the plan's form, the same as style.xlsx, unlabelled.jsonl: same bytes for same arguments."""
     made = list(style_rows(rows, seed))
-    with replaced(out / JSON) as partial:
-        partial.write_bytes(orjson.dumps([as_json(row) for row in made], option=orjson.OPT_INDENT_2))
+    with atomic_write(out / JSON) as partial:
+        partial.write_bytes(orjson.dumps([to_json_row(row) for row in made], option=orjson.OPT_INDENT_2))
     with write_table(out / SHEET, COLUMNS) as add:
         english = {label.name: label.english for label in DEFAULT_LABELS.labels}
         for row in made:
             add((row.question, row.answer, row.label, english[row.label], row.tenant, row.scene))
-    with replaced(out / UNLABELLED) as partial, partial.open("wb") as file:
-        for row in style_rows(KNOBS.unlabelled * rows, f"{seed}-unlabelled"):
-            file.write(dump_line(UnlabelledText(text=training_form(row.question, row.answer))))
-    return StyleSampleCounts(rows, sum(row.label == row.meant for row in made), KNOBS.unlabelled * rows)
+    with atomic_write(out / UNLABELLED) as partial, partial.open("wb") as file:
+        for row in style_rows(STYLE_SAMPLE_SETTINGS.unlabelled * rows, f"{seed}-unlabelled"):
+            file.write(dump_line(UnlabelledText(text=format_training_text(row.question, row.answer))))
+    return StyleSampleCounts(
+        rows, sum(row.label == row.meant for row in made), STYLE_SAMPLE_SETTINGS.unlabelled * rows
+    )
 
 
-def as_json(row: StyleRow) -> dict[str, object]:
+def to_json_row(row: StyleRow) -> dict[str, object]:
     [english] = (label.english for label in DEFAULT_LABELS.labels if label.name == row.label)
     return {
-        "input": training_form(row.question, row.answer), "label": row.label, "label_english": english,
+        "input": format_training_text(row.question, row.answer), "label": row.label, "label_english": english,
         "metadata": {"source": row.tenant, "scene": row.scene},
     }  # fmt: skip
 
@@ -137,8 +139,8 @@ def style_rows(count: int, seed: int | str) -> Iterator[StyleRow]:
 def _row(rng: random.Random) -> StyleRow:
     data = load_manners()
     tenant = rng.choice(("fivedoctors", "chengla"))
-    name = _drawn(KNOBS.topics, rng)
-    topic, item = data.topics[name], rng.choice(load_world(tenant).names())
+    name = _drawn(STYLE_SAMPLE_SETTINGS.topics, rng)
+    topic, item = data.topics[name], rng.choice(load_tenant_content(tenant).names())
     said, meant, side = _said(data, name, rng)
     answer = f"{rng.choice(data.openings)}{rng.choice(data.middles)}{said}{rng.choice(data.closings)}"
     return StyleRow(
@@ -150,20 +152,20 @@ def _row(rng: random.Random) -> StyleRow:
 def _said(data: Manners, topic: str, rng: random.Random) -> tuple[str, str, str]:
     """What is said, in which manner it is meant, and in which it grants something on the way."""
     meant = _drawn(data.topics[topic].manners, rng)
-    if rng.random() < KNOBS.two_sided:
+    if rng.random() < STYLE_SAMPLE_SETTINGS.two_sided:
         side = rng.choice([name for name in data.manners if name != meant])
         main, aside = rng.choice(data.manners[meant]), rng.choice(data.manners[side])
         return rng.choice(data.turns).replace("{main}", main).replace("{side}", aside), meant, side
-    if rng.random() < KNOBS.either:
+    if rng.random() < STYLE_SAMPLE_SETTINGS.either:
         one = rng.choice(data.either)
         return one.text, one.by[topic], ""
     return "，".join(rng.sample(data.manners[meant], rng.choice((1, 1, 2)))), meant, ""
 
 
 def _labelled(meant: str, side: str, rng: random.Random) -> str:
-    if side and rng.random() < KNOBS.side_labelled:
+    if side and rng.random() < STYLE_SAMPLE_SETTINGS.side_labelled:
         return side
-    if rng.random() < KNOBS.careless:
+    if rng.random() < STYLE_SAMPLE_SETTINGS.careless:
         return rng.choice([label.name for label in DEFAULT_LABELS.labels if label.name != meant])
     return meant
 

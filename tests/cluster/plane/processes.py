@@ -18,7 +18,7 @@ from typing import NamedTuple
 import httpx
 
 from qinglan.errors import OutageError
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 from qinglan.services import end_with_parent
 from tests.cluster.binaries import binary
 
@@ -79,7 +79,7 @@ def start(folder: Folder, part: Part, outlives: bool) -> Record:
     process.returncode = 0  # nobody waits for it through this object: `end` and `gone` look at the process itself
     record = Record(part, executable, process.pid, _born(process.pid))
     folder.records.mkdir(mode=0o700, exist_ok=True)
-    with replaced(folder.records / f"{part.name}.json") as partial:
+    with atomic_write(folder.records / f"{part.name}.json") as partial:
         partial.write_text(json.dumps(record))
     return record
 

@@ -7,15 +7,15 @@ import pytest
 
 from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import GenerateCounts, generate
-from components.data.validate.stage import wishes
+from components.data.validate.stage import judge_requests
 from qinglan.errors import OutageError
 from qinglan.files import dump_line
-from qinglan.llm.records import read_report
+from qinglan.llm.journal_reader import read_report
 from qinglan.rows import Rewrite
 from standins.samples import write_sample
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
-from standins.teacher.extractive import load_brain
+from standins.teacher.extractive_backend import load_extractive_backend
 from tests.echo import PRICE, GatewayProcess, gateway_config, running
 from tests.serving.gateway.batching import BATCH
 
@@ -40,7 +40,7 @@ def run_generate(folder: Path, sample: Path, teacher: str, batch: dict[str, Any]
 def test_generate_by_batch_writes_the_very_bytes_that_it_writes_live(tmp_path: Path, faults: str) -> None:
     sample = tmp_path / "sample"
     write_sample("fivedoctors", sample, CONVERSATIONS, seed=11)
-    brain = load_brain({"fivedoctors": sample / "knowledge_base.jsonl"})
+    brain = load_extractive_backend({"fivedoctors": sample / "knowledge_base.jsonl"})
     with running(create_app(brain, Behaviour(batch_faults=faults))) as teacher:
         live = run_generate(tmp_path / "live", sample, teacher, None)
         batched = run_generate(tmp_path / "batch", sample, teacher, BATCH | {"poll_seconds": 0.2})
@@ -61,7 +61,7 @@ def test_generate_by_batch_writes_the_very_bytes_that_it_writes_live(tmp_path: P
 def test_a_cancelled_batch_is_an_outage_of_the_stage_and_leaves_no_half_file(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     write_sample("fivedoctors", sample, CONVERSATIONS, seed=11)
-    brain = load_brain({"fivedoctors": sample / "knowledge_base.jsonl"})
+    brain = load_extractive_backend({"fivedoctors": sample / "knowledge_base.jsonl"})
     with (
         running(create_app(brain, Behaviour(batch_faults="cancelled"))) as teacher,
         pytest.raises(OutageError, match="cancelled at the service"),
@@ -77,4 +77,4 @@ def test_only_rows_whose_sheet_states_no_need_are_wished_for(tmp_path: Path) -> 
     )  # fmt: skip
     lines = [row, row.model_copy(update={"id": "b", "need": ""})]
     (tmp_path / "rewrites").write_bytes(b"".join(dump_line(line) for line in lines))
-    assert [(wish.role, wish.row) for wish in wishes(tmp_path / "rewrites")] == [("judge", "b")]
+    assert [(wish.role, wish.row) for wish in judge_requests(tmp_path / "rewrites")] == [("judge", "b")]

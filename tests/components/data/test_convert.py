@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import Surveyed, decide, left_out_for_balance, split_of
+from components.data.convert.split_rows import SplitInput, assign_splits, left_out_for_balance, split_of
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.prompts import student_messages
-from qinglan.rows import Validated
+from qinglan.rows import ValidatedRewrite
 from tests.rows import validated
 
 CONFIG = ConvertConfig()
@@ -24,7 +24,7 @@ TOPICS = ["虾青素", "鱼油", "益生菌", "叶黄素", "褪黑素", "姜黄�
 ASKS = ["一天吃几次", "饭前吃还是饭后吃", "孕妇能用吗", "要放冰箱吗", "能放多久", "多少钱一盒"]
 
 
-def row(n: int, **changes: Any) -> Validated:
+def row(n: int, **changes: Any) -> ValidatedRewrite:
     """Rows that no check of likeness takes for one another, each a conversation of its own."""
     mine: dict[str, Any] = {
         "id": f"r{n}", "conversation_id": f"c{n}", "call": f"call-{n}",
@@ -34,12 +34,12 @@ def row(n: int, **changes: Any) -> Validated:
     return validated(**mine | changes)
 
 
-def write(path: Path, rows: Iterable[Validated]) -> Path:
+def write(path: Path, rows: Iterable[ValidatedRewrite]) -> Path:
     path.write_bytes(b"".join(map(dump_line, rows)))
     return path
 
 
-def run(tmp_path: Path, rows: Iterable[Validated], config: ConvertConfig = CONFIG, out: str = "out") -> Any:
+def run(tmp_path: Path, rows: Iterable[ValidatedRewrite], config: ConvertConfig = CONFIG, out: str = "out") -> Any:
     folder = tmp_path / out
     counts = convert(
         write(tmp_path / "in.jsonl", rows), folder / "sft", folder / "ppo", folder / "test.jsonl",
@@ -167,9 +167,9 @@ def test_rows_that_are_left_out_for_balance_are_listed_with_the_figures(tmp_path
 
 def test_the_answer_for_a_conversation_never_depends_on_the_others() -> None:
     alone = split_of(("fivedoctors", "c7"), CONFIG)
-    rows = [Surveyed(n, f"r{n}", ("fivedoctors", f"c{n}"), None, f"文本{n * 7919}") for n in range(50)]
+    rows = [SplitInput(n, f"r{n}", ("fivedoctors", f"c{n}"), None, f"文本{n * 7919}") for n in range(50)]
 
-    assert decide(rows, CONFIG)[7].split == alone
+    assert assign_splits(rows, CONFIG)[7].split == alone
 
 
 def test_another_seed_gives_another_split() -> None:

@@ -11,11 +11,11 @@ import pytest
 from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import GenerateCounts, generate
 from components.data.validate.config import ValidateConfig
-from components.data.validate.stage import ValidateCounts, retrieval, validate, verdict
+from components.data.validate.stage import ValidateCounts, rejection_reason, to_retrieval, validate
 from qinglan.errors import BudgetError, DataError, OutageError
 from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
-from qinglan.rows import Hit, Quarantined, Retrieval, Rewrite, Validated
+from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite
 from tests.echo import GatewayProcess, Reply, Scripted, completion, gateway_config, running
 from tests.rag import Rag
 
@@ -46,8 +46,8 @@ def run_generate(folder: Path, url: str, questions: Path) -> GenerateCounts:
     return generate(questions, folder / "rewrites", folder / "table", folder / "bad", SETTINGS, url)
 
 
-def quarantined(folder: Path) -> list[Quarantined]:
-    return [row for _, row in read_jsonl(folder / "bad", Quarantined)]
+def quarantined(folder: Path) -> list[QuarantinedRow]:
+    return [row for _, row in read_jsonl(folder / "bad", QuarantinedRow)]
 
 
 def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: P
     with gateway(tmp_path, Scripted(Reply(200, completion("虾青素一天吃几次"))), rag) as url:
         counts = run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base)
 
-    [(_, row)] = read_jsonl(tmp_path / "validated", Validated)
+    [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
     assert sorted((asked["rewritten_query"], asked["need"]) for asked in rag.asked) == [
         ("虾青素 每日服用频次", "虾青素一天吃几次"), ("那它一天吃几次", "虾青素一天吃几次")
     ]  # fmt: skip
@@ -160,7 +160,7 @@ def test_the_sheets_need_is_used_and_nobody_is_paid_for_one(tmp_path: Path, know
     with gateway(tmp_path, judge, Rag(by_query, "")) as url:
         run_validate(tmp_path, url, write_rewrites(tmp_path, need="一天服用几次虾青素"), knowledge_base)
 
-    [(_, row)] = read_jsonl(tmp_path / "validated", Validated)
+    [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
     assert (row.need, row.need_source, judge.seen) == ("一天服用几次虾青素", "sheet", [])
 
 
@@ -204,7 +204,7 @@ def test_a_verdict_looks_at_the_first_passage_alone(scores: list[float], thresho
     hits = tuple(Hit(id=f"k{n}", reranker_score=score) for n, score in enumerate(scores))
     found = Retrieval(query="q", hits=hits, top1_score=scores[0] if scores else 0.0, count=len(scores))
 
-    assert verdict(found, threshold) == reason
+    assert rejection_reason(found, threshold) == reason
 
 
 @pytest.mark.parametrize(("gold", "rank"), [((), None), (("k3",), None), (("k2",), 2), (("k2", "k1"), 1)])
@@ -214,4 +214,4 @@ def test_the_rank_is_of_the_first_gold_passage(gold: tuple[str, ...], rank: int 
         {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
     )
 
-    assert retrieval("q", data, gold).gold_rank == rank
+    assert to_retrieval("q", data, gold).gold_rank == rank

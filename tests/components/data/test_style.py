@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.data.style.config import PrepareStyleConfig, StyleColumns
-from components.data.style.reading import read_rows
-from components.data.style.splitting import contradictions, split_rows
+from components.data.style.parse_answers import read_rows
+from components.data.style.split_rows import contradictions, split_rows
 from components.data.style.stage import prepare
-from qinglan.duplicates import grouped
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import read_jsonl
-from qinglan.style.labels import DEFAULT_LABELS, Label, training_form
+from qinglan.near_duplicates import group_near_duplicates
+from qinglan.style.labels import DEFAULT_LABELS, Label, format_training_text
 from qinglan.style.rows import SPLITS, StyleRow, UnlabelledText, read_split
 from standins.samples.style import style_rows, write_style_sample
 
@@ -29,11 +29,14 @@ PLANS = {"售前": 7, "售后": 4, "有帮助": 6, "无伤害": 4, "诚实": 5}
 def answers(counts: dict[str, int]) -> list[dict[str, Any]]:
     return [
         {
-            "input": training_form(f"问题{name}{number * 7919}", f"回答{name}{number * 104729}"), "label": name,
-            "label_english": ENGLISH[name], "metadata": {"source": "business", "scene": "商品咨询"},
+            "input": format_training_text(f"问题{name}{number * 7919}", f"回答{name}{number * 104729}"),
+            "label": name,
+            "label_english": ENGLISH[name],
+            "metadata": {"source": "business", "scene": "商品咨询"},
         }
-        for name, count in counts.items() for number in range(count)
-    ]  # fmt: skip
+        for name, count in counts.items()
+        for number in range(count)
+    ]
 
 
 def write(path: Path, rows: Any) -> Path:
@@ -157,7 +160,7 @@ def test_two_answers_are_one_to_learn_from_and_one_to_test_on(tmp_path: Path) ->
 def test_a_sixth_label_is_data(tmp_path: Path) -> None:
     six = (*DEFAULT_LABELS.labels, Label(name="幽默", english="humorous", id=5))
     rows = answers(PLANS) + [
-        {"input": training_form(f"笑话{n * 7919}", f"哈哈{n * 104729}"), "label": "幽默"} for n in range(6)
+        {"input": format_training_text(f"笑话{n * 7919}", f"哈哈{n * 104729}"), "label": "幽默"} for n in range(6)
     ]
 
     assert prepared(tmp_path, rows, PrepareStyleConfig(labels=six)).labels == 6
@@ -165,7 +168,7 @@ def test_a_sixth_label_is_data(tmp_path: Path) -> None:
 
 
 def row(number: int | str, question: str, answer: str, label: str = "售前") -> StyleRow:
-    return StyleRow(id=str(number), input=training_form(question, answer), label=label)
+    return StyleRow(id=str(number), input=format_training_text(question, answer), label=label)
 
 
 def test_alike_answers_share_a_split() -> None:
@@ -231,8 +234,8 @@ def test_shares_that_leave_nothing_to_learn_are_refused() -> None:
 def test_groups_are_transitive() -> None:
     chain = ["一二三四五六七八九十" * 4 + "甲" * n for n in range(8)]
 
-    assert len(set(grouped(chain, 0.9))) == 1
-    assert len(set(grouped(["完全不同的一句话", "毫不相干的另外几个字", *chain], 0.9))) == 3
+    assert len(set(group_near_duplicates(chain, 0.9))) == 1
+    assert len(set(group_near_duplicates(["完全不同的一句话", "毫不相干的另外几个字", *chain], 0.9))) == 3
 
 
 def test_the_sample_is_the_same_bytes_for_the_same_seed_and_no_one_can_be_right_in_all_of_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter import results, stage
-from components.evaluation.rewriter.systems import ask_all, fixed_queries
+from components.evaluation.rewriter.score_systems import fixed_queries, score_all
 from tests.components.evaluation.world import (
     CONFIG,
     ORIGINS,
@@ -33,7 +33,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     texts = {**fixed_queries(rows), **{name: one.texts for name, one in writings.items()}}
     predictions = folder / "predictions.jsonl"
     with gateway(folder, knowledge_base, rag) as url:
-        asking = ask_all(rows, texts, slices, predictions, CONFIG, url)
-    table = results.Table.of(rows, asking, slices)
-    value = orjson.loads(orjson.dumps(stage.put_together(table, writings, asking, ORIGINS, CONFIG)))
+        asking = score_all(rows, texts, slices, predictions, CONFIG, url)
+    table = results.MetricTable.of(rows, asking, slices)
+    value = orjson.loads(orjson.dumps(stage.build_evaluation(table, writings, asking, ORIGINS, CONFIG)))
     return Evaluated(value, predictions, rag)

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from components.evaluation.rewriter.blind import export, read_scores
+from components.evaluation.rewriter.blind_sheet import read_scores, write_blind_sheet
 from qinglan.errors import DataError
 from qinglan.tables import read_table, write_table
 from tests.components.evaluation.world import Evaluated
@@ -28,7 +28,7 @@ def fill(sheet: Path, key: Path, target: Path, score: dict[str, float]) -> Path:
 
 def test_people_score_without_knowing_and_the_key_brings_it_back(evaluated: Evaluated, tmp_path: Path) -> None:
     sheet, key = tmp_path / "blind.xlsx", tmp_path / "key.json"
-    assert export(evaluated.predictions, sheet, key, 8, seed=0) == 8
+    assert write_blind_sheet(evaluated.predictions, sheet, key, 8, seed=0) == 8
 
     shown = [cells for _, cells in read_table(sheet)]
     assert not any("teacher" in str(value) for cells in shown for value in cells.values())
@@ -47,7 +47,7 @@ def test_people_score_without_knowing_and_the_key_brings_it_back(evaluated: Eval
 )
 def test_a_score_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, value: Any, said: str) -> None:
     sheet, key = tmp_path / "blind.xlsx", tmp_path / "key.json"
-    export(evaluated.predictions, sheet, key, 1, seed=0)
+    write_blind_sheet(evaluated.predictions, sheet, key, 1, seed=0)
     filled = fill(
         sheet, key, tmp_path / "filled.xlsx", dict.fromkeys(("plain", "history", "teacher", "sft", "rl"), value)
     )
@@ -58,8 +58,8 @@ def test_a_score_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, val
 
 def test_another_sheets_key_and_a_row_twice_are_refused(evaluated: Evaluated, tmp_path: Path) -> None:
     sheet, key, other = tmp_path / "blind.xlsx", tmp_path / "key.json", tmp_path / "other.json"
-    export(evaluated.predictions, sheet, key, 4, seed=0)
-    export(evaluated.predictions, tmp_path / "other.xlsx", other, 4, seed=1)
+    write_blind_sheet(evaluated.predictions, sheet, key, 4, seed=0)
+    write_blind_sheet(evaluated.predictions, tmp_path / "other.xlsx", other, 4, seed=1)
     score = dict.fromkeys(("plain", "history", "teacher", "sft", "rl"), 3.0)
     filled = fill(sheet, key, tmp_path / "filled.xlsx", score)
 
@@ -80,7 +80,7 @@ def test_another_sheets_key_and_a_row_twice_are_refused(evaluated: Evaluated, tm
 
 def test_a_score_that_a_spreadsheet_keeps_as_text_counts(evaluated: Evaluated, tmp_path: Path) -> None:
     sheet, key = tmp_path / "blind.xlsx", tmp_path / "key.json"
-    export(evaluated.predictions, sheet, key, 3, seed=0)
+    write_blind_sheet(evaluated.predictions, sheet, key, 3, seed=0)
     words: Any = dict.fromkeys(("plain", "history", "teacher", "sft", "rl"), "4")
 
     people = read_scores(fill(sheet, key, tmp_path / "filled.xlsx", words), key, evaluated.predictions, 50)
@@ -91,7 +91,7 @@ def test_a_score_that_a_spreadsheet_keeps_as_text_counts(evaluated: Evaluated, t
 @pytest.mark.parametrize(("key", "said"), [(None, "No such file"), ("[1", "not the key of a blind sample")])
 def test_a_key_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, key: str | None, said: str) -> None:
     sheet = tmp_path / "blind.xlsx"
-    export(evaluated.predictions, sheet, tmp_path / "key.json", 1, seed=0)
+    write_blind_sheet(evaluated.predictions, sheet, tmp_path / "key.json", 1, seed=0)
     (tmp_path / "key.json").unlink() if key is None else (tmp_path / "key.json").write_text(key)
 
     with pytest.raises(DataError, match=said):
@@ -104,7 +104,7 @@ def test_a_formula_in_a_rewrite_stays_text_in_the_sheet(evaluated: Evaluated, tm
     line = orjson.loads(evaluated.predictions.read_bytes().splitlines()[0])
     line["systems"]["rl"]["rewrite"] = '=HYPERLINK("http://x","y")'
     (tmp_path / "p.jsonl").write_bytes(orjson.dumps(line))
-    export(tmp_path / "p.jsonl", tmp_path / "blind.xlsx", tmp_path / "key.json", 5, seed=0)
+    write_blind_sheet(tmp_path / "p.jsonl", tmp_path / "blind.xlsx", tmp_path / "key.json", 5, seed=0)
 
     [(_, cells)] = read_table(tmp_path / "blind.xlsx")
     assert '\'=HYPERLINK("http://x","y")' in cells.values()

@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.evaluation.rewriter.systems import ask_all, fixed_queries
-from qinglan.llm.records import read_report
+from components.evaluation.rewriter.score_systems import fixed_queries, score_all
+from qinglan.llm.journal_reader import read_report
 from tests.components.evaluation.world import (
     CONFIG,
     TENANTS,
@@ -36,7 +36,7 @@ def test_all_that_examiner_and_judge_are_asked_is_announced_and_their_scores_are
             models = {role: {**model, "batch": batch} for role, model in models_of(teacher).items()}
             process = GatewayProcess(gateway_config(teacher, rag_url, **models), folder)
             try:
-                asking = ask_all(rows, texts, {}, folder / "predictions", CONFIG, process.url())
+                asking = score_all(rows, texts, {}, folder / "predictions", CONFIG, process.url())
             finally:
                 process.stop()
             written[name] = ((folder / "predictions").read_bytes(), asking.judge)

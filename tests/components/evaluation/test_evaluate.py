@@ -10,7 +10,14 @@ import pytest
 from components.evaluation.rewriter import results, stage
 from components.evaluation.rewriter.markdown import to_markdown
 from components.evaluation.rewriter.measures import METRICS
-from components.evaluation.rewriter.systems import Asking, ask_all, draw_rows, fixed_queries, read_score, with_history
+from components.evaluation.rewriter.score_systems import (
+    ScoredRows,
+    draw_rows,
+    fixed_queries,
+    read_score,
+    score_all,
+    with_history,
+)
 from qinglan.errors import DataError, OutageError, RowError
 from tests.components.evaluation.world import (
     CONFIG,
@@ -156,7 +163,7 @@ def test_a_rag_that_is_away_is_an_outage_and_leaves_no_predictions(tmp_path: Pat
         gateway(tmp_path, knowledge_base, Scripted(Reply(503, b"away"))) as url,
         pytest.raises(OutageError),
     ):
-        ask_all(rows, fixed_queries(rows), {}, tmp_path / "predictions.jsonl", CONFIG, url)
+        score_all(rows, fixed_queries(rows), {}, tmp_path / "predictions.jsonl", CONFIG, url)
     assert not (tmp_path / "predictions.jsonl").exists()
 
 
@@ -167,7 +174,7 @@ def test_another_knowledge_base_than_the_tests_is_refused(tmp_path: Path) -> Non
         gateway(tmp_path, knowledge_base, WordRag(knowledge_base)) as url,
         pytest.raises(DataError, match="serve the run's knowledge base"),
     ):
-        ask_all(rows, fixed_queries(rows), {}, tmp_path / "predictions.jsonl", CONFIG, url)
+        score_all(rows, fixed_queries(rows), {}, tmp_path / "predictions.jsonl", CONFIG, url)
 
 
 def as_measured(value: float | None) -> float:
@@ -185,9 +192,9 @@ def test_rows_without_gold_are_judged_and_the_verdict_holds(evaluated: Evaluated
         }
         for line in lines
     ]
-    asking = Asking(values, [{}] * len(rows), Counter(), [], {})
-    table = results.Table.of(rows, asking, {})
-    value = stage.put_together(
+    asking = ScoredRows(values, [{}] * len(rows), Counter(), [], {})
+    table = results.MetricTable.of(rows, asking, {})
+    value = stage.build_evaluation(
         table, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
     )
 

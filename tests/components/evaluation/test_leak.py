@@ -14,7 +14,7 @@ from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.lineage.digests import digest
 from qinglan.rewriter_card import RewriterCard, write_card
-from qinglan.rows import Validated
+from qinglan.rows import ValidatedRewrite
 from tests.components.evaluation.world import PRODUCTS, locked_row
 
 CONFIG = ConvertConfig()
@@ -22,7 +22,7 @@ TEST = [locked_row("s", "fivedoctors", product, turn) for product in PRODUCTS fo
 OTHER = locked_row("s", "fivedoctors", "蓝莓软胶囊", 1)
 
 
-def write_training(folder: Path, sft: list[Validated], ppo: list[Validated]) -> dict[str, Path]:
+def write_training(folder: Path, sft: list[ValidatedRewrite], ppo: list[ValidatedRewrite]) -> dict[str, Path]:
     """As the convert stage writes them; the rows are in the last file that is read of each."""
     for kind in ("sft", "ppo"):
         (folder / kind).mkdir()
@@ -150,7 +150,7 @@ def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:
 )
 def test_a_training_row_that_cannot_be_compared_is_an_error(line: bytes, said: str) -> None:
     with pytest.raises(DataError, match=rf"train\.jsonl:3: .*{said}"):
-        leak.asked_of_chat(line, "train.jsonl:3")
+        leak.parse_chat_question(line, "train.jsonl:3")
 
 
 def test_a_parquet_file_that_is_none_is_an_error(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_convert_writes_holds_no_row_of_training_that_is_nearly_a_test_row(
     counts = convert(
         tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", tmp_path / "left_out", CONFIG
     )
-    test = [row for _, row in read_jsonl(tmp_path / "test", Validated)]
+    test = [row for _, row in read_jsonl(tmp_path / "test", ValidatedRewrite)]
     leaks = leak.check(test, training, 0.8)
 
     assert counts.near_duplicates > 20 and test

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluation.rewriter.measures import METRICS, Found, measure, ndcg, rank, recall, top1
+from components.evaluation.rewriter.measures import (
+    METRICS,
+    RetrievalResult,
+    measure_rewrite,
+    ndcg,
+    rank,
+    recall,
+    top1,
+)
 from qinglan.rows import Question
-from qinglan.text import copied, normalise
+from qinglan.text import is_copied, normalise
 
 ASKED = Question(
     id="1", conversation_id="c", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",
@@ -61,17 +69,17 @@ def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str
 def test_a_long_run_of_history_or_passage_is_a_copy(rewrite: str, expected: bool) -> None:
     sources = (ASKED.history_summary, PASSAGE)
 
-    assert copied(normalise(rewrite), ASKED.question, sources) is expected
+    assert is_copied(normalise(rewrite), ASKED.question, sources) is expected
 
 
 def test_what_stands_in_the_question_is_no_copy() -> None:
     question = ASKED.history_summary
 
-    assert not copied(normalise(question), question, (ASKED.history_summary,))
+    assert not is_copied(normalise(question), question, (ASKED.history_summary,))
 
 
 def test_every_metric_but_the_examiners_is_measured() -> None:
-    values = measure(ASKED, "虾青素软胶囊 500毫克 45", Found(("k2", "k1"), (PASSAGE, ""), 0.4))
+    values = measure_rewrite(ASKED, "虾青素软胶囊 500毫克 45", RetrievalResult(("k2", "k1"), (PASSAGE, ""), 0.4))
 
     assert set(values) == set(METRICS) - {"quality"}
     assert (values["invented"], values["top1"], values["judged_top1"], values["zero_hit"]) == (1.0, 0.0, 0.4, 0.0)
@@ -79,11 +87,11 @@ def test_every_metric_but_the_examiners_is_measured() -> None:
 
 
 def test_numbers_of_the_profile_are_not_invented_and_an_empty_rewrite_finds_nothing() -> None:
-    assert measure(ASKED, "虾青素 45岁", Found())["invented"] == 0.0
-    empty = measure(ASKED, "", Found())
+    assert measure_rewrite(ASKED, "虾青素 45岁", RetrievalResult())["invented"] == 0.0
+    empty = measure_rewrite(ASKED, "", RetrievalResult())
     assert (empty["empty"], empty["zero_hit"], empty["top1"], empty["copied"]) == (1.0, 1.0, 0.0, 0.0)
 
 
 def test_a_question_left_alone_counts_as_the_same_whatever_its_punctuation() -> None:
-    assert measure(ASKED, "那它一天吃几次？", Found())["same"] == 1.0
-    assert measure(ASKED, "虾青素一天吃几次", Found())["same"] == 0.0
+    assert measure_rewrite(ASKED, "那它一天吃几次？", RetrievalResult())["same"] == 1.0
+    assert measure_rewrite(ASKED, "虾青素一天吃几次", RetrievalResult())["same"] == 0.0

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 
 from components.evaluation.rewriter.report import write_report
-from components.evaluation.rewriter.trained import read_series
+from components.evaluation.rewriter.training_curves import read_series
 from tests.components.evaluation.world import HOSTILE, Evaluated
 from tests.pages import Strict
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.students import ready_seconds, rewrite_all
+from components.evaluation.rewriter.student_inference import ready_seconds, rewrite_all
 from qinglan.prompts import Question
 from qinglan.services import READY_SECONDS
 from tests.tiny import TAUGHT, taught_model

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter import stage
-from components.evaluation.rewriter.students import spread, time_served
+from components.evaluation.rewriter.student_inference import evenly_spaced, time_served
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import dump_line, sha256_file
 from qinglan.rewriter_card import read_card, write_card
@@ -152,4 +152,4 @@ def test_a_rewriter_that_is_away_is_an_outage() -> None:
 
 @pytest.mark.parametrize(("rows", "wanted", "places"), [(10, 2, [0, 5]), (3, 9, [0, 1, 2]), (0, 5, [])])
 def test_timed_rows_are_spread_over_all(rows: int, wanted: int, places: list[int]) -> None:
-    assert spread(rows, wanted) == places
+    assert evenly_spaced(rows, wanted) == places

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.stage import Origins
-from components.evaluation.rewriter.students import Writing
+from components.evaluation.rewriter.student_inference import StudentOutput
 from qinglan.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage
-from qinglan.rows import Retrieval, Validated
+from qinglan.rows import Retrieval, ValidatedRewrite
 from qinglan.text import bigrams
 from standins.teacher.app import create_app
-from standins.teacher.brain import Brains
+from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour
-from standins.teacher.examining import load_examiners
-from standins.teacher.extractive import load_brain
+from standins.teacher.extractive_backend import load_extractive_backend
+from standins.teacher.similarity_judge import load_similarity_judges
 from tests.echo import GatewayProcess, gateway_config, running
 from tests.rag import Rag
 from tests.rows import validated
@@ -54,7 +54,7 @@ def write_knowledge_base(path: Path) -> Path:
     return path
 
 
-def locked_rows(snapshot: str, tenants: tuple[str, ...] = ("fivedoctors",)) -> list[Validated]:
+def locked_rows(snapshot: str, tenants: tuple[str, ...] = ("fivedoctors",)) -> list[ValidatedRewrite]:
     """A conversation per tenant and product, a turn per term; the teacher forgets the product in the last turn."""
     return [
         locked_row(snapshot, tenant, product, turn)
@@ -64,7 +64,7 @@ def locked_rows(snapshot: str, tenants: tuple[str, ...] = ("fivedoctors",)) -> l
     ]
 
 
-def locked_row(snapshot: str, tenant: str, product: str, turn: int) -> Validated:
+def locked_row(snapshot: str, tenant: str, product: str, turn: int) -> ValidatedRewrite:
     term, asks = list(TERMS.items())[turn]
     forgets = turn == len(TERMS) - 1
     return validated(
@@ -100,7 +100,7 @@ def overlap(text: str, passage: Passage) -> float:
 def judges(knowledge_base: Path) -> Any:
     """A server with the stand-in's judge and its examiner."""
     bases = {"fivedoctors": knowledge_base}
-    return create_app(Brains(load_brain(bases), load_examiners(bases)), Behaviour())
+    return create_app(BackendRouter(load_extractive_backend(bases), load_similarity_judges(bases)), Behaviour())
 
 
 def models_of(url: str) -> dict[str, Any]:
@@ -130,5 +130,5 @@ def gateway(folder: Path, knowledge_base: Path, rag: Any) -> Iterator[str]:
             process.stop()
 
 
-def writing(texts: list[str]) -> Writing:
-    return Writing(texts, 1, 2.0, [0.01, 0.02, 0.04], 0, "CPU, 1 of 2 cores")
+def writing(texts: list[str]) -> StudentOutput:
+    return StudentOutput(texts, 1, 2.0, [0.01, 0.02, 0.04], 0, "CPU, 1 of 2 cores")

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.release.deploy.config import DeployConfig
-from components.release.deploy.deciding import decide
+from components.release.deploy.next_rollout import decide_rollout
 from components.release.deploy.stage import deploy, settings, to_markdown
-from qinglan.errors import Altered, ConfigError, Conflict, DataError, Held, Incomplete
-from qinglan.lineage.addresses import read_address
-from qinglan.lineage.deploying import break_glass
+from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError, IncompleteAuditError
+from qinglan.lineage.deploy_gate import break_glass
 from qinglan.lineage.digests import digest
-from qinglan.rollouts import Object, first_service
+from qinglan.lineage.release_address import parse_release_uri
+from qinglan.model_rollouts import Object, first_inference_service
 from qinglan.store import open_store
 from tests.release_world import NAME, Made, use_keys
 from tests.whole_release import make_whole_release
@@ -82,7 +82,7 @@ def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(ma
     assert one["metadata"]["name"] == done.rollout == "rewriter-1"
     assert "annotations" not in one["metadata"]
     assert spec["release"]["digest"] == release and spec["release"]["model"] == made.registered.model
-    assert read_address(spec["release"]["uri"]) == (str(store), release, False)
+    assert parse_release_uri(spec["release"]["uri"]) == (str(store), release, False)
     assert spec["steps"] == [10, 100] and len(spec["verdict"]) == 64
     assert release[:12] in done.said and "rewriter-1" in to_markdown(done, config(store))
 
@@ -111,7 +111,9 @@ def test_another_rollout_that_is_under_way_is_named(made: Made, other: Made, sto
     deploy(made.folder, config(store), made.policy, rollouts)
     rollouts.kept[0] = {**rollouts.kept[0], "status": {"phase": "Analyse", "percent": 20}}
 
-    with pytest.raises(Conflict, match=r"rewriter-1 is bringing .* to rewriter \(Analyse, 20 % of the traffic\)"):
+    with pytest.raises(
+        ConflictError, match=r"rewriter-1 is bringing .* to rewriter \(Analyse, 20 % of the traffic\)"
+    ):
         deploy(other.folder, config(store), made.policy, rollouts)
     rollouts.end("Promoted")
     assert deploy(other.folder, config(store), made.policy, rollouts).rollout == "rewriter-2"
@@ -125,7 +127,9 @@ def test_what_was_taken_back_is_not_tried_again_by_itself(made: Made, store: Pat
     deploy(made.folder, config(store), made.policy, rollouts)
     rollouts.end(outcome, "errors: 3.1 % against 0.4 %")
 
-    with pytest.raises(Held, match=rf"rewriter-1 has tried this release, and ended {outcome}: errors: 3\.1 %"):
+    with pytest.raises(
+        GateHeldError, match=rf"rewriter-1 has tried this release, and ended {outcome}: errors: 3\.1 %"
+    ):
         deploy(made.folder, config(store), made.policy, rollouts)
     assert rollouts.creates == 1
 
@@ -137,7 +141,7 @@ def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made
     stranger = copy.deepcopy(theirs.kept[0])
     stranger["spec"]["release"]["uri"] = f"{store}/releases/{'9' * 64}"
 
-    with pytest.raises(Conflict, match="rewriter-1 is bringing"):
+    with pytest.raises(ConflictError, match="rewriter-1 is bringing"):
         deploy(made.folder, config(store), made.policy, Rollouts(stranger))
     same = Rollouts(theirs.kept[0])
     assert "on its way" in deploy(made.folder, config(store), made.policy, same).said
@@ -151,7 +155,9 @@ def test_what_is_missing_is_listed_and_nothing_is_written(
     pushed(lacking.folder, tmp_path / "store")
     rollouts = Rollouts()
 
-    with pytest.raises(Incomplete, match=r"may not be deployed:(\n.*)*no statement of validate is in its chain"):
+    with pytest.raises(
+        IncompleteAuditError, match=r"may not be deployed:(\n.*)*no statement of validate is in its chain"
+    ):
         deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
     assert rollouts.creates == 0
 
@@ -165,14 +171,14 @@ def test_altered_bytes_pass_under_no_glass(made: Made, tmp_path: Path) -> None:
     (release / "report.html").write_text("<!doctype html>better")
     pushed(release, tmp_path / "store")
 
-    with pytest.raises(Altered, match=r"report\.html: altered"):
+    with pytest.raises(AlteredError, match=r"report\.html: altered"):
         deploy(release, config(tmp_path / "store"), made.policy, Rollouts())
 
 
 def test_a_release_of_another_name_or_that_no_pod_could_fetch_is_refused(
     made: Made, other: Made, store: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises((Altered, Incomplete), match="this is a release of fivedoctors/rewriter"):
+    with pytest.raises((AlteredError, IncompleteAuditError), match="this is a release of fivedoctors/rewriter"):
         deploy(made.folder, DeployConfig(name="chengla/rewriter", store=str(store), namespace="q"), made.policy,
                Rollouts())  # fmt: skip
     pushed(other.folder, tmp_path / "elsewhere")
@@ -206,7 +212,7 @@ def test_the_next_number_is_free_and_the_highest(before: list[tuple[int, str, st
         }
         for number, service, outcome in ((n, {"r": "rewriter", "s": "style"}[s], o) for n, s, o in before)
     ]  # fmt: skip
-    found = decide(rollouts, "qinglan", SPEC)
+    found = decide_rollout(rollouts, "qinglan", SPEC)
 
     highest = max((number for number, service, _ in before if service == "r"), default=0)
     assert found.name == f"rewriter-{highest + 1}" and found.create is not None
@@ -230,7 +236,7 @@ def test_the_first_service_names_the_release_and_verifies_it_as_it_downloads(
     rollout = {"metadata": {"name": "rewriter-1", "namespace": "qinglan"}, "spec": {**SPEC, "mode": mode}}
     rollout["spec"] = {**SPEC, "mode": mode, "predictor": predictor}
 
-    one = first_service(rollout)
+    one = first_inference_service(rollout)
 
     assert one["metadata"]["annotations"] == annotations
     made = one["spec"]["predictor"]

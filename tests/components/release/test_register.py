@@ -10,18 +10,18 @@ import pytest
 from components.evaluation.style.config import GateStyleConfig
 from components.evaluation.style.gate import decide as decide_style
 from components.release.register.config import RegisterConfig
-from components.release.register.kinds import KINDS, kind_of
-from components.release.register.publish import current, publish
+from components.release.register.model_kinds import KINDS, kind_of
+from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, register, register_held
-from qinglan.errors import ConfigError, Conflict, DataError, Held
-from qinglan.lineage.deploying import break_glass, may_deploy
+from qinglan.errors import ConfigError, ConflictError, DataError, GateHeldError
+from qinglan.lineage.deploy_gate import break_glass, may_deploy
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keys import VARIABLE, keys_folder
+from qinglan.lineage.gate_verdict import add_verdict, read_lineage
+from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder
 from qinglan.lineage.override import read_override
 from qinglan.lineage.record import recorded
-from qinglan.lineage.release import check_release, read_release
-from qinglan.lineage.trust import TRUST, load_trust
-from qinglan.lineage.verdicts import add_verdict, statements_of
+from qinglan.lineage.release_check import check_release, read_release
+from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
 from tests.components.evaluation.style.test_style_gate import good as good_style
 from tests.components.evaluation.test_gate import changed
@@ -100,7 +100,7 @@ def test_a_model_that_is_held_is_no_release_whatever_its_file_calls_it(inputs: I
     found = changed("paired.rl_vs_teacher.low", -0.2)
     write_judged(inputs.evaluation, {**found, "verdict": {"promote": True, "reasons": []}})
 
-    with pytest.raises(Held, match="not shown"):
+    with pytest.raises(GateHeldError, match="not shown"):
         register(inputs, tmp_path / "release", CONFIG)
 
 
@@ -116,19 +116,19 @@ def held(keys: Path, tmp_path: Path) -> Inputs:
 
 
 def test_a_held_model_becomes_a_release_only_where_it_says_so_itself(held: Inputs, tmp_path: Path) -> None:
-    with pytest.raises(Held, match=r"The gate says hold: .*not shown"):
+    with pytest.raises(GateHeldError, match=r"The gate says hold: .*not shown"):
         register(held, tmp_path / "release", CONFIG)
     done = register_held(held, tmp_path / "release", CONFIG)
 
     facts = read_release(tmp_path / "release").statement.facts
     assert facts["verdict"] == "hold" and "not shown" in " ".join(facts["reasons"])
     assert done.model == digest(held.model)
-    findings = check_release(tmp_path / "release", load_trust(keys_folder() / TRUST))
+    findings = check_release(tmp_path / "release", load_trust(keys_folder() / TRUST_FILE))
     assert [(one.what, one.state) for one in findings if one.state != "verified"] == [("verdict", "missing")]
 
 
 def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, tmp_path: Path) -> None:
-    policy, store = load_trust(keys_folder() / TRUST), open_store(str(tmp_path / "store")).prepare()
+    policy, store = load_trust(keys_folder() / TRUST_FILE), open_store(str(tmp_path / "store")).prepare()
     done = register_held(held, tmp_path / "release", CONFIG)
     store.push(tmp_path / "release", done.release)
     before = may_deploy(tmp_path / "release", policy, NAME)
@@ -142,7 +142,7 @@ def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, 
 
 
 def test_what_the_gate_promotes_is_not_registered_as_held(inputs: Inputs, tmp_path: Path) -> None:
-    with pytest.raises(Held, match="The gate says promote"):
+    with pytest.raises(GateHeldError, match="The gate says promote"):
         register_held(inputs, tmp_path / "release", CONFIG)
     assert not (tmp_path / "release").exists()
 
@@ -151,7 +151,7 @@ def test_what_the_gate_promotes_is_not_registered_as_held(inputs: Inputs, tmp_pa
 def test_what_is_no_evaluation_makes_no_release(inputs: Inputs, tmp_path: Path, text: str) -> None:
     inputs.evaluation.write_text(text)
 
-    with pytest.raises((DataError, Held)):
+    with pytest.raises((DataError, GateHeldError)):
         register(inputs, tmp_path / "release", CONFIG)
 
 
@@ -179,7 +179,7 @@ def test_a_pickle_in_the_models_folder_is_refused_before_anything_is_signed(inpu
 
 
 def test_the_key_is_asked_for_first(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "none"))
     inputs.evaluation.unlink()
 
     with pytest.raises(ConfigError, match="no releaser's key"):
@@ -212,7 +212,7 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
     assert [one["value"] for one in data["locked test"]] == ["d" * 64, "1000"]
     [base] = about["pedigree"]["ancestors"]
     assert base["name"] == "Qwen/Qwen3-32B"
-    told = {part.name: part.digest for one in statements_of(made.inputs.lineage) for part in one.statement.made}
+    told = {part.name: part.digest for one in read_lineage(made.inputs.lineage) for part in one.statement.made}
     assert base["hashes"][0]["content"] == told["base_model"]
     assert {one["name"] for one in about["properties"]} >= {"qinglan:stage:ppo", "qinglan:stage:gate", "qinglan:code"}
 
@@ -273,17 +273,17 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
     assert set(store.digests()) == {one.release for one in done}
     assert [(one.digest, one.by) for one in store.history(NAME)] == [(one.release, one.signed_by) for one in done]
     store.pull(done[0].release, tmp_path / "pulled")
-    assert {one.state for one in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST), NAME)} == {
-        "verified"
-    }
+    assert {
+        one.state for one in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST_FILE), NAME)
+    } == {"verified"}
 
 
 def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tmp_path: Path) -> None:
     config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
-    before = current(config)
+    before = current_digest(config)
     publish(made.folder, made.registered.release, config, before, "someone else")
 
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         publish(made.folder, made.registered.release, config, before, "us")
 
     assert [one.by for one in open_store(config.store).history(NAME)] == ["someone else"]

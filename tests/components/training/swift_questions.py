@@ -33,12 +33,12 @@ def refusals(cases: list[tuple[int, int, int]]) -> list[str]:
 
     Empty where they train together.
     """
-    from components.training.sft.plugin.together import refuse_copies
+    from components.training.sft.plugin.together import check_process_count
 
     messages = []
     for wanted, torch_knows, trainer_knows in cases:
         try:
-            refuse_copies(wanted, torch_knows, trainer_knows)
+            check_process_count(wanted, torch_knows, trainer_knows)
             messages.append("")
         except TrainingError as error:
             messages.append(str(error))

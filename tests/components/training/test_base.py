@@ -15,8 +15,8 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.base.config import BaseConfig, TinyConfig
-from components.training.base.corpus import Text, corpus
-from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, predict
+from components.training.base.corpus import TrainingText, build_corpus
+from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, logits_at
 from components.training.base.stage import base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.errors import ConfigError, DataError
@@ -68,14 +68,14 @@ def test_what_it_learns_comes_from_the_knowledge_base_alone(tmp_path: Path) -> N
     passages = [Passage(id="k", title="虾青素软胶囊 用法", content="每日一次，随餐服用。常见问法：一天吃几次。")]
     letters = set("虾青素软胶囊用法每日一次随餐服用常见问法一天吃几次")
 
-    texts = corpus(SYSTEM, passages, seed=3)
+    texts = build_corpus(SYSTEM, passages, seed=3)
 
     assert len(texts) == 4
     for text in texts[1:]:
         said = text.prompt[1]["content"].split("\n")
         assert {letter for line in said[:3] for letter in line.split(": ")[1] if letter.isalpha()} <= letters
         assert text.answer.startswith("虾青素软胶囊 ")
-    assert corpus(SYSTEM, passages, seed=3) == texts != corpus(SYSTEM, passages, seed=4)
+    assert build_corpus(SYSTEM, passages, seed=3) == texts != build_corpus(SYSTEM, passages, seed=4)
 
 
 def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_rendered(
@@ -83,7 +83,7 @@ def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_r
 ) -> None:
     shown: set[str] = set()
 
-    def pretrain(model: Any, tokenizer: Any, texts: list[Text], config: BaseConfig) -> float:
+    def pretrain(model: Any, tokenizer: Any, texts: list[TrainingText], config: BaseConfig) -> float:
         shown.update(text.prompt[0]["content"] for text in texts if text.prompt)
         return 0.0
 
@@ -130,7 +130,7 @@ def test_the_same_texts_make_the_same_bytes_with_any_number_of_threads(
 
 
 def test_a_step_costs_as_much_as_its_tokens_however_long_a_passage_is() -> None:
-    page, line = Text((), "每日服用频次" * 400), Text((), "虾青素软胶囊 每日服用频次")
+    page, line = TrainingText((), "每日服用频次" * 400), TrainingText((), "虾青素软胶囊 每日服用频次")
 
     cut = examples(tiny_tokenizer(), [page, line, line, line] * 64, seed=0)
     lengths = [len(example.ids) for example in cut]
@@ -143,7 +143,7 @@ def test_a_step_costs_as_much_as_its_tokens_however_long_a_passage_is() -> None:
 
 def test_of_a_long_text_the_seed_draws_a_piece_and_of_a_long_prompt_the_end_stays() -> None:
     message: Message = {"role": "user", "content": "用户正在了解虾青素" * 100}
-    texts = [Text((), "".join(map(chr, range(0x4E00, 0x4F00)))), Text((message,), "虾青素")]
+    texts = [TrainingText((), "".join(map(chr, range(0x4E00, 0x4F00)))), TrainingText((message,), "虾青素")]
 
     [passage, asked], [other, _], [again, _] = (examples(tiny_tokenizer(), texts, seed) for seed in (1, 2, 1))
 
@@ -168,7 +168,7 @@ def test_what_is_learned_from_is_what_the_whole_model_says(tmp_path: Path) -> No
     ids = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]])
     chosen = torch.tensor([[False, True, False, True], [True, True, False, False]])
 
-    logits = predict(student.model, ids, chosen)
+    logits = logits_at(student.model, ids, chosen)
 
     whole = student.model(input_ids=ids, attention_mask=torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])).logits
     torch.testing.assert_close(logits, whole[chosen])

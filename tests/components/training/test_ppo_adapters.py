@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from components.training.ppo.adapters import concatenated, merged, pairs, read_adapter, write_adapter
+from components.training.ppo.adapters import (
+    concatenate_adapters,
+    lora_pairs,
+    merge_adapter,
+    read_adapter,
+    write_adapter,
+)
 from qinglan.errors import DataError
 from tests.tiny import tiny_model
 
@@ -47,7 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_model(root / "base")
     make_adapter(load(root / "base"), 4, 8, 1, root / "first", ["q_proj", "v_proj", "down_proj"])
     model = load(root / "base")
-    model.load_state_dict(merged(model.state_dict(), *read_adapter(root / "first")))
+    model.load_state_dict(merge_adapter(model.state_dict(), *read_adapter(root / "first")))
     model.save_pretrained(root / "merged")
     make_adapter(load(root / "merged"), 2, 8, 2, root / "second", ["q_proj", "up_proj"])
     return root
@@ -66,7 +72,7 @@ def test_merged_weights_answer_as_the_adapter_does(trained: Path) -> None:
 
 
 def test_one_concatenated_adapter_stands_for_both(trained: Path, tmp_path: Path) -> None:
-    both = concatenated(read_adapter(trained / "first"), read_adapter(trained / "second"))
+    both = concatenate_adapters(read_adapter(trained / "first"), read_adapter(trained / "second"))
     write_adapter(tmp_path / "both", both, "d1")
 
     served = logits(with_adapter(trained / "base", tmp_path / "both"))
@@ -82,10 +88,10 @@ def test_the_second_adapter_alone_on_the_base_is_another_model(trained: Path) ->
 
 
 def test_an_adapter_names_the_digest_of_its_base(trained: Path, tmp_path: Path) -> None:
-    write_adapter(tmp_path, concatenated(read_adapter(trained / "first"), ({}, 1.0)), "abc")
+    write_adapter(tmp_path, concatenate_adapters(read_adapter(trained / "first"), ({}, 1.0)), "abc")
 
     assert '"sha256:abc"' in (tmp_path / "adapter_config.json").read_text()
-    assert pairs(read_adapter(tmp_path)[0]).keys() == pairs(read_adapter(trained / "first")[0]).keys()
+    assert lora_pairs(read_adapter(tmp_path)[0]).keys() == lora_pairs(read_adapter(trained / "first")[0]).keys()
 
 
 def test_an_adapter_of_another_base_is_refused(trained: Path) -> None:
@@ -93,4 +99,4 @@ def test_an_adapter_of_another_base_is_refused(trained: Path) -> None:
     stranger = {name.replace("layers.0", "layers.9"): tensor for name, tensor in adapter.items()}
 
     with pytest.raises(DataError, match="another base"):
-        merged(load(trained / "base").state_dict(), stranger, scale)
+        merge_adapter(load(trained / "base").state_dict(), stranger, scale)

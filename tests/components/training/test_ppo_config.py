@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.overrides import _written
+from components.training.ppo.overrides import _hydra_literal
 from qinglan.errors import ConfigError
 
 
@@ -36,4 +36,4 @@ def test_any_text_comes_back_from_hydras_grammar_as_it_was(text: str) -> None:
 
     if "${" in text or text.strip() != text or not text.isprintable():
         return  # no path of ours
-    assert OverridesParser.create().parse_override(f"key={_written(text)}").value() == text
+    assert OverridesParser.create().parse_override(f"key={_hydra_literal(text)}").value() == text

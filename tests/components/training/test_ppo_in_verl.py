@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.launch import variables
-from components.training.ppo.overrides import Places, overrides
+from components.training.ppo.launch import verl_environment
+from components.training.ppo.overrides import TrainingPaths, overrides
 from tests.components.training import verl_questions
 from tests.components.training.verl_questions import ask
 from tests.ppo_world import laptop
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 def asked(question: Callable[[list[str]], Any], config: PpoConfig, model: Path) -> Any:
     """A question about what verl would run with."""
-    places = Places(tiny_model(model), *(Path(f"/w/{name}") for name in Places._fields[1:]))
+    places = TrainingPaths(tiny_model(model), *(Path(f"/w/{name}") for name in TrainingPaths._fields[1:]))
     words = [word for word in overrides(config, places) if not word.startswith("hydra.")]
-    return ask(question, words, environment={**variables(config), "PATH": "", "HOME": "/nonexistent"})
+    return ask(question, words, environment={**verl_environment(config), "PATH": "", "HOME": "/nonexistent"})
 
 
 def at(config: Any, path: str) -> Any:

@@ -15,9 +15,9 @@ def models() -> tuple[Any, Any]:
     import torch
     from transformers import AttentionInterface, AttentionMaskInterface, Qwen3Config, Qwen3ForCausalLM
 
-    from components.training.ppo.plugin.line import line_attention
+    from components.training.ppo.plugin.packing import packed_attention
 
-    AttentionInterface.register("a_line", line_attention)
+    AttentionInterface.register("a_line", packed_attention)
     AttentionMaskInterface.register("a_line", lambda *args, **named: None)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     made = []
@@ -37,10 +37,10 @@ def nested(rows: list[list[int]]) -> Any:
 def line_log_probs(model: Any, prompts: list[list[int]], answers: list[list[int]]) -> Any:
     import torch
 
-    from components.training.ppo.plugin.line import as_line
+    from components.training.ppo.plugin.packing import pack_batch
 
     ids = nested([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
-    line, said = as_line(ids, torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
+    line, said = pack_batch(ids, torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
     out = model(
         input_ids=line.tokens.unsqueeze(0), position_ids=line.positions.unsqueeze(0), attention_mask=None,
         line=line, use_cache=False, logits_to_keep=said.before,
@@ -79,10 +79,10 @@ def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tup
 def test_what_all_prompts_begin_with_stands_once() -> None:
     import torch
 
-    from components.training.ppo.plugin.line import as_line
+    from components.training.ppo.plugin.packing import pack_batch
 
     rows = [prompt + answer for prompt, answer in zip(PROMPTS, ANSWERS, strict=True)]
-    line, said = as_line(nested(rows), torch.tensor([*map(len, PROMPTS)]), torch.tensor([*map(len, ANSWERS)]))
+    line, said = pack_batch(nested(rows), torch.tensor([*map(len, PROMPTS)]), torch.tensor([*map(len, ANSWERS)]))
 
     assert len(line.tokens) == sum(map(len, rows)) - len(SHARED) * (len(rows) - 1)
     assert said.tokens.tolist() == [token for answer in ANSWERS for token in answer]
@@ -98,11 +98,11 @@ def test_what_all_prompts_begin_with_stands_once() -> None:
 def test_samples_of_a_prompt_share_its_tokens() -> None:
     import torch
 
-    from components.training.ppo.plugin.line import as_line
+    from components.training.ppo.plugin.packing import pack_batch
 
     prompts, answers = [PROMPTS[0], PROMPTS[1], PROMPTS[0]], ANSWERS[:3]
     rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    line, _ = as_line(nested(rows), torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
+    line, _ = pack_batch(nested(rows), torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
 
     own = sum(map(len, answers)) + sum(len(prompt) - len(SHARED) for prompt in PROMPTS[:2])
     assert len(line.tokens) == len(SHARED) + own

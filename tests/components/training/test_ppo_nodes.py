@@ -10,7 +10,7 @@ from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter import Student
-from qinglan.scratch import VARIABLE
+from qinglan.scratch import SCRATCH_VARIABLE
 from tests.ppo_world import laptop, validated, world
 from tests.qinglan.jobs.rendered import LoopbackRunner
 from tests.qinglan.jobs.test_inside_ray import running_with
@@ -35,7 +35,7 @@ def train(inputs: tuple[Path, Path, Path], out: Path, config: PpoConfig, runner:
 def test_verl_trains_on_two_nodes_and_both_end_well(
     inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
     runner = LoopbackRunner(tmp_path)
 
     counts = train(inputs, tmp_path, laptop(steps=1, hardware=TWO), runner)
@@ -46,7 +46,7 @@ def test_verl_trains_on_two_nodes_and_both_end_well(
     assert (best / "model_world_size_2_rank_1.pt").is_file(), "the weights were sharded over both nodes"
     assert read_weights(best)
     assert Student.load(tmp_path / "model").write([validated(1, "dev")])[0].text
-    assert running_with(f"{VARIABLE}={tmp_path / 'scratch'}") == []
+    assert running_with(f"{SCRATCH_VARIABLE}={tmp_path / 'scratch'}") == []
 
 
 class Lost(LoopbackRunner):
@@ -60,7 +60,7 @@ class Lost(LoopbackRunner):
 def test_a_worker_that_dies_in_training_ends_the_stage_with_its_name(
     inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
 
     with pytest.raises(TrainingError, match=r"Training lost 1 of 2 nodes \(ppo-worker-0 \(rank 1\)"):
         train(inputs, tmp_path, laptop(hardware=TWO), Lost(tmp_path))
@@ -83,7 +83,7 @@ class Ended(LoopbackRunner):
 def test_what_a_job_that_is_found_has_written_stays_and_of_one_that_begins_anew_is_cleared(
     inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
     runner, config = Ended(tmp_path), laptop(hardware=TWO)
 
     def attempt() -> Path:

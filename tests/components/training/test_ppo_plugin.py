@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from components.training.ppo.config import PpoConfig
-from components.training.ppo.launch import variables
-from components.training.ppo.plugin import EVERYWHERE, ON_CPU, ON_ONE_CPU, forking
-from qinglan.jobs.processes import MARK, left, nothing_left
+from components.training.ppo.launch import verl_environment
+from components.training.ppo.plugin import COMMON_PLUGINS, CPU_PLUGINS, SINGLE_MACHINE_CPU_PLUGINS, fork_server
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup
 from tests.ppo_world import laptop
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ def test_a_patch_waits_for_its_module_and_imports_nothing(tmp_path: Path) -> Non
     (tmp_path / "late.py").write_text("value = 1\n")
     code = """
 import sys
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.plugin.import_hooks import when_imported
 
 @when_imported("late")
 def patch(module): module.value += 1
@@ -50,7 +50,7 @@ def test_a_ray_that_did_not_come_up_in_its_half_minute_is_ended_and_started_agai
     code = """
 import psutil, ray
 from ray._private import services
-from components.training.ppo.plugin import starting
+from components.training.ppo.plugin import ray_start_retry
 
 look, looks = services.get_node, []
 
@@ -67,8 +67,8 @@ running = [one for one in servers if one.status() != psutil.STATUS_ZOMBIE]
 print(ray.is_initialized(), len(looks) >= 3, len(running))
 """
     # A machine with other work may need one more start of its own. A Ray that was ended leaves its agents behind.
-    with nothing_left(tmp_path / "running") as (mark, folder):
-        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{MARK: mark})
+    with process_cleanup(tmp_path / "running") as (mark, folder):
+        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
     assert said == "True True 1"
 
 
@@ -76,7 +76,7 @@ print(ray.is_initialized(), len(looks) >= 3, len(running))
 def test_a_ray_that_fails_otherwise_or_again_and_again_is_an_error(words: str, tries: int) -> None:
     code = f"""
 from types import SimpleNamespace
-from components.training.ppo.plugin.starting import starts_again
+from components.training.ppo.plugin.ray_start_retry import retry_ray_init
 
 tries = []
 
@@ -84,7 +84,7 @@ def init():
     tries.append(1)
     raise Exception({words!r})
 
-starts_again(ray := SimpleNamespace(init=init))
+retry_ray_init(ray := SimpleNamespace(init=init))
 try:
     ray.init()
 except Exception as error:
@@ -94,11 +94,11 @@ except Exception as error:
 
 
 def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
-    assert variables(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(EVERYWHERE)
-    assert "VERL_PLATFORM" not in variables(PpoConfig())
-    assert variables(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_ONE_CPU)
+    assert verl_environment(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(COMMON_PLUGINS)
+    assert "VERL_PLATFORM" not in verl_environment(PpoConfig())
+    assert verl_environment(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(SINGLE_MACHINE_CPU_PLUGINS)
     several = laptop(hardware=laptop().hardware.model_dump() | {"nodes": 2})
-    assert variables(several)["VERL_USE_EXTERNAL_MODULES"] == ",".join(ON_CPU)
+    assert verl_environment(several)["VERL_USE_EXTERNAL_MODULES"] == ",".join(CPU_PLUGINS)
 
 
 def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,27 +106,27 @@ def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: p
     context = json.dumps({"env_vars": {"THERE": "${HERE}/there", "MORE": "1"}, "py_executable": "python"})
     argv = ["worker.py", "--port=1", f"--serialized-runtime-env-context={context}", "--language=PYTHON"]
 
-    assert forking.of_the_worker(argv) == ["worker.py", "--port=1"]
-    given = forking.environment(argv)
+    assert fork_server.worker_arguments(argv) == ["worker.py", "--port=1"]
+    given = fork_server.worker_environment(argv)
     assert (given["HERE"], given["THERE"], given["MORE"]) == ("/here", "/here/there", "1")
 
 
 NEST = """
 import os, socket, sys
-from components.training.ppo.plugin import forking
-path = os.environ[forking.SOCKET]
+from components.training.ppo.plugin import fork_server
+path = os.environ[fork_server.SOCKET_VARIABLE]
 listening = socket.socket(socket.AF_UNIX)
 listening.bind(path)
 listening.listen()
 driver = os.getpid()
 if os.fork() == 0:
-    forking.nest(listening, driver)
+    fork_server.serve_forks(listening, driver)
     os._exit(0)
 for said in (b"", (100).to_bytes(4) + b"{"):
     with socket.socket(socket.AF_UNIX) as gone:
         gone.connect(path)
         gone.sendall(said)
-forking.ask([sys.argv[1], "worked"])
+fork_server.request_worker([sys.argv[1], "worked"])
 """
 
 
@@ -135,7 +135,7 @@ def test_who_asks_for_a_worker_and_is_gone_ends_no_nest(tmp_path: Path) -> None:
     worker.write_text("import sys; print(sys.argv[1], flush=True)")
     said = subprocess.run(
         [sys.executable, "-c", NEST, str(worker)], capture_output=True, text=True, cwd=ROOT, timeout=120,
-        env={**os.environ, forking.SOCKET: str(tmp_path / "nest")},
+        env={**os.environ, fork_server.SOCKET_VARIABLE: str(tmp_path / "nest")},
     )  # fmt: skip
 
     assert (said.stdout, said.returncode) == ("worked\n", 0), said.stderr
@@ -144,17 +144,17 @@ def test_who_asks_for_a_worker_and_is_gone_ends_no_nest(tmp_path: Path) -> None:
 def test_what_a_training_started_is_gone_even_where_it_left_its_group(tmp_path: Path) -> None:
     sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
     child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
-    with nothing_left(tmp_path / "running") as (mark, temporary):
-        subprocess.run([sys.executable, "-c", child], env={**os.environ, MARK: mark}, check=True)
-        assert len(left(mark, str(temporary))) == 1
+    with process_cleanup(tmp_path / "running") as (mark, temporary):
+        subprocess.run([sys.executable, "-c", child], env={**os.environ, PROCESS_MARK_VARIABLE: mark}, check=True)
+        assert len(find_processes(mark, str(temporary))) == 1
 
-    assert left(mark, str(temporary)) == []
+    assert find_processes(mark, str(temporary)) == []
     assert not temporary.exists()
 
 
 def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_path: Path) -> None:
     holds = "import sys, time; kept = open(sys.argv[1], 'w'); time.sleep(60)"
-    with nothing_left(tmp_path / "running") as (_, temporary):
+    with process_cleanup(tmp_path / "running") as (_, temporary):
         log = temporary / "agent.log"
         agent = subprocess.Popen([sys.executable, "-c", holds, log], start_new_session=True)
         while not log.exists():
@@ -165,11 +165,13 @@ def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_pat
 
 def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) -> None:
     note = tmp_path / "running"
-    stray = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, MARK: "m1"})
-    while not left("m1", str(tmp_path / "gone")):
+    stray = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, PROCESS_MARK_VARIABLE: "m1"}
+    )
+    while not find_processes("m1", str(tmp_path / "gone")):
         time.sleep(0.01)
     note.write_text(f"m1\n{tmp_path / 'gone'}")
 
-    with nothing_left(note) as (mark, _):
+    with process_cleanup(note) as (mark, _):
         assert mark != "m1"
         assert stray.wait(60) != 0

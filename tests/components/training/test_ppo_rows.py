@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.training.ppo.rows import LEFT_OUT, is_hard, prepare, weighted
+from components.training.ppo.prompt_rows import LEFT_OUT, is_hard, oversample_hard, prepare_prompts
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl
-from qinglan.rows import Quarantined
+from qinglan.rows import QuarantinedRow
 from tests.ppo_world import laptop, write_rows
 from tests.tiny import tiny_model
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 1), st.integers(0, 9))
 def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: float, seed: int) -> None:
-    chosen = weighted(hard, share, seed)
+    chosen = oversample_hard(hard, share, seed)
 
     assert len(chosen) == len(hard)
     if share and len(set(hard)) == 2:
@@ -29,7 +29,7 @@ def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9))
 def test_no_row_comes_twice_more_than_another_of_its_kind(hard: list[bool], seed: int) -> None:
-    times = Counter(weighted(hard, 0.5, seed))
+    times = Counter(oversample_hard(hard, 0.5, seed))
 
     for kind in (True, False):
         those = [times[at] for at, flag in enumerate(hard) if flag == kind]
@@ -61,7 +61,7 @@ def test_verl_gets_half_hard_rows_in_the_schema_of_the_convert_stage(tmp_path: P
 
     rows = write_rows(tmp_path / "rows", train=32, hard=4)
 
-    prompts = prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200))
+    prompts = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200))
 
     written = pyarrow.parquet.read_table(tmp_path / "train.parquet")
     assert written.schema == pyarrow.parquet.read_schema(rows / "train.parquet")
@@ -73,22 +73,22 @@ def test_verl_gets_half_hard_rows_in_the_schema_of_the_convert_stage(tmp_path: P
 def test_the_longest_prompt_that_stays_is_what_all_are_padded_to(tmp_path: Path, tokenizer: Any) -> None:
     rows = write_rows(tmp_path / "rows", train=32)
 
-    longest = prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
+    longest = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
 
     assert longest < 200
-    assert prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest)).too_long == 0
+    assert prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest)).too_long == 0
     with pytest.raises(DataError, match="10 prompts are fewer"):
-        prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest - 1))
+        prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest - 1))
 
 
 def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: Path, tokenizer: Any) -> None:
     rows = write_rows(tmp_path / "rows", train=32)
-    longest = prepare(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
+    longest = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
 
     config = laptop(max_prompt_tokens=longest - 1, collection=8, batch=8, dev_rows=2)
-    prompts = prepare(rows, tmp_path, tokenizer, config)
+    prompts = prepare_prompts(rows, tmp_path, tokenizer, config)
 
-    left_out = [row for _, row in read_jsonl(tmp_path / "log" / LEFT_OUT, Quarantined)]
+    left_out = [row for _, row in read_jsonl(tmp_path / "log" / LEFT_OUT, QuarantinedRow)]
     reasons = Counter(row.reason for row in left_out)
     given = {info["id"] for name in ("train", "dev") for info in read_infos(tmp_path / f"{name}.parquet")}
     every = {info["id"] for name in ("train", "dev") for info in read_infos(rows / f"{name}.parquet")}
@@ -106,17 +106,17 @@ def read_infos(path: Path) -> list[dict[str, Any]]:
 
 def test_prompts_that_do_not_fit_are_an_error_that_names_the_setting(tmp_path: Path, tokenizer: Any) -> None:
     with pytest.raises(DataError, match="max_prompt_tokens"):
-        prepare(write_rows(tmp_path / "rows"), tmp_path, tokenizer, laptop(max_prompt_tokens=5))
+        prepare_prompts(write_rows(tmp_path / "rows"), tmp_path, tokenizer, laptop(max_prompt_tokens=5))
 
 
 def test_fewer_prompts_than_one_step_takes_are_an_error(tmp_path: Path, tokenizer: Any) -> None:
     with pytest.raises(DataError, match="10 prompts are fewer than the 16"):
-        prepare(write_rows(tmp_path / "rows", train=10), tmp_path, tokenizer, laptop(max_prompt_tokens=200))
+        prepare_prompts(write_rows(tmp_path / "rows", train=10), tmp_path, tokenizer, laptop(max_prompt_tokens=200))
 
 
 def test_an_empty_training_file_is_an_error(tmp_path: Path, tokenizer: Any) -> None:
     with pytest.raises(DataError, match=r"train\.parquet: no rows"):
-        prepare(write_rows(tmp_path / "rows", train=0), tmp_path, tokenizer, laptop())
+        prepare_prompts(write_rows(tmp_path / "rows", train=0), tmp_path, tokenizer, laptop())
 
 
 def test_a_tokenizer_without_ids_is_an_error(tmp_path: Path, tokenizer: Any) -> None:
@@ -128,4 +128,4 @@ def test_a_tokenizer_without_ids_is_an_error(tmp_path: Path, tokenizer: Any) -> 
             return type("Encoding", (), {"input_ids": []})
 
     with pytest.raises(DataError, match="0 ids"):
-        prepare(write_rows(tmp_path / "rows"), tmp_path, Silent(), laptop())
+        prepare_prompts(write_rows(tmp_path / "rows"), tmp_path, Silent(), laptop())

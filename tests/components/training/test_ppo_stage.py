@@ -12,11 +12,11 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from components.training.ppo.checkpoints import keep, latest, lora_scale, read_weights
+from components.training.ppo.checkpoints import keep_best, latest_step, lora_scale, read_weights
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import ConfigError, OutageError, TrainingError
-from qinglan.jobs.processes import left
+from qinglan.jobs.processes import find_processes
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
 from tests.ctrl_c import started_with
@@ -102,14 +102,14 @@ def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewrite
     config = laptop(**WHOLE)
 
     mark, folder = kill_after_a_checkpoint(small)
-    reached = latest(small.work / "checkpoints")
+    reached = latest_step(small.work / "checkpoints")
     assert reached == 2
 
     monkeypatch.setenv(FAULT, f"outage:{8 + 5}")  # dev, perhaps, and a bit of the next step
     with pytest.raises(OutageError, match=f"goes on after step {reached}"):
         small.train(config)
-    assert latest(small.work / "checkpoints") == reached
-    assert left(mark, folder) == [], "what the killed stage had started is gone"
+    assert latest_step(small.work / "checkpoints") == reached
+    assert find_processes(mark, folder) == [], "what the killed stage had started is gone"
 
     monkeypatch.delenv(FAULT)
     counts = small.train(config)
@@ -135,7 +135,7 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
         [sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, env={**os.environ, **paused}
     )
     until = time.monotonic() + 900  # two busy cores take their time
-    while time.monotonic() < until and not any(map(latest, (small.out / "scratch").glob("ppo/*/checkpoints"))):
+    while time.monotonic() < until and not any(map(latest_step, (small.out / "scratch").glob("ppo/*/checkpoints"))):
         time.sleep(0.1)
     mark, folder = (small.work / "running").read_text().split("\n")
     child.send_signal(signal.SIGKILL)
@@ -225,13 +225,13 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_verl_has_deleted_says_which_setting_keeps_more(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"of step 4.*Raise ppo\.keep"):
-        keep(tmp_path, 4, tmp_path / "best")
+        keep_best(tmp_path, 4, tmp_path / "best")
 
 
 def test_a_checkpoint_of_another_model_is_refused(small: World) -> None:
     import torch
 
-    from components.training.ppo.release import export
+    from components.training.ppo.export_model import export_checkpoint
     from qinglan.errors import DataError
 
     actor = small.out / "actor"
@@ -240,4 +240,4 @@ def test_a_checkpoint_of_another_model_is_refused(small: World) -> None:
     torch.save({"model.embed_tokens.weight": torch.zeros(3, 3)}, actor / "model_world_size_1_rank_0.pt")
 
     with pytest.raises(DataError, match="of another model than the SFT model"):
-        export(actor, small.sft_model, small.out / "model", read_card(small.sft_model))
+        export_checkpoint(actor, small.sft_model, small.out / "model", read_card(small.sft_model))

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.training.ppo import checkpoints, watch
+from components.training.ppo import checkpoints, training_monitor
 from components.training.ppo import metrics as ours
-from components.training.ppo.calls import counts, since
-from components.training.ppo.metrics import Step, standing, step_of
-from components.training.ppo.plugin.terms import seconds
+from components.training.ppo.gateway_usage import usage_counts, usage_since
+from components.training.ppo.metrics import Step, dev_score, parse_step
+from components.training.ppo.plugin.reward_terms import reward_seconds
 from qinglan.errors import OutageError
 from qinglan.reward.outage import write_outage
 
@@ -35,7 +35,7 @@ def test_a_step_has_the_plans_names() -> None:
         "actor/reward_kl_penalty": 0.1, "timing_s/gen": 2.0, "timing_s/update_actor": 1.0,
         "timing_s/update_critic": 0.5, "reward/win_rate": 0.6, "reward/gold": 0.4, "critic/vf_loss": 0.3,
     }  # fmt: skip
-    step = step_of(line(7, 0.25, **told), DEV)
+    step = parse_step(line(7, 0.25, **told), DEV)
 
     assert (step["step"], step["avg_reward"], step["win_rate"], step["train_gold"]) == (7, 0.25, 0.6, 0.4)
     assert step["kl"] == 0.1, "nats a token, as verl counts"
@@ -43,7 +43,7 @@ def test_a_step_has_the_plans_names() -> None:
 
 
 def test_what_verl_writes_as_null_is_no_number_again() -> None:
-    assert math.isnan(step_of(line(1, **{"critic/vf_loss": None}), DEV)["value_loss"])
+    assert math.isnan(parse_step(line(1, **{"critic/vf_loss": None}), DEV)["value_loss"])
 
 
 def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
@@ -53,7 +53,7 @@ def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
         "val-aux/qinglan/two/gold/mean@1": 0.0, "val-aux/qinglan/two/gold_known/mean@1": 0.0,
     }  # fmt: skip
 
-    step = ours.tested(data, DEV)
+    step = ours.dev_metrics(data, DEV)
 
     assert step["reward_dev"] == pytest.approx(0.3)
     assert step["gold_dev"] == pytest.approx(0.5)
@@ -61,14 +61,14 @@ def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
 
 
 def test_without_gold_checkpoints_are_compared_by_reward() -> None:
-    assert standing({"reward_dev": 0.3}) == 0.3
-    assert standing({"reward_dev": 0.3, "gold_dev": 0.1}) == 0.1
-    assert standing({"avg_reward": 0.3}) is None
+    assert dev_score({"reward_dev": 0.3}) == 0.3
+    assert dev_score({"reward_dev": 0.3, "gold_dev": 0.1}) == 0.1
+    assert dev_score({"avg_reward": 0.3}) is None
 
 
 @given(st.dictionaries(st.integers(0, 50), st.floats(0, 1), max_size=12))
 def test_the_best_step_is_the_earliest_of_the_highest_and_never_the_start(golds: dict[int, float]) -> None:
-    best = watch.best_step({at: {"gold_dev": gold} for at, gold in golds.items()})
+    best = training_monitor.best_step({at: {"gold_dev": gold} for at, gold in golds.items()})
 
     trained = {at: gold for at, gold in golds.items() if at}
     if not trained:
@@ -83,7 +83,7 @@ class Trained:
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "verl.jsonl"
         self.better: list[int] = []
-        self.watch = watch.Watch(
+        self.watch = training_monitor.TrainingMonitor(
             self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, lambda step: None, self.better.append
         )
 
@@ -100,7 +100,7 @@ def test_each_new_best_is_told_once(tmp_path: Path) -> None:
     assert not training.say(line(3, 0.3), line(4, 0.4, **dev(0.6)), line(6, 0.5, **dev(0.6)))
 
     assert training.better == [2, 4]
-    kept = watch.read_steps(tmp_path / "metrics.jsonl")
+    kept = training_monitor.read_steps(tmp_path / "metrics.jsonl")
     assert (kept[0]["gold_dev"], kept[4]["avg_reward"]) == (0.7, 0.4)
 
 
@@ -131,11 +131,11 @@ def test_an_outage_stops_it_with_the_reward_workers_own_error(tmp_path: Path) ->
 def test_steps_after_the_checkpoint_are_forgotten_when_it_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     steps: dict[int, Step] = {at: {"step": at, "avg_reward": 0.1 * at} for at in range(6)}
-    watch.write_steps(path, steps)
+    training_monitor.write_steps(path, steps)
 
-    watch.settle(tmp_path / "verl.jsonl", path, DEV, 3)
+    training_monitor.resume_steps(tmp_path / "verl.jsonl", path, DEV, 3)
 
-    assert sorted(watch.read_steps(path)) == [0, 1, 2, 3]
+    assert sorted(training_monitor.read_steps(path)) == [0, 1, 2, 3]
 
 
 def test_what_verl_had_logged_and_nobody_had_read_is_not_lost_when_it_goes_on(tmp_path: Path) -> None:
@@ -145,35 +145,35 @@ def test_what_verl_had_logged_and_nobody_had_read_is_not_lost_when_it_goes_on(tm
     unread = [line(1, 0.1, **dev(0.6)), line(2, 0.2, **dev(0.5)), line(3, 0.3)]
     training.log.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in unread) + orjson.dumps(line(4))[:20])
 
-    settled = watch.settle(training.log, tmp_path / "metrics.jsonl", DEV, 2)
+    settled = training_monitor.resume_steps(training.log, tmp_path / "metrics.jsonl", DEV, 2)
 
     assert [(at, step.get("gold_dev"), step.get("avg_reward")) for at, step in settled.items()] == [
         (0, 0.7, None), (1, 0.6, 0.1), (2, 0.5, 0.2),
     ]  # fmt: skip
-    assert watch.read_steps(tmp_path / "metrics.jsonl") == settled
-    assert watch.best_step(settled) == 1
+    assert training_monitor.read_steps(tmp_path / "metrics.jsonl") == settled
+    assert training_monitor.best_step(settled) == 1
 
 
 def test_the_best_checkpoint_outlives_verls_deletion(tmp_path: Path) -> None:
     import shutil
 
-    actor = checkpoints.actor(tmp_path, 4)
+    actor = checkpoints.actor_folder(tmp_path, 4)
     actor.mkdir(parents=True)
     (actor / "weights").write_text("w")
 
-    checkpoints.keep(tmp_path, 4, tmp_path / "best")
+    checkpoints.keep_best(tmp_path, 4, tmp_path / "best")
     shutil.rmtree(actor)
 
-    assert (checkpoints.kept_step(tmp_path / "best"), checkpoints.latest(tmp_path)) == (4, 0)
+    assert (checkpoints.best_checkpoint_step(tmp_path / "best"), checkpoints.latest_step(tmp_path)) == (4, 0)
     assert (tmp_path / "best" / "actor" / "weights").read_text() == "w"
 
 
 def test_calls_are_those_since_training_began() -> None:
     rows = [{"step": "reward", "answered": 10, "hits": 30}, {"step": "generate", "answered": 99, "hits": 99}]
-    before = counts({"by_step": rows, "retrieval_hits": 100, "retrieval_misses": 50})
+    before = usage_counts({"by_step": rows, "retrieval_hits": 100, "retrieval_misses": 50})
     later = [{"step": "reward", "answered": 20, "hits": 60}]
 
-    figures = since(before, counts({"by_step": later, "retrieval_hits": 130, "retrieval_misses": 120}))
+    figures = usage_since(before, usage_counts({"by_step": later, "retrieval_hits": 130, "retrieval_misses": 120}))
 
     assert figures == {"rag_calls": 100, "rag_hit_rate": 0.3, "judge_calls": 40, "judge_hit_rate": 0.75}
 
@@ -184,7 +184,7 @@ def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() ->
         {"generate_sequences": 3.0, "compute_score": 0.2},
     ]
 
-    found = seconds(quick_then_slow)
+    found = reward_seconds(quick_then_slow)
 
     assert found["seconds_unhidden"] == pytest.approx(0.2)
     assert found["seconds_mean"] == pytest.approx(0.35)
@@ -194,9 +194,12 @@ def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() ->
 def test_a_training_that_gained_nothing_says_so(golds: tuple[float, ...], told: bool) -> None:
     steps: dict[int, Step] = {at: {"step": at, "gold_dev": gold} for at, gold in enumerate(golds)}
 
-    assert bool(watch.no_gain(steps)) == told
-    assert not told or f"{golds[0]:.3f} before, {max(golds[1:]):.3f} at best (step 1)" in watch.no_gain(steps)
+    assert bool(training_monitor.no_gain_message(steps)) == told
+    assert (
+        not told
+        or f"{golds[0]:.3f} before, {max(golds[1:]):.3f} at best (step 1)" in training_monitor.no_gain_message(steps)
+    )
 
 
 def test_a_training_whose_start_was_not_tested_says_nothing_of_a_gain() -> None:
-    assert watch.no_gain({1: {"step": 1, "gold_dev": 0.1}}) == ""
+    assert training_monitor.no_gain_message({1: {"step": 1, "gold_dev": 0.1}}) == ""

@@ -8,17 +8,24 @@ from typing import Any
 import orjson
 import pytest
 
-from components.training.sft.command import Paths, flags, joined, merge_command, train_command, variables
+from components.training.sft.chat_rows import check_lengths, check_tokenizer, read_chats
+from components.training.sft.command import (
+    Paths,
+    distributed_environment,
+    merge_command,
+    swift_environment,
+    swift_flags,
+    train_command,
+)
 from components.training.sft.config import SftConfig
 from components.training.sft.finish import best_checkpoint
-from components.training.sft.rows import check_lengths, check_tokenizer, read_chats
+from components.training.sft.resume import resume_command as started
 from components.training.sft.stage import sft
-from components.training.sft.start import command as started
-from components.training.sft.watch import Watch, read_line, trouble
+from components.training.sft.training_monitor import TrainingMonitor, read_line, stop_reason
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.prompts import Message
-from qinglan.scratch import VARIABLE, last_checkpoint
+from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_questions import argument_names
 from tests.components.training.verl_questions import ask
 from tests.tiny import SYSTEM, tiny_model
@@ -28,7 +35,7 @@ PATHS = Paths(Path("base"), Path("train.jsonl"), Path("dev.jsonl"), Path("out"))
 
 
 def given(config: SftConfig) -> dict[str, str]:
-    words = flags(config, PATHS)
+    words = swift_flags(config, PATHS)
     return {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
 
 
@@ -67,9 +74,9 @@ def test_full_tuning_has_no_adapter() -> None:
     ],
 )
 def test_so_many_processes_must_train_together(config: SftConfig, expected: dict[str, str]) -> None:
-    assert joined(config) == expected
+    assert distributed_environment(config) == expected
     assert train_command(config, PATHS).environment.items() >= expected.items()
-    assert ("CUDA_VISIBLE_DEVICES" in variables(config)) == (config.device == "cpu")
+    assert ("CUDA_VISIBLE_DEVICES" in swift_environment(config)) == (config.device == "cpu")
 
 
 def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) -> None:
@@ -164,7 +171,7 @@ def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
     log, seen = tmp_path / "logging.jsonl", list[tuple[int, int]]()
-    watch = Watch(log, lambda row, total: seen.append((int(row["step"]), total)))
+    watch = TrainingMonitor(log, lambda row, total: seen.append((int(row["step"]), total)))
     assert watch() is False
 
     log.write_text('{"loss": 4.4, "global_step/max_steps": "1/20"}\n{"eval_loss": 2.0, "global_')
@@ -183,8 +190,8 @@ def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_ends_the_training(name: str, value: str) -> None:
     row, _ = read_line(f'{{"loss": 1.0, "{name}": {value}, "global_step/max_steps": "3/9"}}')
 
-    assert "at step 3" in trouble(row)
-    assert trouble(read_line(json.dumps({"loss": 1.0, "global_step/max_steps": "3/9"}))[0]) == ""
+    assert "at step 3" in stop_reason(row)
+    assert stop_reason(read_line(json.dumps({"loss": 1.0, "global_step/max_steps": "3/9"}))[0]) == ""
 
 
 class Diverging:
@@ -210,7 +217,7 @@ class Diverging:
 def test_a_loss_without_bounds_ends_with_a_word_and_not_with_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
     inputs = tiny_model(tmp_path / "base", stage="base"), chats(tmp_path / "chats")
     config = SftConfig(device="cpu", tuner="full", max_length=256)
 

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from components.training.sft.config import SftConfig
-from components.training.sft.family import match_template, read_model_type
+from components.training.sft.model_family import match_template, read_model_type
 from components.training.sft.stage import sft
 from qinglan.errors import ConfigError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
-from qinglan.rewriter import load_tokenizer, render
-from qinglan.scratch import VARIABLE
+from qinglan.rewriter import load_tokenizer, render_prompt
+from qinglan.scratch import SCRATCH_VARIABLE
 from tests.qwen3 import PARAMETERS, qwen3_32b
 from tests.tiny import tiny_model
 from tests.training_rows import chat, chats
@@ -105,7 +105,7 @@ def read_by_swift(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
     """By profile: what ms-swift makes of its command, all in one process, which imports it once."""
     folder, commands = tmp_path_factory.mktemp("read"), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, str(folder / "scratch"))
+        patch.setenv(SCRATCH_VARIABLE, str(folder / "scratch"))
         for profile in TRAINED:
             settings = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text(encoding="utf-8")).get("sft", {})
             words = stage_command(base, folder, SftConfig.parse(settings, "sft"))
@@ -133,7 +133,7 @@ def test_ms_swift_takes_each_a100_profiles_command_for_qwen3_32b(
     found, messages = read_by_swift[profile], chat(1)["messages"]
 
     tokenizer = load_tokenizer(base)
-    served = tokenizer(render(tokenizer, messages[:2]), add_special_tokens=False).input_ids
+    served = tokenizer(render_prompt(tokenizer, messages[:2]), add_special_tokens=False).input_ids
     assert (found["attention"], found["packing"]) == ("sdpa", False)
     assert (found["parameters"], found["trained"]) == (PARAMETERS, TRAINED[profile])
     assert found["ids"][: len(served)] == served, "training sees the prompt that serving shows"
@@ -145,7 +145,9 @@ def test_the_template_is_the_one_that_renders_the_bases_own_prompt(tmp_path: Pat
     messages = chat(1)["messages"][:2]
     plain, thinking = tiny_model(tmp_path / "plain", stage="base"), qwen3_32b(tmp_path / "thinking")
 
-    found = [match_template(base, render(load_tokenizer(base), messages), messages) for base in (plain, thinking)]
+    found = [
+        match_template(base, render_prompt(load_tokenizer(base), messages), messages) for base in (plain, thinking)
+    ]
 
     assert found == ["chatml", "qwen3"]
     assert read_model_type(plain) == read_model_type(thinking) == "qwen3"

@@ -10,7 +10,7 @@ from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
 from qinglan.jobs import Outcome
-from qinglan.jobs.failures import explain_failure
+from qinglan.jobs.command_failures import explain_failure
 from tests.components.training.swift_questions import refusals
 from tests.components.training.verl_questions import ask
 from tests.qinglan.jobs.rendered import on_loopback

@@ -15,13 +15,13 @@ import psutil
 import pytest
 
 from components.training.sft.config import SftConfig
-from components.training.sft.stage import HERE, SftCounts, sft
+from components.training.sft.stage import LOCAL_RUNNER, SftCounts, sft
 from qinglan.jobs import Runner
 from qinglan.lineage.digests import digest
 from qinglan.prompts import Message
-from qinglan.rewriter import Student, load_tokenizer, render
+from qinglan.rewriter import Student, load_tokenizer, render_prompt
 from qinglan.rewriter_card import read_card
-from qinglan.scratch import VARIABLE, last_checkpoint
+from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_questions import encoded
 from tests.components.training.verl_questions import ask
 from tests.qinglan.jobs.rendered import LoopbackRunner
@@ -62,18 +62,18 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.fixture(autouse=True)
 def _own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "scratch"))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
 
 
 @pytest.fixture(scope="module")
 def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, str(folder / "scratch"))
+        patch.setenv(SCRATCH_VARIABLE, str(folder / "scratch"))
         return Whole(folder, folder / "scratch", train(inputs, folder, SMALL))
 
 
-def train(inputs: Inputs, out: Path, config: SftConfig, runner: Runner = HERE) -> SftCounts:
+def train(inputs: Inputs, out: Path, config: SftConfig, runner: Runner = LOCAL_RUNNER) -> SftCounts:
     return sft(*inputs, out / "model", out / "log", config, runner)
 
 
@@ -88,7 +88,7 @@ def losses(out: Path, *names: str) -> list[float]:
 def test_it_learns_is_tried_and_is_not_done_twice(
     inputs: Inputs, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(whole.scratch))
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(whole.scratch))
     again = train(inputs, tmp_path, SMALL)
 
     first, *_, last = losses(whole.out, "eval_loss")
@@ -153,7 +153,9 @@ def test_lora_is_trained_and_merged_and_the_two_say_the_same(inputs: Inputs, tmp
     train(inputs, tmp_path, SMALL.model_copy(update={"tuner": "lora", "epochs": 16.0}))
 
     model = tmp_path / "model"
-    ids = torch.tensor([load_tokenizer(model)(render(load_tokenizer(model), chat(3)["messages"][:2])).input_ids])
+    ids = torch.tensor(
+        [load_tokenizer(model)(render_prompt(load_tokenizer(model), chat(3)["messages"][:2])).input_ids]
+    )
     own = AutoModelForCausalLM.from_pretrained(inputs.base, dtype=torch.float32)
     before = own(ids).logits
     with_adapter = PeftModel.from_pretrained(own, model / "adapter").eval()(ids).logits
@@ -176,7 +178,7 @@ def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, te
     ids = ask(encoded, str(base), template, row, environment=os.environ)
 
     served = load_tokenizer(base)
-    prompt = served(render(served, asked), add_special_tokens=False).input_ids
+    prompt = served(render_prompt(served, asked), add_special_tokens=False).input_ids
     assert ids[: len(prompt)] == prompt
     answer = served.decode(ids[len(prompt) :])
     assert answer == row["messages"][2]["content"] + "<|im_end|>\n"

@@ -11,19 +11,19 @@ from scipy.special import log_softmax
 
 from components.training.style.calibrate import FEWEST, divide_logits, fit_temperature
 from components.training.style.config import DistilConfig, StyleConfig
-from components.training.style.distil import kept_layers, soft_loss
-from components.training.style.examples import (
-    Shown,
+from components.training.style.dataset import (
+    LabelledText,
     class_weights,
+    labelled_texts,
     one_hot,
     oversampled,
-    shown_rows,
     without_answer,
 )
-from components.training.style.fit import refuse_nonsense
+from components.training.style.distil import distillation_loss, kept_layers
 from components.training.style.stage import weighted_loss
+from components.training.style.trainer import check_finite
 from qinglan.errors import TrainingError
-from qinglan.style.labels import DEFAULT_LABELS, training_form
+from qinglan.style.labels import DEFAULT_LABELS, format_training_text
 from qinglan.style.rows import StyleRow
 
 
@@ -46,7 +46,7 @@ def test_each_label_weighs_the_same_and_a_row_weighs_one_on_average() -> None:
 
 
 def test_oversampling_keeps_every_row_and_brings_each_label_as_often() -> None:
-    rows = [Shown(f"{label}-{n}", label) for label, count in ((0, 50), (1, 7), (2, 1)) for n in range(count)]
+    rows = [LabelledText(f"{label}-{n}", label) for label, count in ((0, 50), (1, 7), (2, 1)) for n in range(count)]
 
     more = oversampled(rows, random.Random(0))
 
@@ -55,14 +55,14 @@ def test_oversampling_keeps_every_row_and_brings_each_label_as_often() -> None:
 
 
 def test_some_questions_are_shown_without_their_answer_and_keep_their_label() -> None:
-    rows = [StyleRow(id=str(n), input=training_form(f"问{n}", f"答{n}"), label="诚实") for n in range(50)]
+    rows = [StyleRow(id=str(n), input=format_training_text(f"问{n}", f"答{n}"), label="诚实") for n in range(50)]
 
-    shown = shown_rows(rows, DEFAULT_LABELS, StyleConfig(answer_dropped=0.2))
+    shown = labelled_texts(rows, DEFAULT_LABELS, StyleConfig(answer_dropped=0.2))
 
     bare = [one for one in shown if one.text.endswith("回答：")]
     assert (len(shown), len(bare)) == (60, 10)
     assert {one.label for one in shown} == {2}
-    assert without_answer(rows[0].input) == training_form("问0", "")
+    assert without_answer(rows[0].input) == format_training_text("问0", "")
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.floats(0, 1))
@@ -92,7 +92,7 @@ def test_the_distilled_loss_is_least_where_the_teacher_is_repeated() -> None:
 
     said = torch.tensor([[0.7, 0.2, 0.1]])
     targets = torch.cat([said, torch.zeros(1, 3)], dim=1)
-    loss = soft_loss(DistilConfig())
+    loss = distillation_loss(DistilConfig())
 
     same, other = loss(torch.log(said), targets), loss(torch.log(said.flip(-1)), targets)
 
@@ -108,7 +108,7 @@ def test_a_label_of_people_counts_beside_the_teachers_word() -> None:
     said, given_ = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.0, 1.0]])
     logits = torch.zeros(1, 2, requires_grad=True)
 
-    soft_loss(DistilConfig(labelled=0.5))(logits, torch.cat([said, given_], dim=1)).backward()
+    distillation_loss(DistilConfig(labelled=0.5))(logits, torch.cat([said, given_], dim=1)).backward()
 
     assert logits.grad is not None and logits.grad[0, 1] < 0 < logits.grad[0, 0]
 
@@ -160,7 +160,7 @@ def test_a_temperature_in_the_head_divides_the_logits() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("loss", math.nan), ("eval_loss", math.inf), ("grad_norm", math.nan)])
 def test_a_number_that_is_none_ends_the_training(name: str, value: float) -> None:
-    refuse_nonsense({"loss": 1.0, "grad_norm": 0.5}, 3)
+    check_finite({"loss": 1.0, "grad_norm": 0.5}, 3)
 
     with pytest.raises(TrainingError, match=r"at step 7\. Lower the learning rate"):
-        refuse_nonsense({name: value}, 7)
+        check_finite({name: value}, 7)

@@ -25,9 +25,9 @@ from components.training.style.stage import train_style
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import sha256_file
 from qinglan.lineage.digests import digest
+from qinglan.model_weights import count_parameters
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import read_split
-from qinglan.weights import parameters
 from standins.samples.style import write_style_sample
 
 pytestmark = pytest.mark.slow
@@ -180,8 +180,8 @@ def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
     )
 
     assert counts.texts == len(read_split(made / "rows", "train")[0]) + 1200
-    assert (counts.layers, counts.parameters) == (1, parameters(tmp_path / "student"))
-    assert counts.parameters < counts.teacher_parameters == parameters(tmp_path / "model")
+    assert (counts.layers, counts.parameters) == (1, count_parameters(tmp_path / "student"))
+    assert counts.parameters < counts.teacher_parameters == count_parameters(tmp_path / "model")
     assert 0 < counts.int8_difference <= config.bound
     teacher, student, _ = compare(tmp_path / "model", tmp_path / "student", made / "rows")
     assert student.megabytes < teacher.megabytes

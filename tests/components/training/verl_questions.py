@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from components.training.ppo.plugin.forking import IMPORTED
+from components.training.ppo.plugin.fork_server import PRELOADED_MODULES
 
 Answer = TypeVar("Answer")
 Environment = Mapping[str, str]
@@ -20,7 +20,7 @@ Environment = Mapping[str, str]
 def ask(question: Callable[..., Answer], *given: Any, environment: Environment) -> Answer:
     """Call the function in a process that has this environment and nothing of verl."""
     forks = get_context("forkserver")
-    forks.set_forkserver_preload(list(IMPORTED))
+    forks.set_forkserver_preload(list(PRELOADED_MODULES))
     with ProcessPoolExecutor(1, forks, _begin, (dict(environment),)) as process:
         return process.submit(question, *given).result()
 
@@ -226,7 +226,7 @@ def rows_taken() -> dict[str, bool]:
     import torch
     from verl.utils import tensordict_utils
 
-    from components.training.ppo.plugin.jagged import take_rows_at_once
+    from components.training.ppo.plugin.jagged import patch_row_selection
 
     def nested(seed: int) -> Any:
         draw = torch.Generator().manual_seed(seed)
@@ -248,5 +248,5 @@ def rows_taken() -> dict[str, bool]:
     for _ in range(2):
         answers["index"].append(rows(tensordict_utils.index_select_tensor_dict(batch, [3, 0, 2])))
         answers["parts"].append([rows(part) for part in tensordict_utils.chunk_tensordict(batch, 2)])
-        take_rows_at_once(tensordict_utils)
+        patch_row_selection(tensordict_utils)
     return {name: first == second for name, (first, second) in answers.items()}

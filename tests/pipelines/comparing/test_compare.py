@@ -16,8 +16,8 @@ import yaml
 
 from pipelines.comparing.report import write_report
 from qinglan.config import load_yaml
-from qinglan.llm.records import read_report
-from qinglan.services import service
+from qinglan.llm.journal_reader import read_report
+from qinglan.services import run_service
 from standins.samples import write_sample
 from tests.echo import PRICE
 from tests.pages import Strict
@@ -84,7 +84,7 @@ def outside(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     arguments = ["--kb", f"fivedoctors={data / 'knowledge_base.jsonl'}", "--latency", "0.1", "--port", "0"]
     for name, skill in variants.items():
         arguments += ["--variant", f"{name}={orjson.dumps({'tenant': 'fivedoctors', **skill}).decode()}"]
-    with service("standins.teacher", arguments, tmp_path_factory.mktemp("outside") / "log") as url:
+    with run_service("standins.teacher", arguments, tmp_path_factory.mktemp("outside") / "log") as url:
         yield url
 
 

@@ -8,23 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.comparing.recommending import Gap, Recommendation, Standing, recommend
-from qinglan.statistics import paired
+from pipelines.comparing.recommendation import Recommendation, TeacherDifference, TeacherScore, recommend
+from qinglan.statistics import paired_differences
 
 NAN = math.nan
 
 
-def standing(name: str, value: float, cost: float, failed: float = 0.0) -> Standing:
-    return Standing(name, value, cost, failed)
+def standing(name: str, value: float, cost: float, failed: float = 0.0) -> TeacherScore:
+    return TeacherScore(name, value, cost, failed)
 
 
 def gap(
     difference: float, low: float, high: float, p: float = 0.001, needed: int | None = 870, conversations: int = 60
-) -> Gap:
-    return Gap(difference, low, high, p, needed, 1306, 4 * conversations, conversations)
+) -> TeacherDifference:
+    return TeacherDifference(difference, low, high, p, needed, 1306, 4 * conversations, conversations)
 
 
-def recommended(a_minus_b: Gap, cost_a: float = 1.0, cost_b: float = 0.1, **failed: float) -> Recommendation:
+def recommended(
+    a_minus_b: TeacherDifference, cost_a: float = 1.0, cost_b: float = 0.1, **failed: float
+) -> Recommendation:
     """Of A, which finds the gold passage first as often as its gap says, and B."""
     a = standing("A", 0.75 + a_minus_b.difference, cost_a, failed.get("a", 0.0))
     return recommend(
@@ -67,7 +69,7 @@ def test_the_interval_alone_does_not_show_what_the_corrected_p_does_not() -> Non
 
 def test_nothing_known_of_the_difference_is_nothing_shown() -> None:
     two = [standing("A", 0.8, 1.0), standing("B", 0.75, 0.1)]
-    found = recommend(two, {("A", "B"): Gap(NAN, NAN, NAN, NAN, None, None, 0, 0)}, 0.03, 0, "points")
+    found = recommend(two, {("A", "B"): TeacherDifference(NAN, NAN, NAN, NAN, None, None, 0, 0)}, 0.03, 0, "points")
 
     assert (found.word, found.take) == ("not shown", "A")
     assert "an unknown amount [unknown, unknown]: no difference is shown; no row is known of both." in found.lines[1]
@@ -102,7 +104,9 @@ def test_of_three_the_cheapest_that_is_as_good_is_taken() -> None:
 
 def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
     two = [standing("A", 4.4, 1.0), standing("B", 4.1, 0.1)]
-    found = recommend(two, {("B", "A"): Gap(-0.3, -0.4, -0.2, 0.001, 90, 90, 60, 60)}, 0.12, 120, "of 5")
+    found = recommend(
+        two, {("B", "A"): TeacherDifference(-0.3, -0.4, -0.2, 0.001, 90, 90, 60, 60)}, 0.12, 120, "of 5"
+    )
 
     assert "A minus B: +0.30 of 5 [+0.20, +0.40]" in found.lines[1]
 
@@ -123,7 +127,7 @@ def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
     ],
 )  # fmt: skip
 def test_few_conversations_show_nothing_and_it_says_how_many_rows_would(
-    one: Gap, margin: float, word: str, said: str
+    one: TeacherDifference, margin: float, word: str, said: str
 ) -> None:
     two = [standing("A", 0.75, 1.0), standing("B", 0.75 - one.difference, 0.1)]
     found = recommend(two, {("A", "B"): one}, margin, one.rows, "points")
@@ -135,12 +139,12 @@ def test_few_conversations_show_nothing_and_it_says_how_many_rows_would(
 def test_rows_that_all_come_out_alike_are_no_proof_that_two_are_alike() -> None:
     """The statistics themselves, as a comparison takes them."""
     for groups in ([0] * 10 + [1] * 10, [at // 3 for at in range(20)], [0] * 20):
-        found = paired(np.zeros((20, 1)), np.array(groups), 200, 0)[0]
-        one = Gap(*found[:4], None, None, found.n, found.conversations)
+        found = paired_differences(np.zeros((20, 1)), np.array(groups), 200, 0)[0]
+        one = TeacherDifference(*found[:4], None, None, found.n, found.conversations)
 
         assert recommended(one).word == "not shown"
-    alike = paired(np.zeros((100, 1)), np.arange(100), 200, 0)[0]
-    assert recommended(Gap(*alike[:4], None, None, alike.n, alike.conversations)).word == "as good"
+    alike = paired_differences(np.zeros((100, 1)), np.arange(100), 200, 0)[0]
+    assert recommended(TeacherDifference(*alike[:4], None, None, alike.n, alike.conversations)).word == "as good"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_who_cannot_teach_is_never_taken_however_cheap(failed: float, value: flo
 @pytest.mark.parametrize("failed", [0.0, 1.0])
 def test_without_a_row_or_with_every_one_refused_nobody_is_taken(failed: float) -> None:
     three = [standing(name, NAN if failed == 0.0 else 0.4, NAN, failed) for name in "ABC"]
-    nothing = Gap(NAN, NAN, NAN, NAN, None, None, 0, 0)
+    nothing = TeacherDifference(NAN, NAN, NAN, NAN, None, None, 0, 0)
     found = recommend(three, dict.fromkeys(combinations("ABC", 2), nothing), 0.03, 0, "points")
 
     assert (found.word, found.take) == ("none", "")

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from components.data.convert.split_rows import split_of
-from pipelines.comparing.sample import choose, draw_sample
+from pipelines.comparing.sample import choose_conversations, draw_sample
 from pipelines.config import RunConfig, load_config
 from qinglan.errors import DataError
 
@@ -90,4 +90,4 @@ def test_more_rows_keep_those_of_fewer_so_that_what_was_paid_is_used(tmp_path: P
 def test_who_is_chosen_does_not_depend_on_the_order_of_the_sheet() -> None:
     names = {("t", f"c{n}"): 2 for n in range(20)}
 
-    assert choose(names, 10, 0) == choose(dict(reversed(names.items())), 10, 0)
+    assert choose_conversations(names, 10, 0) == choose_conversations(dict(reversed(names.items())), 10, 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.comparing.config import EXAMPLE, TeachersConfig, check_payable, identity, load_teachers
+from pipelines.comparing.config import EXAMPLE, TeachersConfig, check_payable, journal_name, load_teachers
 from pipelines.comparing.plan import plan_lines, warnings
 from pipelines.config import RunConfig, load_config
 from qinglan.errors import ConfigError
@@ -75,8 +75,8 @@ def test_a_teacher_that_is_asked_otherwise_has_another_journal_and_a_new_price_h
     dearer = one.model.price.model_copy(update={"output": 99.0})
     dearer_one = one.model_copy(update={"model": one.model.model_copy(update={"price": dearer})})
 
-    assert identity(warmer, False) != identity(one, False) == identity(dearer_one, False)
-    assert identity(one, False).startswith("one-")
+    assert journal_name(warmer, False) != journal_name(one, False) == journal_name(dearer_one, False)
+    assert journal_name(one, False).startswith("one-")
 
 
 def test_the_plan_prices_each_teacher_and_warns_of_a_budget_that_thinking_could_pass(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import orjson
 import pytest
 from kubernetes import client
 
-from pipelines.rollout import cluster
-from pipelines.rollout.cluster import Rollouts
+from pipelines.rollout import rollout_client
+from pipelines.rollout.rollout_client import RolloutClient
 from qinglan.errors import OutageError
 from qinglan.kubernetes.client import Api
 from tests.echo import Reply, Scripted, running
@@ -13,10 +13,10 @@ from tests.echo import Reply, Scripted, running
 BUSY = Reply(429, orjson.dumps({"message": "storage is (re)initializing"}), {"retry-after": "1"})
 
 
-def rollouts(host: str) -> Rollouts:
+def rollouts(host: str) -> RolloutClient:
     settings = client.Configuration(host=host)
     settings.retries = False
-    return Rollouts("team", Api(client.ApiClient(settings), "team"))
+    return RolloutClient("team", Api(client.ApiClient(settings), "team"))
 
 
 def test_a_server_that_is_busy_for_a_moment_is_asked_again() -> None:
@@ -26,7 +26,7 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again() -> None:
 
 
 def test_a_server_that_stays_busy_is_an_outage_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "BUSY_PAUSES", (0.1,))
+    monkeypatch.setattr(rollout_client, "BUSY_PAUSES", (0.1,))
     with running(Scripted(BUSY)) as host, pytest.raises(OutageError, match=r"initializing.*Check that it runs"):
         rollouts(host).all()
 

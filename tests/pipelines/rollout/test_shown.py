@@ -4,14 +4,26 @@ from typing import Any
 
 import pytest
 
-from pipelines.rollout.cluster import News, Rollouts
-from pipelines.rollout.shown import Shown, as_json, detail, ending, evidence, missing, named, read, row, table, waits
-from pipelines.rollout.words import spoken
-from qinglan.errors import ConfigError, DataError, Held
+from pipelines.rollout.commands import change_for_command
+from pipelines.rollout.rollout_client import HistoryTail, RolloutClient
+from pipelines.rollout.view import (
+    RolloutView,
+    detail,
+    evidence_lines,
+    find_rollout,
+    missing_for_next_share,
+    outcome_error,
+    read_rollout,
+    rollout_json,
+    table,
+    table_row,
+    waiting_reasons,
+)
+from qinglan.errors import ConfigError, DataError, GateHeldError
 from qinglan.kubernetes.client import Api
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import default_checks
-from serving.rollout.state import Stable, State
+from serving.rollout.state import StableRelease, State
 
 SPEC = {
     "inferenceService": "rewriter",
@@ -19,9 +31,12 @@ SPEC = {
 }
 MEASURED = Score(check="errors", margin=0.05, canary=Count(500, 3), stable=Count(9500, 20), until=1.0)
 ANALYSED = State(
-    phase="Analyse", percent=5, step_seconds=60.0, stable=Stable(uri="s3://q/old", digest="1" * 64, model="4" * 64),
+    phase="Analyse",
+    percent=5,
+    step_seconds=60.0,
+    stable=StableRelease(uri="s3://q/old", digest="1" * 64, model="4" * 64),
     evidence=(MEASURED,),
-)  # fmt: skip
+)
 
 
 def rollout(number: int = 1, state: State | None = None, service: str = "rewriter", **spec: Any) -> dict[str, Any]:
@@ -32,8 +47,8 @@ def rollout(number: int = 1, state: State | None = None, service: str = "rewrite
     return one | ({"status": state.model_dump(mode="json", by_alias=True)} if state else {})
 
 
-def shown(state: State | None = None, **spec: Any) -> Shown:
-    return read(rollout(1, state, **spec))
+def shown(state: State | None = None, **spec: Any) -> RolloutView:
+    return read_rollout(rollout(1, state, **spec))
 
 
 def done(outcome: str) -> State:
@@ -43,33 +58,35 @@ def done(outcome: str) -> State:
 def test_a_name_is_a_rollouts_or_a_services_whose_turn_it_is() -> None:
     there = [rollout(10), rollout(2, ANALYSED), rollout(1, done("Promoted")), rollout(3, service="other")]
 
-    assert named(there, "rewriter-10", "qinglan")["metadata"]["name"] == "rewriter-10"
-    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-2", "what waits is not spoken to"
-    assert named(there[:1] + there[2:], "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10"
+    assert find_rollout(there, "rewriter-10", "qinglan")["metadata"]["name"] == "rewriter-10"
+    assert find_rollout(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-2", (
+        "what waits is not spoken to"
+    )
+    assert find_rollout(there[:1] + there[2:], "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10"
     with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-1, rewriter-10, rewriter-2\."):
-        named(there, "nothing", "qinglan")
+        find_rollout(there, "nothing", "qinglan")
 
 
 def test_where_all_have_ended_a_services_name_means_the_newest() -> None:
     there = [rollout(number, done("Promoted")) for number in (2, 10, 9)]
 
-    assert named(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
+    assert find_rollout(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
 
 
 def test_one_that_no_controller_has_seen_says_so() -> None:
     one = shown()
 
-    assert (one.phase, row(one)[5:7]) == ("not begun", ("", ""))
-    assert missing(one) == () and evidence(one) == []
+    assert (one.phase, table_row(one)[5:7]) == ("not begun", ("", ""))
+    assert missing_for_next_share(one) == () and evidence_lines(one) == []
 
 
 def test_what_a_controller_wrote_is_read_back_and_what_others_put_beside_it_is_left_alone() -> None:
     written = rollout(1, ANALYSED)
     written["status"]["observedGeneration"] = 7
 
-    assert read(written).state == ANALYSED
+    assert read_rollout(written).state == ANALYSED
     with pytest.raises(ConfigError, match=r"modelrollout qinglan/rewriter-1, status"):
-        read({**written, "status": {"phase": "Guessing"}})
+        read_rollout({**written, "status": {"phase": "Guessing"}})
 
 
 def test_the_detail_tells_the_numbers_and_what_they_lack() -> None:
@@ -79,7 +96,7 @@ def test_the_detail_tells_the_numbers_and_what_they_lack() -> None:
     assert "stable: 111111111111, version 444444444444" in lines
     assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %): worse 1 to 1 (back at 100)" in lines
     assert "  measured for 60 s of 300" in lines
-    assert as_json(shown(ANALYSED))["lacking"] == list(missing(shown(ANALYSED)))
+    assert rollout_json(shown(ANALYSED))["lacking"] == list(missing_for_next_share(shown(ANALYSED)))
 
 
 @pytest.mark.parametrize("shadowed", [False, True])
@@ -89,18 +106,18 @@ def test_the_checks_that_the_controller_chose_are_shown_once_it_has_noted_them(s
 
     names = ", ".join(check.name for check in checks)
     assert f"judged by {names}" in detail(noted)
-    assert [one["name"] for one in as_json(noted)["spec"]["checks"]] == names.split(", ")
+    assert [one["name"] for one in rollout_json(noted)["spec"]["checks"]] == names.split(", ")
     assert "judged by the controller's default checks, which its first look notes here" in detail(shown())
-    assert "checks" not in as_json(shown())["spec"]
+    assert "checks" not in rollout_json(shown())["spec"]
     assert "judged by errors" in detail(shown(checks=[{"name": "errors", "margin": 0.1}]))
     assert shown(steps=[0, 5, 100]).spec.steps == (0, 5, 100), "admitted without checks, and a shadow may be there"
 
 
 def test_one_that_waits_for_another_names_it() -> None:
     there = [rollout(3, ANALYSED), rollout(4), rollout(2, done("Promoted")), rollout(1, service="other")]
-    turn, waiting, ended, other = (read(one, there) for one in there)
+    turn, waiting, ended, other = (read_rollout(one, there) for one in there)
 
-    assert waiting.behind == "rewriter-3" and row(waiting)[3] == "not begun, waits for rewriter-3"
+    assert waiting.behind == "rewriter-3" and table_row(waiting)[3] == "not begun, waits for rewriter-3"
     assert "waits for:\n  rewriter-3, which is older and has not ended" in "\n".join(detail(waiting))
     assert [one.behind for one in (turn, ended, other)] == ["", "", ""]
 
@@ -110,17 +127,23 @@ def test_a_first_model_says_that_nobody_is_served_until_its_pods_are_ready() -> 
     failing = first.noted(1.79e9, "blind", "its pods fail: ImagePullBackOff")
 
     assert "the first model of rewriter, and nobody is served until they are ready" in "\n".join(detail(shown(first)))
-    assert as_json(shown(failing))["waits_for"][1] == "so far its pods fail: ImagePullBackOff"
-    assert waits(shown(ANALYSED.model_copy(update={"phase": "Promote"}))) == (), "one with a stable model is no first"
+    assert rollout_json(shown(failing))["waits_for"][1] == "so far its pods fail: ImagePullBackOff"
+    assert waiting_reasons(shown(ANALYSED.model_copy(update={"phase": "Promote"}))) == (), (
+        "one with a stable model is no first"
+    )
 
 
 def test_a_blind_one_says_why_and_one_that_sees_again_does_not() -> None:
     noted = ANALYSED.noted(1.79e9, "blind", "Prometheus has no answer").noted(1.79e9, "paused", "by a person")
     blind, short = (noted.model_copy(update={"blind": seconds}) for seconds in (90.0, 5.0))
 
-    assert waits(shown(blind)) == ("evidence: for 90 s Prometheus has no answer",)
-    assert waits(shown(short)) == ("evidence: for 5 s nothing credible is seen of the canary",), "that was before"
-    assert waits(shown(noted)) == waits(shown(blind.model_copy(update={"phase": "Rollback"}))) == ()
+    assert waiting_reasons(shown(blind)) == ("evidence: for 90 s Prometheus has no answer",)
+    assert waiting_reasons(shown(short)) == ("evidence: for 5 s nothing credible is seen of the canary",), (
+        "that was before"
+    )
+    assert (
+        waiting_reasons(shown(noted)) == waiting_reasons(shown(blind.model_copy(update={"phase": "Rollback"}))) == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +159,7 @@ def test_a_blind_one_says_why_and_one_that_sees_again_does_not() -> None:
 def test_a_word_changes_its_own_field_and_nothing_when_it_was_said_before(
     word: Any, spec: dict[str, bool], changed: dict[str, bool]
 ) -> None:
-    change = spoken(word, shown(ANALYSED, **spec))
+    change = change_for_command(word, shown(ANALYSED, **spec))
 
     assert change.spec == changed
     assert ("controller of qinglan" in change.said) is bool(changed)
@@ -144,36 +167,36 @@ def test_a_word_changes_its_own_field_and_nothing_when_it_was_said_before(
 
 def test_words_that_contradict_each_other_are_explained() -> None:
     with pytest.raises(ConfigError, match="contradicts promote"):
-        spoken("promote", shown(ANALYSED, abort=True))
+        change_for_command("promote", shown(ANALYSED, abort=True))
     with pytest.raises(ConfigError, match="a pause would change nothing"):
-        spoken("pause", shown(ANALYSED, abort=True))
-    assert "takes back the promote" in spoken("abort", shown(ANALYSED, promote=True)).said
-    assert "`qinglan rollout resume`" in spoken("promote", shown(ANALYSED, paused=True)).said
+        change_for_command("pause", shown(ANALYSED, abort=True))
+    assert "takes back the promote" in change_for_command("abort", shown(ANALYSED, promote=True)).said
+    assert "`qinglan rollout resume`" in change_for_command("promote", shown(ANALYSED, paused=True)).said
 
 
 @pytest.mark.parametrize("word", ["pause", "resume", "promote", "abort"])
 def test_nothing_is_said_to_a_rollout_that_has_ended(word: Any) -> None:
     with pytest.raises(ConfigError, match=f"ended RolledBack: there is nothing to {word}"):
-        spoken(word, shown(done("RolledBack")))
+        change_for_command(word, shown(done("RolledBack")))
 
 
 def test_the_way_back_is_not_paused_and_needs_no_abort() -> None:
     back = ANALYSED.model_copy(update={"phase": "Rollback", "reasons": ("errors: worse",)})
 
     with pytest.raises(ConfigError, match=r"on its way back to the stable model \(errors: worse\)"):
-        spoken("pause", shown(back))
-    assert spoken("abort", shown(back)).spec == {}
+        change_for_command("pause", shown(back))
+    assert change_for_command("abort", shown(back)).spec == {}
 
 
 def test_only_a_promotion_ends_well() -> None:
-    assert ending(shown(ANALYSED)) is None and ending(shown(done("Promoted"))) is None
+    assert outcome_error(shown(ANALYSED)) is None and outcome_error(shown(done("Promoted"))) is None
     for outcome in ("RolledBack", "Refused", "Aborted"):
-        error = ending(shown(done(outcome)))
-        assert isinstance(error, Held) and outcome in str(error) and "errors: worse" in str(error)
+        error = outcome_error(shown(done(outcome)))
+        assert isinstance(error, GateHeldError) and outcome in str(error) and "errors: worse" in str(error)
 
 
 def test_every_decision_is_news_once_also_where_the_beginning_is_forgotten() -> None:
-    news, state = News(), State()
+    news, state = HistoryTail(), State()
     told: list[str] = []
     for number in range(250):
         state = state.noted(1.79e9 + number, f"look {number}", "why")
@@ -209,5 +232,5 @@ def test_where_there_are_none_the_namespace_is_named_since_it_may_not_exist() ->
 @pytest.mark.parametrize("namespace", ["bad/ns", "../pods", "Qinglan", "-a", "a" * 64, "a\n"])
 def test_what_cannot_be_a_namespace_is_never_asked_for(namespace: str) -> None:
     with pytest.raises(ConfigError, match="is no namespace's name"):
-        Rollouts(namespace, Api(None, "qinglan"))
-    assert Rollouts("", Api(None, "qinglan")).namespace == "qinglan"
+        RolloutClient(namespace, Api(None, "qinglan"))
+    assert RolloutClient("", Api(None, "qinglan")).namespace == "qinglan"

@@ -2,19 +2,21 @@
 
 import pytest
 
-from pipelines.rollout.starting import config_of
+from pipelines.rollout.start import build_deploy_config
 
 
 @pytest.mark.parametrize("name, service, runtime", [
     ("fivedoctors/rewriter", "rewriter", "qinglan-rewriter-cpu"), ("house/style", "style", "qinglan-style"),
 ])  # fmt: skip
 def test_each_kind_of_model_goes_to_its_own_service(name: str, service: str, runtime: str) -> None:
-    config = config_of({}, name, "s3://qinglan/house", "qinglan", None)
+    config = build_deploy_config({}, name, "s3://qinglan/house", "qinglan", None)
 
     assert (config.service, config.runtime, config.format) == (service, runtime, runtime.removesuffix("-cpu"))
 
 
 def test_what_the_settings_say_goes_before() -> None:
-    config = config_of({"service": "style-two", "rollout": {}}, "house/style", "s3://qinglan/house", "qinglan", None)
+    config = build_deploy_config(
+        {"service": "style-two", "rollout": {}}, "house/style", "s3://qinglan/house", "qinglan", None
+    )
 
     assert (config.service, config.runtime, config.rollout) == ("style-two", "qinglan-style", {})

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.submit.graph import Graph
-from pipelines.submit.service import Access, Kfp
-from pipelines.submit.starting import Wanted, submit
+from pipelines.submit.kfp_client import KfpAccess, KfpClient
+from pipelines.submit.start_run import RunRequest, submit
 from tests.kfp.stand_in import StandIn
 
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
@@ -19,7 +19,7 @@ def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         monkeypatch.delenv(name, raising=False)
 
 
-def started(server: StandIn, graph: Graph) -> tuple[Kfp, str]:
-    kfp = Kfp(Access(server.url))
-    wanted = Wanted("qinglan-small", GIVEN, "acme", checks=False)
+def started(server: StandIn, graph: Graph) -> tuple[KfpClient, str]:
+    kfp = KfpClient(KfpAccess(server.url))
+    wanted = RunRequest("qinglan-small", GIVEN, "acme", checks=False)
     return kfp, submit(kfp, graph, wanted, lambda line: None).run_id

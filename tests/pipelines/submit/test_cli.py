@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pipelines.config import CONFIGS
-from pipelines.submit.following import Follower
+from pipelines.submit.follower import Follower
 from pipelines.submit.graph import Graph
 from qinglan.config import load_yaml
 from tests.ctrl_c import hears_ctrl_c

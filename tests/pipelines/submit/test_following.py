@@ -4,17 +4,24 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit.following import Follower, Pace, Pod, canceled, refuse, step_states
+from pipelines.submit.follower import (
+    Follower,
+    PodProblem,
+    PollIntervals,
+    cancel_message,
+    raise_unless_released,
+    step_states,
+)
 from pipelines.submit.graph import Graph
-from pipelines.submit.service import Access, Kfp, Run, Task
-from qinglan.errors import ConfigError, Held, OutageError, TrainingError
+from pipelines.submit.kfp_client import KfpAccess, KfpClient, Run, Task
+from qinglan.errors import ConfigError, GateHeldError, OutageError, TrainingError
 from tests.kfp.stand_in import Fault, Scene, StandIn, serving
 from tests.pipelines.submit.conftest import started
 
-QUICK = Pace(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=30.0)
+QUICK = PollIntervals(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=30.0)
 
 
-def follower(kfp: Kfp, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:
+def follower(kfp: KfpClient, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:
     said: list[str] = []
     return Follower(kfp, run_id, said.append, pods, "team", QUICK._replace(**pace)), said
 
@@ -34,7 +41,7 @@ def test_a_failed_step_is_named_with_its_message_and_its_pods_last_words(server:
     one, _ = follower(*started(server, small), FailedPods())
 
     with pytest.raises(TrainingError) as error:
-        refuse(one.follow(), one.failure)
+        raise_unless_released(one.follow(), one.failure)
 
     assert "failed at train. child failed" in str(error.value)
     assert "train: pod train-1: container main ended with 1\n  | CUDA out of memory" in str(error.value)
@@ -42,13 +49,13 @@ def test_a_failed_step_is_named_with_its_message_and_its_pods_last_words(server:
 
 
 class FailedPods:
-    def stuck(self, run_id: str) -> list[Pod]:
+    def stuck(self, run_id: str) -> list[PodProblem]:
         return [
-            Pod("train", "train-1", "failed", "container main ended with 1"),
-            Pod("gate", "gate-1", "waiting", "0/4 nodes are available"),
+            PodProblem("train", "train-1", "failed", "container main ended with 1"),
+            PodProblem("gate", "gate-1", "waiting", "0/4 nodes are available"),
         ]
 
-    def last_lines(self, pod: Pod) -> list[str]:
+    def last_lines(self, pod: PodProblem) -> list[str]:
         return ["CUDA out of memory"]
 
 
@@ -66,7 +73,7 @@ def test_without_a_cluster_a_failure_says_how_to_read_the_log(server: StandIn, s
     one, said = follower(kfp, run_id)
 
     with pytest.raises(TrainingError, match=rf"failed at train(.|\n)*kubectl logs -n team .*pipeline/runid={run_id}"):
-        refuse(one.follow(), one.failure)
+        raise_unless_released(one.follow(), one.failure)
 
     assert said == ["✗ train failed"]
 
@@ -90,8 +97,8 @@ def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph, s
     server.scenes = scenes
     one, _ = follower(*started(server, small))
 
-    with pytest.raises(Held, match="the gate says hold"):
-        refuse(one.follow(), one.failure)
+    with pytest.raises(GateHeldError, match="the gate says hold"):
+        raise_unless_released(one.follow(), one.failure)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +126,7 @@ def test_kfp_that_stays_away_is_an_outage_and_the_run_goes_on(small: Graph) -> N
 
 
 def test_a_run_that_is_not_there_is_named(server: StandIn) -> None:
-    one, _ = follower(Kfp(Access(server.url)), "nobody")
+    one, _ = follower(KfpClient(KfpAccess(server.url)), "nobody")
 
     with pytest.raises(ConfigError, match=rf"nobody not found.*The runs are listed at {server.url}/#/runs$"):
         one.follow()
@@ -140,7 +147,7 @@ def test_canceling_ends_a_run(server: StandIn, small: Graph) -> None:
     run = one.cancel()
 
     assert run.state == "CANCELED"
-    assert canceled(run, "page").endswith(": canceled")
+    assert cancel_message(run, "page").endswith(": canceled")
     assert said == [f"{run.name}: cancel asked for", "▶ train running"]
 
 
@@ -151,7 +158,7 @@ def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandI
     run = one.cancel()
 
     assert run.state == "CANCELING"
-    assert "KFP has been told, and is still ending it" in canceled(run, "page")
+    assert "KFP has been told, and is still ending it" in cancel_message(run, "page")
     one.cancel()
     assert len([call for call in server.heard if call.endswith(":terminate")]) == 1
 

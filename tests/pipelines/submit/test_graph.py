@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.compiling import COMPILED
+from pipelines.graph_compiler import COMPILED
 from pipelines.submit.graph import Graph, read_graph, read_parameters
-from pipelines.submit.needs import Inputs, needs
+from pipelines.submit.requirements import ImportedInputs, read_requirements
 from qinglan.errors import ConfigError
 from tests.kfp.graphs import A100, GPU, LABEL, compile_branch
 
@@ -48,7 +48,7 @@ def container(documents: Any) -> Any:
             lambda d: d[0]["components"]["comp-gate"].update(executorLabel="exec-x"),
             "runs 'exec-x', which is not there",
         ),
-        (lambda d: container(d).pop("image"), "there is no image"),  # this and more by pipelines/checking.py
+        (lambda d: container(d).pop("image"), "there is no image"),  # this and more by pipelines/graph_checks.py
         (lambda d: container(d)["args"].append("x" * 100_001), "100,001 bytes"),
         (lambda d: d[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"].update({"exec-x": {}}), "'exec-x'"),
         (
@@ -103,7 +103,7 @@ def test_parameters_are_sent_in_the_types_that_the_graph_wants(small: Graph) -> 
 
 
 def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
-    found = needs(small, GIVEN, "pipeline-runner")
+    found = read_requirements(small, GIVEN, "pipeline-runner")
 
     assert {(one.kind, one.name, one.keys, one.steps) for one in found.objects} == {
         ("ServiceAccount", "pipeline-runner", frozenset(), ("train", "gate", "release")),
@@ -118,17 +118,19 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
 def test_imported_inputs_are_named_with_their_steps_and_the_secret_they_are_fetched_with() -> None:
     given = {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}
 
-    found = needs(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
+    found = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
 
     assert found.inputs == (
-        Inputs(("s3://data/q.xlsx", "s3://data/kb.jsonl"), ("generate", "validate", "base"), "qinglan-store"),
+        ImportedInputs(("s3://data/q.xlsx", "s3://data/kb.jsonl"), ("generate", "validate", "base"), "qinglan-store"),
     )
 
 
 def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: Path) -> None:
     graph = read_graph(compile_branch(tmp_path / "branch.yaml"))
 
-    assert needs(graph, {}, "pipeline-runner").inputs == (Inputs(("s3://data/sheet.xlsx",), ("copy",), ""),)
+    assert read_requirements(graph, {}, "pipeline-runner").inputs == (
+        ImportedInputs(("s3://data/sheet.xlsx",), ("copy",), ""),
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,14 +145,14 @@ def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: 
 def test_the_gateway_is_needed_where_it_is_a_service_of_the_runs_own_namespace(
     told: dict[str, str], service: str | None
 ) -> None:
-    found = needs(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
+    found = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
 
     asked = [(one.name, one.steps) for one in found.objects if one.kind == "Service"]
     assert asked == ([(service, ("generate", "validate", "ppo", "evaluate"))] if service else [])
 
 
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
-    asked, _ = needs(small, GIVEN, "pipeline-runner").machines
+    asked, _ = read_requirements(small, GIVEN, "pipeline-runner").machines
 
     assert (asked.steps, asked.nodes, asked.job) == (("train",), 2, True)
     assert asked.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
@@ -158,7 +160,7 @@ def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
 
 
 def test_steps_that_ask_for_the_same_are_named_together(small: Graph) -> None:
-    _, together = needs(small, GIVEN, "pipeline-runner").machines
+    _, together = read_requirements(small, GIVEN, "pipeline-runner").machines
 
     assert (together.steps, together.nodes, together.job) == (("gate", "release"), 1, False)
     assert together.asks == {"cpu": 1, "memory": 1024**3}
@@ -179,7 +181,7 @@ def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path
         }  # fmt: skip
 
     graph = read_graph(changed(small, told, tmp_path))
-    found = needs(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
+    found = read_requirements(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
 
     assert found.machines[0].asks[GPU] == 3
     assert "claim" in {one.name for one in found.objects}

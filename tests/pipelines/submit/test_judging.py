@@ -7,22 +7,24 @@ from typing import Any
 import pytest
 
 import qinglan.jobs
-from pipelines.submit.inputs import root_without_address
-from pipelines.submit.judging import judge
-from pipelines.submit.needs import Inputs, Machines, Need, Needs
-from pipelines.submit.snapshot import Finding, Node, Quota, Seen, StoreSecret
-from qinglan.jobs.rights import LAUNCHING
+from pipelines.submit.cluster_checks import check_requirements
+from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, Node, Quota, StoreSecret
+from pipelines.submit.input_checks import root_without_address
+from pipelines.submit.requirements import ImportedInputs, NodeRequest, RequiredObject, Requirements
+from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
 
 GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
-KEY = Need("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("sft",))
-CLAIM = Need("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("sft", "ppo"))
+KEY = RequiredObject("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("sft",))
+CLAIM = RequiredObject("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("sft", "ppo"))
 GIB = 1024**3
-SFT = Machines(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, job=True)
+SFT = NodeRequest(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, job=True)
 RELEASED = "registry.example/qinglan/cpu@sha256:" + "0" * 64
 
 
-def needs(*objects: Need, machines: tuple[Machines, ...] = (), images: tuple[str, ...] = (RELEASED,)) -> Needs:
-    return Needs(objects, machines, images, "pipeline-runner")
+def needs(
+    *objects: RequiredObject, machines: tuple[NodeRequest, ...] = (), images: tuple[str, ...] = (RELEASED,)
+) -> Requirements:
+    return Requirements(objects, machines, images, "pipeline-runner")
 
 
 def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
@@ -30,10 +32,10 @@ def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
     return Node(name, {LABEL: product}, room)._replace(**changes)
 
 
-def seen(*objects: Need, **changes: Any) -> Seen:
+def seen(*objects: RequiredObject, **changes: Any) -> ClusterSnapshot:
     there: dict[tuple[str, str], frozenset[str] | None] = {(one.kind, one.name): one.keys for one in objects}
     nodes = (node("a"), node("b"))
-    return Seen("team", there, nodes, (), frozenset({"pytorchjobs"}))._replace(**changes)
+    return ClusterSnapshot("team", there, nodes, (), frozenset({"pytorchjobs"}))._replace(**changes)
 
 
 def missing(found: list[Finding]) -> list[str]:
@@ -41,7 +43,7 @@ def missing(found: list[Finding]) -> list[str]:
 
 
 def test_where_all_is_there_nothing_is_said() -> None:
-    assert judge(needs(KEY, CLAIM, machines=(SFT,)), seen(KEY, CLAIM)) == []
+    assert check_requirements(needs(KEY, CLAIM, machines=(SFT,)), seen(KEY, CLAIM)) == []
 
 
 @pytest.mark.parametrize(
@@ -53,12 +55,15 @@ def test_where_all_is_there_nothing_is_said() -> None:
             "create secret generic qinglan-builder-key --from-literal=TOKEN=...",
         ),
         (CLAIM, "kubectl -n team apply -f - <<< "),
-        (Need("ServiceAccount", "runner", frozenset(), ("sft",)), "kubectl -n team create serviceaccount runner"),
-        (Need("ConfigMap", "notes", frozenset({"a"}), ("sft",)), "kubectl -n team create configmap notes"),
+        (
+            RequiredObject("ServiceAccount", "runner", frozenset(), ("sft",)),
+            "kubectl -n team create serviceaccount runner",
+        ),
+        (RequiredObject("ConfigMap", "notes", frozenset({"a"}), ("sft",)), "kubectl -n team create configmap notes"),
     ],
 )
-def test_what_is_not_there_is_named_with_its_command(need: Need, command: str) -> None:
-    [found] = missing(judge(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
+def test_what_is_not_there_is_named_with_its_command(need: RequiredObject, command: str) -> None:
+    [found] = missing(check_requirements(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
 
     assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in found
     assert command in found
@@ -67,7 +72,7 @@ def test_what_is_not_there_is_named_with_its_command(need: Need, command: str) -
 def test_many_steps_are_counted() -> None:
     need = KEY._replace(steps=("a", "b", "c", "d", "e"))
 
-    [found] = missing(judge(needs(need), seen(objects={("Secret", need.name): None})))
+    [found] = missing(check_requirements(needs(need), seen(objects={("Secret", need.name): None})))
 
     assert "; a, b, c and 2 more cannot start without it" in found
 
@@ -75,7 +80,7 @@ def test_many_steps_are_counted() -> None:
 def test_a_secret_without_its_key_is_as_good_as_none() -> None:
     held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
 
-    [found] = missing(judge(needs(KEY), seen(objects=held)))
+    [found] = missing(check_requirements(needs(KEY), seen(objects=held)))
 
     assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in found
 
@@ -83,7 +88,9 @@ def test_a_secret_without_its_key_is_as_good_as_none() -> None:
 def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
     unread = ("Secret qinglan-builder-key could not be checked: you may not read it.",)
 
-    found = judge(needs(KEY, machines=(SFT,)), seen(nodes=None, quotas=None, job_kinds=None, unread=unread))
+    found = check_requirements(
+        needs(KEY, machines=(SFT,)), seen(nodes=None, quotas=None, job_kinds=None, unread=unread)
+    )
 
     assert [(one.weight, one.what) for one in found] == [("unchecked", unread[0])]
 
@@ -110,7 +117,7 @@ def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
     ],
 )
 def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
-    [found] = missing(judge(needs(machines=(SFT,)), seen(nodes=nodes)))
+    [found] = missing(check_requirements(needs(machines=(SFT,)), seen(nodes=nodes)))
 
     assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in found
     assert f"kubectl get nodes -L {LABEL}" in found
@@ -122,7 +129,7 @@ def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
         Quota("x", "pods", 1, 1),
     )  # fmt: skip
 
-    found = judge(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
+    found = check_requirements(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
 
     assert [one.weight for one in found] == ["missing", "warning"]
     assert "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in found[0].what
@@ -130,23 +137,25 @@ def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
 
 
 def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
-    [no_kind] = missing(judge(needs(machines=(SFT,)), seen(job_kinds=frozenset({"tfjobs"}))))
-    in_the_step = judge(needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), denied=LAUNCHING))
+    [no_kind] = missing(check_requirements(needs(machines=(SFT,)), seen(job_kinds=frozenset({"tfjobs"}))))
+    in_the_step = check_requirements(
+        needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), denied=LAUNCHER_PERMISSIONS)
+    )
 
     assert "does not know pytorchjobs.kubeflow.org" in no_kind and "kubectl apply --server-side -k" in no_kind
     assert in_the_step == []
 
 
 def test_what_launching_lacks_is_named_and_the_whole_role_is_given() -> None:
-    denied = (LAUNCHING[0]._replace(verbs=("watch", "create")), LAUNCHING[2])
+    denied = (LAUNCHER_PERMISSIONS[0]._replace(verbs=("watch", "create")), LAUNCHER_PERMISSIONS[2])
 
-    [found] = judge(needs(machines=(SFT,)), seen(denied=denied))
+    [found] = check_requirements(needs(machines=(SFT,)), seen(denied=denied))
 
     assert (
         "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would" in found.what
     )
     role, binding = applied(found.next_step)
-    assert role["rules"] == [right.rule for right in LAUNCHING]
+    assert role["rules"] == [right.rule for right in LAUNCHER_PERMISSIONS]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "pipeline-runner", "namespace": "team"}]
 
@@ -154,7 +163,7 @@ def test_what_launching_lacks_is_named_and_the_whole_role_is_given() -> None:
 def test_the_rights_are_those_that_the_jobs_own_readme_lists() -> None:
     table = (Path(qinglan.jobs.__file__).parent / "README.md").read_text(encoding="utf-8")
 
-    for right in LAUNCHING:
+    for right in LAUNCHER_PERMISSIONS:
         group = f" ({right.group})" if right.group else ""
         assert f"| {right.resource}{group} | {', '.join(right.verbs)} |" in table
 
@@ -165,24 +174,24 @@ def applied(next_step: str) -> list[Any]:
 
 
 def test_a_gateway_that_is_not_there_is_named_with_both_ways_to_one() -> None:
-    need = Need("Service", "qinglan-gateway", frozenset(), ("generate",))
+    need = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
 
-    [found] = missing(judge(needs(need), seen(objects={("Service", need.name): None})))
+    [found] = missing(check_requirements(needs(need), seen(objects={("Service", need.name): None})))
 
     assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in found
     assert "manifests/README.md" in found and "--set gateway_url=" in found
 
 
 def test_a_claim_without_a_volume_is_worth_a_word() -> None:
-    [found] = judge(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
+    [found] = check_requirements(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
 
     assert (found.weight, "kubectl -n team describe pvc qinglan-scratch" in str(found)) == ("warning", True)
 
 
 def test_an_account_that_mounts_no_token_is_named_with_the_command_that_mends_it() -> None:
-    account = Need("ServiceAccount", "pipeline-runner", frozenset(), ("sft",))
+    account = RequiredObject("ServiceAccount", "pipeline-runner", frozenset(), ("sft",))
 
-    [found] = missing(judge(needs(account), seen(account, without_token=frozenset({"pipeline-runner"}))))
+    [found] = missing(check_requirements(needs(account), seen(account, without_token=frozenset({"pipeline-runner"}))))
 
     assert "ServiceAccount pipeline-runner in namespace team mounts no token into its pods" in found
     assert (
@@ -190,16 +199,18 @@ def test_an_account_that_mounts_no_token_is_named_with_the_command_that_mends_it
     )
 
 
-INPUTS = Inputs(("s3://data/q.xlsx", "minio://mlpipeline/kb.jsonl"), ("generate", "validate"), "qinglan-store")
+INPUTS = ImportedInputs(
+    ("s3://data/q.xlsx", "minio://mlpipeline/kb.jsonl"), ("generate", "validate"), "qinglan-store"
+)
 ALL_KEYS = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL_S3"})
 STORE = StoreSecret(ALL_KEYS, "http://10.96.0.20:9000", "http://minio.minio.svc:9000")
 OWN_BUCKET = "minio://mlpipeline/v2/artifacts"
 
 
-def judged(inputs: Inputs = INPUTS, store: StoreSecret | None = STORE, **changes: Any) -> list[Finding]:
+def judged(inputs: ImportedInputs = INPUTS, store: StoreSecret | None = STORE, **changes: Any) -> list[Finding]:
     """What is found of a run with these inputs, and this Secret in the cluster."""
     here: dict[str, Any] = {"pipeline_root": OWN_BUCKET, "stores": {"qinglan-store": store}}
-    return judge(needs()._replace(inputs=(inputs,)), seen(**(here | changes)))
+    return check_requirements(needs()._replace(inputs=(inputs,)), seen(**(here | changes)))
 
 
 @pytest.mark.parametrize(
@@ -329,7 +340,7 @@ def test_kfps_bucket_has_an_address_where_its_settings_name_one(root: str, provi
 
 
 def test_an_image_by_tag_is_worth_a_word() -> None:
-    [found] = judge(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
+    [found] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
 
     assert (found.weight, found.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
 
@@ -338,8 +349,8 @@ def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -
     loose, tagged = "qinglan/cpu:0.1.0", "qinglan/sft:0.1.0"
     here = seen(by_tag=frozenset({tagged}))
 
-    [found] = missing(judge(needs(images=(loose, tagged, RELEASED)), here))
+    [found] = missing(check_requirements(needs(images=(loose, tagged, RELEASED)), here))
 
     assert found.startswith(f"{loose}: by tag, and namespace team takes images by digest alone")
     assert "--image NAME=REFERENCE@sha256:DIGEST" in found
-    assert missing(judge(needs(images=(tagged, RELEASED)), here)) == []
+    assert missing(check_requirements(needs(images=(tagged, RELEASED)), here)) == []

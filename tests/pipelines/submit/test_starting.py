@@ -6,8 +6,15 @@ from typing import Any
 import pytest
 
 from pipelines.submit.graph import Graph, read_graph
-from pipelines.submit.service import Access, Kfp, access
-from pipelines.submit.starting import Wanted, check_given, graph_of, namespaces, read_set, submit
+from pipelines.submit.kfp_client import KfpAccess, KfpClient, read_access
+from pipelines.submit.start_run import (
+    RunRequest,
+    check_input_addresses,
+    load_graph,
+    namespaces,
+    parse_set_options,
+    submit,
+)
 from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, StandIn, serving
@@ -17,15 +24,15 @@ HTML = b"<html>Please log in</html>"
 MINIO = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>'
 
 
-def wanted(**changes: Any) -> Wanted:
-    return Wanted("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
+def wanted(**changes: Any) -> RunRequest:
+    return RunRequest("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
 
 
 # Starting
 
 
 def test_a_run_is_told_its_parameters_experiment_version_and_account(server: StandIn, small: Graph) -> None:
-    made = submit(Kfp(Access(server.url)), small, wanted(name="第一次"), lambda line: None)
+    made = submit(KfpClient(KfpAccess(server.url)), small, wanted(name="第一次"), lambda line: None)
 
     [run] = server.runs.values()
     [(experiment, kept)] = server.experiments.items()
@@ -38,7 +45,7 @@ def test_a_run_is_told_its_parameters_experiment_version_and_account(server: Sta
 
 
 def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_path: Path) -> None:
-    kfp = Kfp(Access(server.url))
+    kfp = KfpClient(KfpAccess(server.url))
     first, second = (submit(kfp, small, wanted(), lambda line: None) for _ in range(2))
     other = read_graph(compile_graph(tmp_path / "other.yaml", nodes=1))
     third = submit(kfp, other, wanted(), lambda line: None)
@@ -52,7 +59,7 @@ def test_what_is_sent_is_what_was_checked(server: StandIn, tmp_path: Path) -> No
     graph = read_graph(compile_graph(tmp_path / "small.yaml"))
     (tmp_path / "small.yaml").write_text("foo: [")
 
-    submit(Kfp(Access(server.url)), graph, wanted(), lambda line: None)
+    submit(KfpClient(KfpAccess(server.url)), graph, wanted(), lambda line: None)
 
     assert server.uploaded == [graph.text]
 
@@ -60,9 +67,9 @@ def test_what_is_sent_is_what_was_checked(server: StandIn, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "spoiled", [wanted(parameters={}), wanted(parameters={"questions": "q.xlsx"}), wanted(checks=True)]
 )
-def test_nothing_is_sent_where_something_is_missing(server: StandIn, small: Graph, spoiled: Wanted) -> None:
+def test_nothing_is_sent_where_something_is_missing(server: StandIn, small: Graph, spoiled: RunRequest) -> None:
     with pytest.raises(ConfigError):
-        submit(Kfp(Access(server.url)), small, spoiled, lambda line: None)
+        submit(KfpClient(KfpAccess(server.url)), small, spoiled, lambda line: None)
 
     assert [one for one in server.heard if not one.endswith("/healthz")] == []
 
@@ -77,7 +84,7 @@ def test_an_archived_experiment_is_named(server: StandIn, small: Graph) -> None:
 
 @pytest.mark.parametrize("status", [0, 503])
 def test_a_lost_answer_to_a_start_does_not_start_twice(server: StandIn, small: Graph, status: int) -> None:
-    kfp = Kfp(Access(server.url))
+    kfp = KfpClient(KfpAccess(server.url))
     server.faults.append(Fault("/runs", status, done=True))
 
     made = submit(kfp, small, wanted(), lambda line: None)
@@ -86,7 +93,7 @@ def test_a_lost_answer_to_a_start_does_not_start_twice(server: StandIn, small: G
 
 
 def test_a_start_that_nobody_knows_of_says_so(server: StandIn, small: Graph) -> None:
-    kfp = Kfp(Access(server.url))
+    kfp = KfpClient(KfpAccess(server.url))
     server.faults += [Fault("/runs", done=True), Fault("/runs")]
 
     with pytest.raises(OutageError, match="Whether the run has started is not known: look for 'mine'"):
@@ -100,7 +107,7 @@ def test_a_token_is_read_anew_for_each_request(small: Graph, tmp_path: Path) -> 
     token = tmp_path / "token"
     token.write_text("first\n")
     with serving(StandIn(token="first")) as server:
-        kfp = Kfp(access(server.url, {"KF_PIPELINES_SA_TOKEN_PATH": str(token)}))
+        kfp = KfpClient(read_access(server.url, {"KF_PIPELINES_SA_TOKEN_PATH": str(token)}))
         kfp.many_users()
         server.token = "second"
         token.write_text("second")
@@ -111,8 +118,8 @@ def test_a_token_is_read_anew_for_each_request(small: Graph, tmp_path: Path) -> 
 
 def test_behind_a_prefix_with_a_token_and_a_namespace(small: Graph) -> None:
     with serving(StandIn(token="secret", prefix="/pipeline", many_users=True)) as server:
-        kfp = Kfp(
-            access(f"{server.url}/", {"KFP_TOKEN": "secret", "KFP_UI_ENDPOINT": "https://kf.example/pipeline/"})
+        kfp = KfpClient(
+            read_access(f"{server.url}/", {"KFP_TOKEN": "secret", "KFP_UI_ENDPOINT": "https://kf.example/pipeline/"})
         )
         made = submit(kfp, small, wanted(namespace="team"), lambda line: None)
 
@@ -142,7 +149,7 @@ def test_every_refusal_says_what_to_do(server: StandIn, fault: Fault, kind: type
     server.faults.append(fault)
 
     with pytest.raises(kind) as error:
-        Kfp(Access(server.url)).many_users()
+        KfpClient(KfpAccess(server.url)).many_users()
 
     assert said in str(error.value)
     assert len(server.heard) == 1  # nobody was led on to a login page
@@ -152,14 +159,14 @@ def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
     server.token = "right"
 
     with pytest.raises(ConfigError, match="Your token does not count, or no longer") as error:
-        Kfp(access(server.url, {"KFP_TOKEN": "hunter2"})).many_users()
+        KfpClient(read_access(server.url, {"KFP_TOKEN": "hunter2"})).many_users()
 
     assert "hunter2" not in str(error.value)
 
 
 def test_where_nobody_listens_is_an_outage(server: StandIn) -> None:
     with pytest.raises(OutageError, match="Is KFP up"):
-        Kfp(Access("http://127.0.0.1:1")).many_users()
+        KfpClient(KfpAccess("http://127.0.0.1:1")).many_users()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +185,7 @@ def test_where_nobody_listens_is_an_outage(server: StandIn) -> None:
 )
 def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Kfp(access(endpoint, environment))
+        KfpClient(read_access(endpoint, environment))
 
     assert said in str(error.value)
     assert "secret" not in str(error.value)
@@ -187,9 +194,9 @@ def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, s
 def test_a_certificate_counts_only_where_its_signer_is_known(tmp_path: Path) -> None:
     key, certificate = self_signed(tmp_path)
     with serving(StandIn(), tls=(key, certificate)) as server:
-        assert not Kfp(access(server.url, {"SSL_CERT_FILE": str(certificate)})).many_users()
+        assert not KfpClient(read_access(server.url, {"SSL_CERT_FILE": str(certificate)})).many_users()
         with pytest.raises(ConfigError, match=r"does not count.*Set SSL_CERT_FILE"):
-            Kfp(access(server.url, {})).many_users()
+            KfpClient(read_access(server.url, {})).many_users()
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
@@ -231,16 +238,16 @@ def test_a_line_that_cannot_be_compiled_is_explained(
     tmp_path: Path, line: str, tenant: str, profile: str, said: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        graph_of(line, tenant, profile, "", (), tmp_path)
+        load_graph(line, tenant, profile, "", (), tmp_path)
 
     assert said in str(error.value)
 
 
 def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
     with pytest.raises(ConfigError, match=r"--knowledge-base kb\.jsonl: a step on the cluster cannot read"):
-        check_given({"knowledge_base": "kb.jsonl"})
+        check_input_addresses({"knowledge_base": "kb.jsonl"})
     with pytest.raises(ConfigError, match="write it as NAME=VALUE"):
-        read_set(["questions"])
+        parse_set_options(["questions"])
 
 
 @pytest.mark.parametrize(
@@ -248,14 +255,14 @@ def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
 )
 def test_an_address_that_kfp_fetches_nothing_from_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=rf"--questions {address}: KFP fetches .* s3://, minio:// or gs:// alone"):
-        check_given({"questions": address})
+        check_input_addresses({"questions": address})
 
 
 @pytest.mark.parametrize("scheme", ["s3", "minio", "gs"])
 def test_an_address_of_an_object_is_taken(scheme: str) -> None:
     given = {"questions": f"{scheme}://桶/问题 1.xlsx"}
 
-    assert check_given(given) == given
+    assert check_input_addresses(given) == given
 
 
 def test_pods_are_where_kfp_puts_them() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from qinglan.jobs import JobSpec, Outcome
-from qinglan.jobs.local import end_group
+from qinglan.jobs.local import terminate_process_group
 from tests.cluster.plane.ports import free_port
 
 RENDERED = Path(__file__).parent / "rendered_env.json"
@@ -101,5 +101,5 @@ class LoopbackRunner:
                 process.wait(300)
         finally:
             for process in self.started:
-                end_group(process)
+                terminate_process_group(process)
         return Outcome(head.returncode)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from qinglan.jobs.attach import Decision, decide, persist
-from qinglan.jobs.names import ATTEMPT, SPEC
-from qinglan.kubernetes.refusals import Refusal
+from qinglan.jobs.attach import Decision, decide_for_existing_job, retry_call
+from qinglan.jobs.job_labels import ATTEMPT_ANNOTATION, SPEC_ANNOTATION
+from qinglan.kubernetes.api_errors import ApiError
 from tests.qinglan.jobs.things import job, said
 
 RUNNING, SUCCEEDED, FAILED = said("Running"), said("Succeeded"), said("Failed")
@@ -14,7 +14,10 @@ RUNNING, SUCCEEDED, FAILED = said("Running"), said("Succeeded"), said("Failed")
 
 def marked(spec: str, attempt: str, conditions: list[dict[str, str]], **meta: Any) -> dict[str, Any]:
     made = job(conditions=conditions)
-    return {**made, "metadata": {**made["metadata"], "annotations": {SPEC: spec, ATTEMPT: attempt}, **meta}}
+    return {
+        **made,
+        "metadata": {**made["metadata"], "annotations": {SPEC_ANNOTATION: spec, ATTEMPT_ANNOTATION: attempt}, **meta},
+    }
 
 
 @pytest.mark.parametrize(
@@ -34,26 +37,26 @@ def marked(spec: str, attempt: str, conditions: list[dict[str, str]], **meta: An
     ],
 )
 def test_a_name_that_is_taken(found: dict[str, Any], decision: Decision) -> None:
-    assert decide(found, marked("same", "this", [])) == decision
+    assert decide_for_existing_job(found, marked("same", "this", [])) == decision
 
 
 def test_an_outage_is_asked_through_and_a_refusal_is_not() -> None:
-    answers = [Refusal("GET", "pods", 0, "down"), Refusal("GET", "pods", 503, "starting"), None]
+    answers = [ApiError("GET", "pods", 0, "down"), ApiError("GET", "pods", 503, "starting"), None]
 
     def ask() -> str:
         if answer := answers.pop(0):
             raise answer
         return "here"
 
-    assert persist(ask, 5.0) == "here"
-    answers = [Refusal("GET", "pods", 403, "no"), None]
-    with pytest.raises(Refusal, match="403"):
-        persist(ask, 5.0)
+    assert retry_call(ask, 5.0) == "here"
+    answers = [ApiError("GET", "pods", 403, "no"), None]
+    with pytest.raises(ApiError, match="403"):
+        retry_call(ask, 5.0)
 
 
 def test_an_outage_is_not_asked_through_for_ever() -> None:
     def ask() -> None:
-        raise Refusal("GET", "pods", 0, "down")
+        raise ApiError("GET", "pods", 0, "down")
 
-    with pytest.raises(Refusal, match="down"):
-        persist(ask, 0.5)
+    with pytest.raises(ApiError, match="down"):
+        retry_call(ask, 0.5)

@@ -7,13 +7,13 @@ import pytest
 
 from qinglan.errors import DataError, TrainingError
 from qinglan.jobs import JobSpec, LocalRunner, Outcome
-from qinglan.jobs.failures import explain_failure
-from qinglan.jobs.followup import follow_up
+from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.module_job import run_module_job
 
 MODULE = """
 import os, sys
 from qinglan.errors import DataError
-from qinglan.jobs.followup import answering
+from qinglan.jobs.module_job import module_job_main
 
 
 def work(settings):
@@ -25,7 +25,7 @@ def work(settings):
 
 
 if __name__ == "__main__":
-    sys.exit(answering(sys.argv[1], work))
+    sys.exit(module_job_main(sys.argv[1], work))
 """
 
 
@@ -37,7 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict
 
     def follow(how: str) -> dict[str, int]:
         settings, log = {"how": how, "number": 21}, tmp_path / "log"
-        return follow_up(LocalRunner(), "sft-finish", "after_work", settings, tmp_path / "work.json", log, 1)
+        return run_module_job(LocalRunner(), "sft-finish", "after_work", settings, tmp_path / "work.json", log, 1)
 
     return follow
 
@@ -69,7 +69,7 @@ def test_it_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) -> None:
             return Outcome(1, "Pod x-master-0 was evicted: see its events.")
 
     with pytest.raises(TrainingError, match=r"sft-finish ended with code 1: .* Pod x-master-0 was evicted"):
-        follow_up(Cluster(), "sft-finish", "m", {}, tmp_path / "work.json", tmp_path / "log", 4)
+        run_module_job(Cluster(), "sft-finish", "m", {}, tmp_path / "work.json", tmp_path / "log", 4)
 
     assert (seen[0].name, seen[0].nodes, seen[0].per_node, seen[0].join) == ("sft-finish", 1, 4, None)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.jobs.inside.place import FROM_OPERATOR, WORLD, place
+from qinglan.jobs.inside.node_info import OPERATOR_VARIABLES, WORLD_SIZE_VARIABLE, read_node_info
 from qinglan.jobs.inside.torchrun import torchrun_environment
 from tests.qinglan.jobs.rendered import SHAPES, inside, on_loopback, pod, rendered
 
 
 @pytest.mark.parametrize(("nodes", "per_node"), SHAPES)
 def test_each_pod_knows_its_place(nodes: int, per_node: int) -> None:
-    found = [place(environment, nodes, per_node) for environment in rendered(nodes, per_node)]
+    found = [read_node_info(environment, nodes, per_node) for environment in rendered(nodes, per_node)]
 
     assert [where.rank for where in found] == list(range(nodes))
     assert {where.head for where in found} == {f"sft-{nodes}x{per_node}-master-0"}
@@ -24,21 +24,21 @@ def test_each_pod_knows_its_place(nodes: int, per_node: int) -> None:
 def test_ms_swift_is_told_of_its_nodes_and_of_nothing_else() -> None:
     second = {**rendered(2, 4)[1], "PATH": "/bin"}
 
-    found = torchrun_environment(second, place(second, 2, 4))
+    found = torchrun_environment(second, read_node_info(second, 2, 4))
 
     assert found == {
         "PATH": "/bin", "PYTHONUNBUFFERED": "1", "NNODES": "2", "NODE_RANK": "1", "NPROC_PER_NODE": "4",
-        "MASTER_ADDR": "sft-2x4-master-0", "MASTER_PORT": "23456", WORLD: "8",
+        "MASTER_ADDR": "sft-2x4-master-0", "MASTER_PORT": "23456", WORLD_SIZE_VARIABLE: "8",
     }  # fmt: skip
 
 
 def test_on_one_node_torchrun_finds_its_own_port() -> None:
     alone = rendered(1, 4)[0]
 
-    found = torchrun_environment(alone, place(alone, 1, 4))
+    found = torchrun_environment(alone, read_node_info(alone, 1, 4))
 
-    assert found == {"PYTHONUNBUFFERED": "1", "NPROC_PER_NODE": "4", WORLD: "4"}
-    assert torchrun_environment({}, place({}, 1, 2)) == {"NPROC_PER_NODE": "2", WORLD: "2"}
+    assert found == {"PYTHONUNBUFFERED": "1", "NPROC_PER_NODE": "4", WORLD_SIZE_VARIABLE: "4"}
+    assert torchrun_environment({}, read_node_info({}, 1, 2)) == {"NPROC_PER_NODE": "2", WORLD_SIZE_VARIABLE: "2"}
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_on_one_node_torchrun_finds_its_own_port() -> None:
         ({"PET_NPROC_PER_NODE": "auto"}, "PET_NPROC_PER_NODE=auto instead of 4"),
         ({"PET_NODE_RANK": "0"}, "PET_NODE_RANK=0 instead of 1"),
         ({"NPROC_PER_NODE": "8"}, "NPROC_PER_NODE=8 instead of 4"),
-        ({WORLD: "4"}, f"{WORLD}=4 instead of 8"),
+        ({WORLD_SIZE_VARIABLE: "4"}, f"{WORLD_SIZE_VARIABLE}=4 instead of 8"),
         ({"RANK": "2", "PET_NODE_RANK": "2"}, "RANK=2 is no rank of 2 nodes"),
         ({"MASTER_PORT": "auto"}, "MASTER_PORT=auto is no port"),
     ],
 )
 def test_an_environment_that_contradicts_what_was_asked_for_is_refused(changes: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        place({**rendered(2, 4)[1], **changes}, 2, 4)
+        read_node_info({**rendered(2, 4)[1], **changes}, 2, 4)
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
@@ -64,7 +64,7 @@ def test_a_pod_without_its_place_says_which_variable_is_missing(name: str) -> No
     environment = {key: value for key, value in rendered(2, 4)[0].items() if key != name}
 
     with pytest.raises(ConfigError, match=rf"among 2 nodes: {name} not set.*nprocPerNode 4"):
-        place(environment, 2, 4)
+        read_node_info(environment, 2, 4)
 
 
 def test_nothing_is_run_in_a_pod_that_contradicts(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_nothing_is_run_in_a_pod_that_contradicts(tmp_path: Path) -> None:
 
 def test_the_pod_becomes_the_training_and_ends_with_its_code(tmp_path: Path) -> None:
     program = "import os, sys; print(sorted(set(sys.argv[1].split(',')) & os.environ.keys())); sys.exit(41)"
-    argv = [sys.executable, "-c", program, ",".join(FROM_OPERATOR)]
+    argv = [sys.executable, "-c", program, ",".join(OPERATOR_VARIABLES)]
 
     process = pod(inside("torchrun", 2, 1, argv), on_loopback(2, 1)[1], tmp_path / "log")
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from qinglan.errors import ConfigError, TrainingError
-from qinglan.jobs.local import end_group
+from qinglan.jobs.local import terminate_process_group
 from tests.qinglan.jobs.rendered import inside, on_loopback, pod
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     started = Job(tmp_path)
     yield started
     for process in started.pods:
-        end_group(process)
+        terminate_process_group(process)
     port = started.environments[0]["MASTER_PORT"]
     assert running_with(f"MASTER_PORT={port}") == [] and running_with(str(tmp_path)) == [], "processes were left"
 

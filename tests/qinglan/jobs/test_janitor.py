@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.jobs.janitor import doomed
+from qinglan.jobs.janitor import find_expired_jobs
 from tests.qinglan.jobs.things import MADE_AT, job, said
 
 NOW = MADE_AT + 3600
@@ -46,18 +46,20 @@ PODS = [thing("Pod", "p-on", "Running"), thing("Pod", "p-off", "Succeeded")]
     ],
 )
 def test_a_job_whose_run_is_over_is_deleted(what: str, one: dict[str, Any], why: str) -> None:
-    assert [found.why for found in doomed([one], FLOWS, PODS, NOW)] == ([why] if why else [])
+    assert [found.why for found in find_expired_jobs([one], FLOWS, PODS, NOW)] == ([why] if why else [])
 
 
 def test_without_argo_there_is_its_age_alone() -> None:
     one = owned("Workflow", "gone")
 
-    assert doomed([one], None, [], NOW) == []
-    assert [found.why for found in doomed([one], None, [], MADE_AT + 3601, hours=1.0)] == ["it is older than 1 hours"]
+    assert find_expired_jobs([one], None, [], NOW) == []
+    assert [found.why for found in find_expired_jobs([one], None, [], MADE_AT + 3601, hours=1.0)] == [
+        "it is older than 1 hours"
+    ]
 
 
 def test_a_job_that_is_just_made_has_no_state_yet() -> None:
     new = {**owned("Workflow", "off")}
     del new["status"]
 
-    assert len(doomed([new], FLOWS, PODS, NOW)) == 1
+    assert len(find_expired_jobs([new], FLOWS, PODS, NOW)) == 1

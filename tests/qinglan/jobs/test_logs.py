@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.jobs.logs import PodLog, Position, in_utc, placed
+from qinglan.jobs.pod_log import LogPosition, PodLog, lines_after, normalise_timestamp
 from qinglan.kubernetes.client import Api
 from tests.pod_logs import PodLogs, pod_logs
 
@@ -90,7 +90,7 @@ def test_who_goes_on_hears_everything_and_the_file_gets_what_it_lacks(server: Po
 def test_what_a_killed_process_wrote_after_its_note_is_taken_back(server: PodLogs, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("a\nb\nhalf a li")
-    noted = {"pod": "p1", "size": 2, **Position(in_utc(f"{BASE}1Z"), 1)._asdict()}
+    noted = {"pod": "p1", "size": 2, **LogPosition(normalise_timestamp(f"{BASE}1Z"), 1)._asdict()}
     (tmp_path / ".train.log.position").write_bytes(orjson.dumps(noted))
     for text in ("a", "b", "half a line"):
         server.say(f"{BASE}1Z", text)
@@ -102,7 +102,7 @@ def test_what_a_killed_process_wrote_after_its_note_is_taken_back(server: PodLog
 def test_the_log_of_another_pod_is_added(server: PodLogs, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("of an earlier attempt\n")
-    noted = {"pod": "p0", "size": 22, **Position(in_utc(f"{BASE}9Z"), 1)._asdict()}
+    noted = {"pod": "p0", "size": 22, **LogPosition(normalise_timestamp(f"{BASE}9Z"), 1)._asdict()}
     (tmp_path / ".train.log.position").write_bytes(orjson.dumps(noted))
     server.say(f"{BASE}1Z", "a")
     server.end()
@@ -158,10 +158,10 @@ def test_a_log_that_cannot_be_read_is_said_once_and_asked_for_again(server: PodL
     ],
 )
 def test_times_of_any_node_compare_as_text(stamp: str, text: str) -> None:
-    assert in_utc(stamp) == text
+    assert normalise_timestamp(stamp) == text
 
 
 def test_a_word_of_the_server_s_own_has_no_time_and_is_kept() -> None:
     lines = [f"{BASE}1Z a".encode(), b"failed to watch file", f"{BASE}2Z b".encode()]
 
-    assert [text for _, text in placed(iter(lines), Position())] == [b"a", b"failed to watch file", b"b"]
+    assert [text for _, text in lines_after(iter(lines), LogPosition())] == [b"a", b"failed to watch file", b"b"]

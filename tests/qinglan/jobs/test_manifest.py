@@ -8,10 +8,18 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.jobs import Command, JobSpec
-from qinglan.jobs.manifest import A100, GPU, PRODUCT, TOLERATION, render
-from qinglan.jobs.names import ATTEMPT, RUN, SPEC, STEP, TENANT, job_name, label_value
-from qinglan.jobs.placement import Placement
-from qinglan.jobs.processes import MARK
+from qinglan.jobs.job_labels import (
+    ATTEMPT_ANNOTATION,
+    RUN_LABEL,
+    SPEC_ANNOTATION,
+    STEP_LABEL,
+    TENANT_LABEL,
+    job_name,
+    label_value,
+)
+from qinglan.jobs.launch_context import LaunchContext
+from qinglan.jobs.manifest import A100, GPU, PRODUCT, TOLERATION, render_pytorchjob
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
 
 SPEC_OF_TWO = JobSpec(
     "sft", Command(["swift", "sft"], {"NCCL_DEBUG": "WARN"}, Path("/work")), nodes=2, per_node=8, join="torchrun"
@@ -29,7 +37,7 @@ TASK = {
     "volume_mounts": [MOUNT],
 }  # fmt: skip
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}
-PLACE = Placement("team", "run-1", "qinglan/sft@sha256:0", "fivedoctors", TASK, OWNER, user=1001, group=1001)
+PLACE = LaunchContext("team", "run-1", "qinglan/sft@sha256:0", "fivedoctors", TASK, OWNER, user=1001, group=1001)
 
 
 def test_the_steps_keys_and_what_it_reads_off_its_own_pod_stay_with_it() -> None:
@@ -40,7 +48,7 @@ def test_the_steps_keys_and_what_it_reads_off_its_own_pod_stay_with_it() -> None
         "volume_mounts": [MOUNT, {"name": "key", "mountPath": "/etc/qinglan/keys"}],
     }  # fmt: skip
 
-    pod = pod_of(made := render(SPEC_OF_TWO, PLACE._replace(task=task)))
+    pod = pod_of(made := render_pytorchjob(SPEC_OF_TWO, PLACE._replace(task=task)))
 
     assert [one["name"] for one in pod["volumes"]] == ["shm", "scratch"]
     assert [one["name"] for one in container_of(made)["volumeMounts"]] == ["shm", "scratch"]
@@ -63,7 +71,10 @@ def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_the_task_was_given_is_handed_on() -> None:
-    pod, container = pod_of(render(SPEC_OF_TWO, PLACE)), container_of(render(SPEC_OF_TWO, PLACE))
+    pod, container = (
+        pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
+        container_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
+    )
 
     assert container["resources"] == {
         "limits": {"cpu": "64", "memory": "800Gi", GPU: "8"}, "requests": {"cpu": "32", GPU: "8"},
@@ -78,21 +89,24 @@ def test_what_the_task_was_given_is_handed_on() -> None:
 
 
 def test_the_command_s_environment_wins_over_the_task_s_and_secrets_stay_references() -> None:
-    environment = {one["name"]: one for one in container_of(render(SPEC_OF_TWO, PLACE))["env"]}
+    environment = {one["name"]: one for one in container_of(render_pytorchjob(SPEC_OF_TWO, PLACE))["env"]}
 
     assert environment["NCCL_DEBUG"]["value"] == "WARN"
     assert environment["KEY"] == SECRET
 
 
 def test_shared_memory_is_memory() -> None:
-    manifest = render(SPEC_OF_TWO, PLACE)
+    manifest = render_pytorchjob(SPEC_OF_TWO, PLACE)
 
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod_of(manifest)["volumes"]
     assert {"name": "shm", "mountPath": "/dev/shm"} in container_of(manifest)["volumeMounts"]
 
 
 def test_pods_keep_to_the_restricted_standard() -> None:
-    pod, container = pod_of(render(SPEC_OF_TWO, PLACE)), container_of(render(SPEC_OF_TWO, PLACE))
+    pod, container = (
+        pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
+        container_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
+    )
 
     assert pod["securityContext"] == {
         "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1001, "runAsGroup": 1001,
@@ -102,7 +116,7 @@ def test_pods_keep_to_the_restricted_standard() -> None:
 
 
 def test_every_pod_joins_before_it_trains() -> None:
-    manifest = render(SPEC_OF_TWO, PLACE)
+    manifest = render_pytorchjob(SPEC_OF_TWO, PLACE)
 
     assert container_of(manifest)["command"] == [
         "python", "-m", "qinglan.jobs.inside", "--join", "torchrun", "--nodes", "2", "--per-node", "8", "--", "swift",
@@ -113,37 +127,39 @@ def test_every_pod_joins_before_it_trains() -> None:
 
 
 def test_one_machine_is_a_master_alone_and_without_a_join_the_command_itself() -> None:
-    manifest = render(JobSpec("style", Command(["python", "train.py"])), PLACE._replace(task={}))
+    manifest = render_pytorchjob(JobSpec("style", Command(["python", "train.py"])), PLACE._replace(task={}))
 
     assert list(manifest["spec"]["pytorchReplicaSpecs"]) == ["Master"]
     assert container_of(manifest)["command"] == ["python", "train.py"]
 
 
 def test_how_long_and_how_often() -> None:
-    manifest = render(SPEC_OF_TWO._replace(hours=1.5, restarts=3), PLACE)
+    manifest = render_pytorchjob(SPEC_OF_TWO._replace(hours=1.5, restarts=3), PLACE)
 
     policy = manifest["spec"]["runPolicy"]
     assert (policy["activeDeadlineSeconds"], policy["backoffLimit"], policy["cleanPodPolicy"]) == (5400, 3, "Running")
     assert policy["ttlSecondsAfterFinished"] > 0
     assert replica(manifest)["restartPolicy"] == "OnFailure"
-    assert replica(render(SPEC_OF_TWO, PLACE))["restartPolicy"] == "Never"
+    assert replica(render_pytorchjob(SPEC_OF_TWO, PLACE))["restartPolicy"] == "Never"
 
 
 def test_labels_owner_and_attempt() -> None:
-    meta = render(SPEC_OF_TWO, PLACE, "a1")["metadata"]
+    meta = render_pytorchjob(SPEC_OF_TWO, PLACE, "a1")["metadata"]
 
     assert meta["labels"] == {
-        "app.kubernetes.io/part-of": "qinglan", RUN: "run-1", STEP: "sft", TENANT: "fivedoctors",
+        "app.kubernetes.io/part-of": "qinglan", RUN_LABEL: "run-1", STEP_LABEL: "sft", TENANT_LABEL: "fivedoctors",
     }  # fmt: skip
     assert meta["ownerReferences"] == [{**OWNER, "controller": False, "blockOwnerDeletion": False}]
-    assert meta["annotations"][ATTEMPT] == "a1"
+    assert meta["annotations"][ATTEMPT_ANNOTATION] == "a1"
 
 
 def test_a_retry_has_the_same_digest_and_another_command_has_another() -> None:
-    def digest(spec: JobSpec, place: Placement = PLACE) -> str:
-        return str(render(spec, place, "any")["metadata"]["annotations"][SPEC])
+    def digest(spec: JobSpec, place: LaunchContext = PLACE) -> str:
+        return str(render_pytorchjob(spec, place, "any")["metadata"]["annotations"][SPEC_ANNOTATION])
 
-    marked = SPEC_OF_TWO.command._replace(environment={"NCCL_DEBUG": "WARN", MARK: "of this attempt"})
+    marked = SPEC_OF_TWO.command._replace(
+        environment={"NCCL_DEBUG": "WARN", PROCESS_MARK_VARIABLE: "of this attempt"}
+    )
     other = SPEC_OF_TWO.command._replace(argv=["swift", "pt"])
     assert digest(SPEC_OF_TWO) == digest(SPEC_OF_TWO._replace(command=marked))
     assert digest(SPEC_OF_TWO) == digest(SPEC_OF_TWO, PLACE._replace(owner=None))
@@ -156,7 +172,7 @@ def test_a_task_with_another_number_of_gpus_is_refused(where: str) -> None:
     task = {"resources": {where: {GPU: "4"}}}
 
     with pytest.raises(ConfigError, match="asks for 4 GPUs, its training for 8 a node"):
-        render(SPEC_OF_TWO, PLACE._replace(task=task))
+        render_pytorchjob(SPEC_OF_TWO, PLACE._replace(task=task))
 
 
 @pytest.mark.parametrize("step", ["sft", "SFT_v2", "训练", "3rd step", "x" * 300, "-a-", ""])

@@ -6,7 +6,7 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.jobs import LocalRunner, runner
-from qinglan.jobs.placement import of_pod, placed
+from qinglan.jobs.launch_context import context_from_pod, read_launch_context
 from qinglan.kubernetes.client import Api
 
 WORKFLOW = {
@@ -37,7 +37,7 @@ def without(part: str, name: str) -> dict[str, Any]:
 
 
 def test_a_kfp_pod_tells_run_image_tenant_and_workflow() -> None:
-    place = of_pod(POD, {"resources": {}}, {})
+    place = context_from_pod(POD, {"resources": {}}, {})
 
     assert (place.namespace, place.run, place.image, place.tenant) == ("team", "9d1c", "qinglan/sft@sha256:0", "five")
     assert place.owner == {name: WORKFLOW[name] for name in ("apiVersion", "kind", "name", "uid")}
@@ -46,17 +46,22 @@ def test_a_kfp_pod_tells_run_image_tenant_and_workflow() -> None:
 
 
 def test_without_a_run_s_id_its_workflow_names_it() -> None:
-    assert of_pod(without("labels", "pipeline/runid"), {}, {}).run == "rewriter-x"
+    assert context_from_pod(without("labels", "pipeline/runid"), {}, {}).run == "rewriter-x"
 
 
 def test_without_a_workflow_the_pod_owns_the_job() -> None:
     bare = {**POD, "metadata": {**POD["metadata"], "ownerReferences": []}}
 
-    assert of_pod(bare, {}, {}).owner == {"apiVersion": "v1", "kind": "Pod", "name": "rewriter-x-sft-1", "uid": "p1"}
+    assert context_from_pod(bare, {}, {}).owner == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "rewriter-x-sft-1",
+        "uid": "p1",
+    }
 
 
 def test_the_environment_may_say_otherwise() -> None:
-    place = of_pod(POD, {}, {"QINGLAN_RUN": "mine", "QINGLAN_JOB_IMAGE": "other"})
+    place = context_from_pod(POD, {}, {"QINGLAN_RUN": "mine", "QINGLAN_JOB_IMAGE": "other"})
 
     assert (place.run, place.image) == ("mine", "other")
 
@@ -64,9 +69,9 @@ def test_the_environment_may_say_otherwise() -> None:
 def test_outside_of_a_pod_the_environment_must_say() -> None:
     api = Api(None, "team")
 
-    assert placed(api, {}, {"QINGLAN_RUN": "r", "QINGLAN_JOB_IMAGE": "i"})[:3] == ("team", "r", "i")
+    assert read_launch_context(api, {}, {"QINGLAN_RUN": "r", "QINGLAN_JOB_IMAGE": "i"})[:3] == ("team", "r", "i")
     with pytest.raises(ConfigError, match="set QINGLAN_RUN and QINGLAN_JOB_IMAGE"):
-        placed(api, {}, {"QINGLAN_RUN": "r"})
+        read_launch_context(api, {}, {"QINGLAN_RUN": "r"})
 
 
 @pytest.mark.parametrize(

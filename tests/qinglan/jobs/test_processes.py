@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.jobs.processes import await_group
+from qinglan.jobs.processes import wait_for_process_group
 from tests.ctrl_c import goes_on
 
 STEP = """
@@ -44,7 +44,7 @@ def test_a_step_that_takes_its_time_to_end_is_awaited_for_as_long_as_it_may(
         os.kill(step, signal.SIGTERM)
         runner.wait()
 
-        await_group(runner.pid, limit)
+        wait_for_process_group(runner.pid, limit)
 
     assert (tmp_path / "ended").exists() == by_itself
     end = time.monotonic() + 60

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from qinglan.jobs.reading import LATE, LOST_SECONDS, Phase, read
-from qinglan.jobs.seen import Seen, slim_pod
+from qinglan.jobs.job_status import POD_GONE_SECONDS, TIMEOUT_EXIT_CODE, Phase, job_status
+from qinglan.jobs.snapshot import JobSnapshot, slim_pod
 from tests.qinglan.jobs.things import HOURS, MADE_AT, ended, event, job, pod, said, seen, unschedulable
 
 SOON = MADE_AT + 60
@@ -24,7 +24,7 @@ ON_ITS_WAY_OUT = {**job(), "metadata": {**job()["metadata"], "deletionTimestamp"
 COUNTED = {"Master": {"succeeded": 1}, "Worker": {"succeeded": 1}}
 
 
-def away(one: dict[str, Any], at: float = SOON - LOST_SECONDS - 1) -> dict[str, Any]:
+def away(one: dict[str, Any], at: float = SOON - POD_GONE_SECONDS - 1) -> dict[str, Any]:
     return {**one, "gone": at}
 
 
@@ -138,7 +138,7 @@ def away(one: dict[str, Any], at: float = SOON - LOST_SECONDS - 1) -> dict[str, 
         (
             "too long, by the operator",
             seen(job(conditions=said("Failed", "was active longer than specified deadline")), away(pod())),
-            "failed", LATE, "longer than its 2 hours",
+            "failed", TIMEOUT_EXIT_CODE, "longer than its 2 hours",
         ),
         (
             "deleted by hand while it runs", seen(ON_ITS_WAY_OUT),
@@ -146,8 +146,8 @@ def away(one: dict[str, Any], at: float = SOON - LOST_SECONDS - 1) -> dict[str, 
         ),
     ],
 )  # fmt: skip
-def test_a_state_has_a_meaning(what: str, state: Seen, phase: Phase, code: int, words: str) -> None:
-    found = read(state, SOON)
+def test_a_state_has_a_meaning(what: str, state: JobSnapshot, phase: Phase, code: int, words: str) -> None:
+    found = job_status(state, SOON)
 
     assert (found.phase, found.code) == (phase, code), found
     assert words in found.text
@@ -155,16 +155,16 @@ def test_a_state_has_a_meaning(what: str, state: Seen, phase: Phase, code: int, 
 
 @pytest.mark.parametrize(("late", "phase"), [(-1.0, "running"), (1.0, "hopeless")])
 def test_the_deadline_is_kept_here_since_the_operator_has_no_timer(late: float, phase: Phase) -> None:
-    found = read(seen(job(), pod()), MADE_AT + HOURS * 3600 + late)
+    found = job_status(seen(job(), pod()), MADE_AT + HOURS * 3600 + late)
 
     assert found.phase == phase
-    assert found.code == (LATE if late > 0 else 0)
+    assert found.code == (TIMEOUT_EXIT_CODE if late > 0 else 0)
 
 
 def test_a_job_that_never_ran_is_not_told_that_it_was_slow() -> None:
     waits = pod(phase="Pending", conditions=unschedulable("Insufficient nvidia.com/gpu"))
 
-    found = read(seen(job(), waits), MADE_AT + HOURS * 3600 + 1)
+    found = job_status(seen(job(), waits), MADE_AT + HOURS * 3600 + 1)
 
     assert "went by before it ran: sft-0a-master-0: Insufficient nvidia.com/gpu" in found.text
 
@@ -175,7 +175,7 @@ def test_a_deleted_pod_is_named_by_when_its_deletion_was_asked_for() -> None:
     first["metadata"] |= {"deletionTimestamp": "2026-01-01T01:00:30Z", "deletionGracePeriodSeconds": 30}
     later["metadata"] |= {"deletionTimestamp": "2026-01-01T01:00:35Z", "deletionGracePeriodSeconds": 30}
 
-    found = read(seen(job(nodes=2, conditions=FAILED), first, later), SOON)
+    found = job_status(seen(job(nodes=2, conditions=FAILED), first, later), SOON)
 
     assert found.culprit is not None
     assert found.culprit.pod == "sft-0a-worker-0"
@@ -188,7 +188,7 @@ def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> No
     another = pod(containerStatuses=[{"restartCount": 0, "state": {"running": {}}}])
     another["metadata"] |= {"uid": "new", "deletionTimestamp": "2026-01-01T02:00:00Z"}
 
-    found = read(Seen(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
+    found = job_status(JobSnapshot(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
 
     assert (found.phase, found.code) == ("failed", 3)
     assert found.text.startswith("After 2 restarts pod sft-0a-master-0 ended with code 3")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from qinglan.jobs.seen import Seen, slim_event, slim_job, slim_pod
+from qinglan.jobs.snapshot import JobSnapshot, slim_event, slim_job, slim_pod
 
 MADE = "2026-01-01T00:00:00Z"
 MADE_AT = 1767225600.0
@@ -45,6 +45,6 @@ def event(message: str, uid: str = "u1") -> dict[str, Any]:
     return {"metadata": {"name": "e"}, "involvedObject": {"uid": uid, "name": "sft-0a"}, "message": message}
 
 
-def seen(job: dict[str, Any], *pods: dict[str, Any], refused: dict[str, Any] | None = None) -> Seen:
+def seen(job: dict[str, Any], *pods: dict[str, Any], refused: dict[str, Any] | None = None) -> JobSnapshot:
     slim = {one["metadata"]["name"]: {**slim_pod(one, None), "gone": one.get("gone")} for one in pods}
-    return Seen(slim_job(job), slim, slim_event(refused) if refused else None)
+    return JobSnapshot(slim_job(job), slim, slim_event(refused) if refused else None)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import connect
-from qinglan.kubernetes.refusals import Refusal, explain
 from tests.kubeconfigs import BROKEN
 
 HOST, NAMESPACE = "https://10.0.0.1:6443", "team"
@@ -27,32 +27,32 @@ QUOTA = 'pytorchjobs.kubeflow.org "x" is forbidden: exceeded quota: jobs, reques
 @pytest.mark.parametrize(
     ("refusal", "kind", "words"),
     [
-        (Refusal("GET", "pods", 0, "Connection refused"), OutageError, "Check that it runs and can be reached"),
-        (Refusal("GET", "pods", 0, "CERTIFICATE_VERIFY_FAILED certificate"), ConfigError, "Renew KUBECONFIG"),
-        (Refusal("GET", "pods", 503, status(503, "starting")), OutageError, "did not read pods in team: starting"),
-        (Refusal("GET", "pods", 401, status(401, "Unauthorized")), ConfigError, "its token has expired"),
+        (ApiError("GET", "pods", 0, "Connection refused"), OutageError, "Check that it runs and can be reached"),
+        (ApiError("GET", "pods", 0, "CERTIFICATE_VERIFY_FAILED certificate"), ConfigError, "Renew KUBECONFIG"),
+        (ApiError("GET", "pods", 503, status(503, "starting")), OutageError, "did not read pods in team: starting"),
+        (ApiError("GET", "pods", 401, status(401, "Unauthorized")), ConfigError, "its token has expired"),
         (
-            Refusal("POST", "pytorchjobs", 403, status(403, FORBIDDEN)), ConfigError,
+            ApiError("POST", "pytorchjobs", 403, status(403, FORBIDDEN)), ConfigError,
             "ServiceAccount pipeline-runner of team may not create pytorchjobs in namespace team",
         ),
         (
-            Refusal("GET", "pods", 403, status(403, 'User "ann" cannot list resource "pods" in API group ""')),
+            ApiError("GET", "pods", 403, status(403, 'User "ann" cannot list resource "pods" in API group ""')),
             ConfigError, "kubectl auth can-i list pods -n team --as ann",
         ),
-        (Refusal("POST", "pytorchjobs", 403, status(403, QUOTA)), ConfigError, "exceeded quota: jobs"),
+        (ApiError("POST", "pytorchjobs", 403, status(403, QUOTA)), ConfigError, "exceeded quota: jobs"),
         (
-            Refusal("GET", "pytorchjobs", 404, "404 page not found\n"), ConfigError,
+            ApiError("GET", "pytorchjobs", 404, "404 page not found\n"), ConfigError,
             "knows no PyTorchJobs: training-operator is not installed",
         ),
         (
-            Refusal("POST", "pytorchjobs", 404, status(404, 'namespaces "team" not found')), ConfigError,
+            ApiError("POST", "pytorchjobs", 404, status(404, 'namespaces "team" not found')), ConfigError,
             'namespaces "team" not found. Check the namespace',
         ),
-        (Refusal("POST", "pytorchjobs", 422, status(422, "spec.x: Invalid value")), ConfigError, "spec.x: Invalid"),
+        (ApiError("POST", "pytorchjobs", 422, status(422, "spec.x: Invalid value")), ConfigError, "spec.x: Invalid"),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_to_do(refusal: Refusal, kind: type[QinglanError], words: str) -> None:
-    error = explain(refusal, HOST, NAMESPACE)
+def test_a_refusal_says_what_to_do(refusal: ApiError, kind: type[QinglanError], words: str) -> None:
+    error = explain_api_error(refusal, HOST, NAMESPACE)
 
     assert type(error) is kind
     assert words in str(error)
@@ -60,8 +60,8 @@ def test_a_refusal_says_what_to_do(refusal: Refusal, kind: type[QinglanError], w
 
 
 def test_a_missing_job_is_not_a_missing_kind() -> None:
-    assert Refusal("GET", "pytorchjobs", 404, status(404, 'pytorchjobs "x" not found')).missing
-    assert not Refusal("GET", "pytorchjobs", 404, "404 page not found\n").missing
+    assert ApiError("GET", "pytorchjobs", 404, status(404, 'pytorchjobs "x" not found')).missing
+    assert not ApiError("GET", "pytorchjobs", 404, "404 page not found\n").missing
 
 
 def test_without_a_cluster_the_way_to_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

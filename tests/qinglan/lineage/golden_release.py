@@ -13,7 +13,7 @@ import pytest
 
 import qinglan
 from qinglan.errors import ConfigError
-from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
 from tests.release_world import make_release, use_keys
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -24,7 +24,7 @@ def signed_ones() -> list[Path]:
 
 
 def trust(folder: Path) -> TrustPolicy:
-    return load_trust(folder / TRUST)
+    return load_trust(folder / TRUST_FILE)
 
 
 def write_golden(name: str = qinglan.__version__) -> Path:
@@ -37,6 +37,6 @@ def write_golden(name: str = qinglan.__version__) -> Path:
         made = make_release(Path(folder) / "made", use_keys(Path(folder) / "keys", patch))
         target.mkdir(parents=True)
         shutil.copytree(made.folder, target / "release")
-        shutil.copyfile(made.keys / TRUST, target / TRUST)
+        shutil.copyfile(made.keys / TRUST_FILE, target / TRUST_FILE)
         (target / "digest.txt").write_text(made.registered.release + "\n")
     return target

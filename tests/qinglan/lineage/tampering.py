@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.lineage.digests import files_of
-from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.digests import file_digests
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Role, Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, parts_of
+from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, release_artifacts
 from qinglan.lineage.trust import TrustPolicy
 from tests.release_world import Made
 
@@ -113,7 +113,7 @@ def reseal(path: Path, signer: Signer, change: Change = lambda said: None, kind:
     """Change what the statement says, and sign it."""
     said = payload(path)
     change(said)
-    path.write_bytes(seal(orjson.dumps(said), kind, [signer]))
+    path.write_bytes(sign_envelope(orjson.dumps(said), kind, [signer]))
 
 
 def named(name: str) -> Change:
@@ -148,8 +148,8 @@ def refit(scene: Scene, signer: Signer, sign: bool = True, bom: bool = True) -> 
         sign_model(model, scene.folder / SIGNATURE, signer)
     if bom:
         refit_bom(scene)
-    files = {name: sha for name, sha in files_of(scene.folder).items() if name != PROVENANCE}
-    parts = parts_of(files)
+    files = {name: sha for name, sha in file_digests(scene.folder).items() if name != PROVENANCE}
+    parts = release_artifacts(files)
 
     def change(said: Json) -> None:
         trees = {part.name: part.digest for part in parts}
@@ -165,8 +165,8 @@ def refit(scene: Scene, signer: Signer, sign: bool = True, bom: bool = True) -> 
 
 def refit_bom(scene: Scene) -> None:
     """The bill's digests are those of the model that is there now."""
-    files = {name: sha for name, sha in files_of(scene.folder).items() if name.startswith(f"{MODEL}/")}
-    whole = next(part.digest for part in parts_of(files) if part.name == MODEL)
+    files = {name: sha for name, sha in file_digests(scene.folder).items() if name.startswith(f"{MODEL}/")}
+    whole = next(part.digest for part in release_artifacts(files) if part.name == MODEL)
     bill = orjson.loads((scene.folder / BOM).read_bytes())
     about = bill["metadata"]["component"]
     about["version"], about["hashes"] = whole[:12], [{"alg": "SHA3-256", "content": whole}]

@@ -17,7 +17,7 @@ from components.release.register.stage import register
 from qinglan.lineage.audit import audit
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_folder import PROVENANCE
-from qinglan.lineage.trust import Revoked, TrustPolicy
+from qinglan.lineage.trust import Revocation, TrustPolicy
 from tests.qinglan.lineage import tampering as do
 from tests.qinglan.lineage.attacks import LATER, OTHER
 from tests.qinglan.lineage.tampering import Scene
@@ -149,9 +149,9 @@ ROWS = [
     Row("a foreign statement of the same model beside", another_beside, "intact"),
     Row("the builder's key not trusted", nothing, "altered", ALL, untrusted_builder),
     Row("the builder's key revoked before", nothing, "altered", ALL,
-        builder(revoked=lambda since: Revoked(at=since, reason="laptop lost"))),
+        builder(revoked=lambda since: Revocation(at=since, reason="laptop lost"))),
     Row("the builder's key revoked after", nothing, "intact", set(),
-        builder(revoked=lambda since: Revoked(at=since + LATER, reason="laptop lost"))),
+        builder(revoked=lambda since: Revocation(at=since + LATER, reason="laptop lost"))),
     Row("the builder's key rotated out before", nothing, "altered", ALL, builder(until=lambda since: since)),
     Row("the builder's key rotated out after", nothing, "intact", set(), builder(until=lambda since: since + LATER)),
     Row("the builder's key is another tenant's", nothing, "altered", ALL, builder(tenants=("chengla",))),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.asks import Change, diff, flat, said_of_diff, why
-from qinglan.lineage.subjects import release_subject
+from qinglan.lineage.audit_targets import release_target
+from qinglan.lineage.explain import Change, diff_releases, explain_release, flatten_config, format_changes
 from tests.lineage_release import code, evaluation_of, write_release
 from tests.lineage_world import Keys, given, made, make_keys
 
@@ -18,7 +18,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 
 def test_why_tells_data_answers_judges_gate_and_signers(keys: Keys, tmp_path: Path) -> None:
-    said = "\n".join(why(release_subject(write_release(tmp_path / "release", keys), ()), keys.policy))
+    said = "\n".join(explain_release(release_target(write_release(tmp_path / "release", keys), ()), keys.policy))
 
     assert "generate made rewrites" in said
     assert "100 rows" in said
@@ -31,10 +31,10 @@ def test_why_tells_data_answers_judges_gate_and_signers(keys: Keys, tmp_path: Pa
 
 
 def test_a_release_has_not_changed_since_itself(keys: Keys, tmp_path: Path) -> None:
-    one = release_subject(write_release(tmp_path / "release", keys), ())
+    one = release_target(write_release(tmp_path / "release", keys), ())
 
-    assert diff(one, one, keys.policy) == []
-    assert said_of_diff([]) == ["Nothing changed."]
+    assert diff_releases(one, one, keys.policy) == []
+    assert format_changes([]) == ["Nothing changed."]
 
 
 def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_path: Path) -> None:
@@ -46,11 +46,11 @@ def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_p
         line["sft"]["used"].append(given("environment"))
         line["sft"]["key"] = keys.stranger
 
-    old = release_subject(write_release(tmp_path / "old", keys), ())
+    old = release_target(write_release(tmp_path / "old", keys), ())
     folder = write_release(tmp_path / "new", keys, change)
     (folder / "evaluation.json").write_text(json.dumps(evaluation_of("m", 0.9)))
 
-    found = diff(old, release_subject(folder, ()), keys.policy)
+    found = diff_releases(old, release_target(folder, ()), keys.policy)
 
     assert Change("parameter", "ppo.seed", "1", "2") in found
     by_name = {one.name: one for one in found}
@@ -60,9 +60,13 @@ def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_p
     assert by_name["sft environment"].old == "-"
     assert (by_name["top1"].old, by_name["top1"].new) == ("0.82 [0.8, 0.84]", "0.9 [0.88, 0.92]")
     assert by_name["sft"].new == keys.stranger.id[:12]
-    assert "parameter:" in said_of_diff(found)
+    assert "parameter:" in format_changes(found)
     assert not any("ppo.steps" in one.name for one in found)
 
 
 def test_settings_are_called_by_their_paths() -> None:
-    assert flat({"train": {"epochs": 3, "lr": 0.1}, "seed": 1}) == {"train.epochs": 3, "train.lr": 0.1, "seed": 1}
+    assert flatten_config({"train": {"epochs": 3, "lr": 0.1}, "seed": 1}) == {
+        "train.epochs": 3,
+        "train.lr": 0.1,
+        "seed": 1,
+    }

@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.release import check_release
+from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_folder import BOM, EVALUATION, MODEL, PROVENANCE, REPORT, SIGNATURE
-from qinglan.lineage.trust import Revoked, TrustPolicy
+from qinglan.lineage.trust import Revocation, TrustPolicy
 from tests.qinglan.lineage import tampering as do
 from tests.qinglan.lineage.attacks import (
     BROKEN,
@@ -195,9 +195,9 @@ ROWS = [
     Row("the key was rotated out before", nothing, UNSIGNED, "untrusted", releaser(until=lambda since: since)),
     Row("the key was rotated out after", nothing, set(), policy=releaser(until=lambda since: since + LATER)),
     Row("the key was revoked before", nothing, UNSIGNED, "untrusted",
-        releaser(revoked=lambda since: Revoked(at=since, reason="laptop lost"))),
+        releaser(revoked=lambda since: Revocation(at=since, reason="laptop lost"))),
     Row("the key was revoked after", nothing, set(),
-        policy=releaser(revoked=lambda since: Revoked(at=since + LATER, reason="laptop lost"))),
+        policy=releaser(revoked=lambda since: Revocation(at=since + LATER, reason="laptop lost"))),
     Row("the key came later", nothing, UNSIGNED, "untrusted", releaser(since=lambda since: since + LATER)),
     Row("the key is another tenant's", nothing, UNSIGNED, "untrusted", releaser(tenants=("chengla",))),
     Row("the key is a builder's", nothing, UNSIGNED, "untrusted", releaser(role="builder")),

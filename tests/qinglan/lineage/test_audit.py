@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.errors import Altered, ConfigError, DataError, Incomplete
-from qinglan.lineage import subjects
-from qinglan.lineage.audit import Audit, audit, refusal
+from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
+from qinglan.lineage import audit_targets
+from qinglan.lineage.audit import Audit, audit, audit_error
 from qinglan.lineage.digests import digest
-from qinglan.lineage.journaled import compare_answers
+from qinglan.lineage.journal_check import compare_answers
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.llm.journal import APPLICATION, SCHEMA, VERSION
+from qinglan.llm.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from qinglan.store import open_store
 from tests.lineage_release import write_release
 from tests.lineage_world import NOW, Keys, make_keys, no_findings, paid_paper, write_run
@@ -31,8 +31,8 @@ def run(tmp_path: Path, keys: Keys) -> Path:
 @pytest.fixture(autouse=True)
 def checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release's own files are another module's matter."""
-    monkeypatch.setattr(subjects, "check_files", lambda one, policy, name="": no_findings(Path(), policy, name))
-    monkeypatch.setattr("qinglan.lineage.audit.check_files", subjects.check_files)
+    monkeypatch.setattr(audit_targets, "check_files", lambda one, policy, name="": no_findings(Path(), policy, name))
+    monkeypatch.setattr("qinglan.lineage.audit.check_files", audit_targets.check_files)
 
 
 def of(target: Path, keys: Keys, **given: object) -> Audit:
@@ -50,8 +50,8 @@ def states(found: Audit) -> dict[str, str]:
 def write_journal(path: Path, answers: dict[str, bytes]) -> None:
     with sqlite3.connect(path) as database:
         database.executescript(SCHEMA)
-        database.execute(f"PRAGMA application_id={APPLICATION}")
-        database.execute(f"PRAGMA user_version={VERSION}")
+        database.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         for key, response in answers.items():
             row = (key, "m", 0, b"{}", "answered", response)
             database.execute(
@@ -65,7 +65,7 @@ def test_a_run_is_intact_and_all_its_bytes_verified(run: Path, keys: Keys) -> No
 
     assert (found.verdict, found.findings, found.tenant) == ("intact", (), "fivedoctors")
     assert states(found) == dict.fromkeys(("sft_model", "rewrites", "questions", "journal"), "verified")
-    assert refusal(found) is None
+    assert audit_error(found) is None
 
 
 def test_a_copied_run_is_looked_at_where_it_lies_now(run: Path, keys: Keys, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_changed_bytes_are_altered(run: Path, keys: Keys) -> None:
     found = of(run, keys)
 
     assert (found.verdict, said(found)) == ("altered", [("sft_model", "altered")])
-    assert isinstance(refusal(found), Altered)
+    assert isinstance(audit_error(found), AlteredError)
 
 
 def test_bytes_that_a_record_promises_and_are_gone_are_missing(run: Path, keys: Keys) -> None:
@@ -99,7 +99,7 @@ def test_bytes_that_a_record_promises_and_are_gone_are_missing(run: Path, keys: 
     found = of(run, keys)
 
     assert (found.verdict, said(found)) == ("incomplete", [("rewrites", "missing")])
-    assert isinstance(refusal(found), Incomplete)
+    assert isinstance(audit_error(found), IncompleteAuditError)
 
 
 def test_a_paper_that_was_changed_is_altered(run: Path, keys: Keys) -> None:
@@ -207,7 +207,7 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
     kept = next((tmp_path / "store").rglob("report.html"))
     kept.chmod(0o644)
     kept.write_text("changed")
-    with pytest.raises(Altered, match="not the bytes that were pushed"):
+    with pytest.raises(AlteredError, match="not the bytes that were pushed"):
         audit(name, keys.policy, store=address)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage import audit_page, layout
+from qinglan.lineage import audit_page, graph_layout
 from qinglan.lineage.audit import Audit, as_json, audit, next_step
 from qinglan.lineage.findings import State
 from qinglan.lineage.override import Override
-from qinglan.lineage.rollouts import Kept, Told
-from qinglan.lineage.tree import lines, print_audit
+from qinglan.lineage.rollout_statement import CheckedRollout, RolloutStatement
+from qinglan.lineage.terminal_tree import print_audit, tree_lines
 from qinglan.lineage.walk import walk
 from tests.lineage_release import write_release
 from tests.lineage_world import DAWN, NOW, Keys, Statements, given, made, make_keys, sealed, sha
@@ -39,14 +39,14 @@ def found(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     return audit(str(write_release(tmp_path / "release", keys, change)), keys.policy, now=NOW)
 
 
-def kept(found: Audit, state: State = "attested", why: str = "", **changes: Any) -> Kept:
+def kept(found: Audit, state: State = "attested", why: str = "", **changes: Any) -> CheckedRollout:
     """One history of a rollout beside the release."""
-    told = Told(
+    told = RolloutStatement(
         found.digest, found.name, "qinglan/rewriter-2", "rewriter", "RolledBack",
         ("errors: 6.1 % beside 1.0 %", "back to the stable model"), f"{DAWN}", "2026-11-20T07:08:09+00:00",
         {}, {}, (),
     )  # fmt: skip
-    return Kept(told._replace(**changes), state, why, "" if why else "5" * 64)
+    return CheckedRollout(told._replace(**changes), state, why, "" if why else "5" * 64)
 
 
 def rows(page: str) -> list[list[str]]:
@@ -118,11 +118,11 @@ def test_a_release_that_was_never_rolled_out_has_no_table_of_it(found: Audit) ->
 
 
 def test_cards_stand_right_of_what_they_use_and_do_not_overlap(found: Audit) -> None:
-    placed, _, width, height = layout.place(found.graph)
+    placed, _, width, height = graph_layout.layout_graph(found.graph)
 
     at = {one.card.step.id: one for one in placed if one.card.step}
-    assert all(at[one.maker].x < at[one.user].x for one in layout.arrows(found.graph))
-    assert all(one.x + layout.CARD <= width and one.y + one.card.height <= height for one in placed)
+    assert all(at[one.maker].x < at[one.user].x for one in graph_layout.arrows(found.graph))
+    assert all(one.x + graph_layout.CARD_WIDTH <= width and one.y + one.card.height <= height for one in placed)
     for one in placed:
         below = [other for other in placed if other.x == one.x and other.y > one.y]
         assert all(other.y >= one.y + one.card.height for other in below)
@@ -144,7 +144,7 @@ def test_the_tree_shows_a_thing_once_and_refers_to_it(found: Audit) -> None:
     print_audit(found, shown)
     text = shown.getvalue()
 
-    validated = [one for one in lines(found.graph) if one.thing.name == "validated"]
+    validated = [one for one in tree_lines(found.graph) if one.thing.name == "validated"]
     assert [one.again for one in validated] == [False, *[True] * (len(validated) - 1)]
     assert "see above" in text
     assert "? judge_model" in text

@@ -10,11 +10,17 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.lineage.digests import FILE, FOLDER, digest, tree_digest
+from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM, digest, tree_digest
 from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.override import make_override, read_override
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE
-from qinglan.lineage.statement import STAGE, STAGE_V1, UNLABELLED, Part, from_payload
+from qinglan.lineage.statement import (
+    STAGE_BUILD_TYPE,
+    STAGE_BUILD_TYPE_V1,
+    UNKNOWN_ALGORITHM,
+    ArtifactRef,
+    from_payload,
+)
 from qinglan.lineage.walk import walk
 from tests.lineage_world import NOW, Keys, Statements, make_keys, sealed, write_run
 from tests.qinglan.lineage.tampering import Scene
@@ -78,9 +84,12 @@ def test_every_digest_of_a_release_is_made_again_by_the_function_that_it_names(
     wrong = [one for one in (*named, *billed) if computed(paths[one[0]], one[1]) != one[2]]
 
     assert wrong == []
-    assert {(MODEL, FOLDER), ("lineage", FOLDER), ("rl_model", FOLDER), ("evaluation", FILE)} <= {
-        one[:2] for one in named
-    }
+    assert {
+        (MODEL, FOLDER_ALGORITHM),
+        ("lineage", FOLDER_ALGORITHM),
+        ("rl_model", FOLDER_ALGORITHM),
+        ("evaluation", FILE_ALGORITHM),
+    } <= {one[:2] for one in named}
     assert {(MODEL, "SHA3-256"), ("model/model.safetensors", "SHA-256"), ("environment", "SHA-256")} <= {
         one[:2] for one in billed
     }
@@ -108,11 +117,13 @@ def test_in_totos_library_takes_both_names(scene: Scene) -> None:
 def test_a_statement_of_before_does_not_say_whether_a_digest_is_a_folders() -> None:
     part = {"name": "model", "digest": {"sha256": "a" * 64}}
     commit = {"name": "code", "digest": {"gitCommit": "b" * 40}}
-    read = {form: from_payload(payload_of(form, [part, commit])).made for form in (STAGE_V1, STAGE)}
+    read = {
+        form: from_payload(payload_of(form, [part, commit])).made for form in (STAGE_BUILD_TYPE_V1, STAGE_BUILD_TYPE)
+    }
 
-    assert [one.algorithm for one in read[STAGE_V1]] == [UNLABELLED, "gitCommit"]
-    assert [one.algorithm for one in read[STAGE]] == [FILE, "gitCommit"]
-    assert [one.is_bytes for one in read[STAGE_V1]] == [True, False]
+    assert [one.algorithm for one in read[STAGE_BUILD_TYPE_V1]] == [UNKNOWN_ALGORITHM, "gitCommit"]
+    assert [one.algorithm for one in read[STAGE_BUILD_TYPE]] == [FILE_ALGORITHM, "gitCommit"]
+    assert [one.is_bytes for one in read[STAGE_BUILD_TYPE_V1]] == [True, False]
 
 
 def payload_of(form: str, subject: list[dict[str, Any]]) -> bytes:
@@ -125,16 +136,18 @@ def payload_of(form: str, subject: list[dict[str, Any]]) -> bytes:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(("algorithm", "state"), [(FOLDER, "verified"), (FILE, "altered"), ("sha512", "altered")])
+@pytest.mark.parametrize(
+    ("algorithm", "state"), [(FOLDER_ALGORITHM, "verified"), (FILE_ALGORITHM, "altered"), ("sha512", "altered")]
+)
 def test_a_folder_under_a_files_name_is_found_where_its_bytes_are_at_hand(
     keys: Keys, tmp_path: Path, algorithm: str, state: str
 ) -> None:
     """Its bytes are right either way: values decide what a thing is, and no function's value is another's."""
-    from qinglan.lineage.evidence import Combined, Files
+    from qinglan.lineage.evidence_folders import CombinedEvidence, FileEvidence
 
     folder = write_run(tmp_path / "run", keys) / "artifacts/line-1/sft/model"
-    made = Part("sft_model", digest(folder), algorithm=algorithm)
-    evidence = Combined([Statements(sealed(keys.builder, "sft", [made], [])), Files(folder)])
+    made = ArtifactRef("sft_model", digest(folder), algorithm=algorithm)
+    evidence = CombinedEvidence([Statements(sealed(keys.builder, "sft", [made], [])), FileEvidence(folder)])
 
     graph = walk([made.digest], evidence, keys.policy, "fivedoctors", now=NOW)
 
@@ -143,31 +156,31 @@ def test_a_folder_under_a_files_name_is_found_where_its_bytes_are_at_hand(
 
 
 def test_an_override_names_the_releases_folder_and_one_of_before_is_read(keys: Keys) -> None:
-    from qinglan.lineage.dsse import IN_TOTO, seal
+    from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 
     note = make_override(keys.releaser, "a" * 64, "fivedoctors/rewriter", "who", "reason enough", ["x"], at=NOW)
     body = orjson.loads(open_envelope(note).payload)
-    assert body["subject"][0]["digest"] == {FOLDER: "a" * 64}
+    assert body["subject"][0]["digest"] == {FOLDER_ALGORITHM: "a" * 64}
 
-    body["subject"][0]["digest"] = {FILE: "a" * 64}
-    before = seal(orjson.dumps(body), IN_TOTO, [keys.releaser])
+    body["subject"][0]["digest"] = {FILE_ALGORITHM: "a" * 64}
+    before = sign_envelope(orjson.dumps(body), IN_TOTO, [keys.releaser])
     assert read_override(before, keys.policy, "fivedoctors", NOW).digest == "a" * 64
 
 
 def test_a_rollouts_history_of_before_is_read_and_is_the_same_history(keys: Keys) -> None:
-    from qinglan.lineage import rollouts
-    from qinglan.lineage.dsse import IN_TOTO, seal
+    from qinglan.lineage import rollout_statement
+    from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 
-    told = rollouts.Told(
+    told = rollout_statement.RolloutStatement(
         "a" * 64, "fivedoctors/rewriter", "ns/name", "rewriter", "Promoted", ("better",), "2026-01-05T08:00:00Z",
         "2026-01-05T09:00:00Z", {"steps": [5, 100]}, {}, ({"at": "2026-01-05T08:30:00Z"},),
     )  # fmt: skip
-    body = orjson.loads(rollouts.to_payload(told))
-    assert body["subject"][0]["digest"] == {FOLDER: "a" * 64}
+    body = orjson.loads(rollout_statement.rollout_payload(told))
+    assert body["subject"][0]["digest"] == {FOLDER_ALGORITHM: "a" * 64}
 
-    body["subject"][0]["digest"] = {FILE: "a" * 64}
-    before = seal(orjson.dumps(body), IN_TOTO, [keys.releaser])
-    assert rollouts.same(before, told)
-    assert not rollouts.same(before, told._replace(outcome="RolledBack"))
-    [kept] = rollouts.kept_beside([before], keys.policy, "a" * 64, "fivedoctors", NOW)
-    assert rollouts.to_payload(kept.told) == rollouts.to_payload(told)
+    body["subject"][0]["digest"] = {FILE_ALGORITHM: "a" * 64}
+    before = sign_envelope(orjson.dumps(body), IN_TOTO, [keys.releaser])
+    assert rollout_statement.is_same_statement(before, told)
+    assert not rollout_statement.is_same_statement(before, told._replace(outcome="RolledBack"))
+    [kept] = rollout_statement.read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
+    assert rollout_statement.rollout_payload(kept.told) == rollout_statement.rollout_payload(told)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.lineage.release import check_release
+from qinglan.lineage.release_check import check_release
 from tests.qinglan.lineage import golden_release
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.lineage.audit import audit
-from qinglan.lineage.digests import digest, files_of
-from qinglan.lineage.keychain import ensure_keys, revoke_key
+from qinglan.lineage.digests import digest, file_digests
+from qinglan.lineage.key_lifecycle import ensure_keys, revoke_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.statement import Part
-from qinglan.lineage.trust import TRUST, load_trust
+from qinglan.lineage.statement import ArtifactRef
+from qinglan.lineage.trust import TRUST_FILE, load_trust
 from tests.lineage_world import NOW, Keys, make_keys, part_of, record, sealed, write_run
 
 MODEL = "artifacts/line-1/sft/model"
@@ -28,7 +28,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 def as_two_lines(run: Path) -> None:
     """The weights are gone; a file whose name ends its line and begins theirs."""
     model = run / MODEL
-    weights = files_of(model)["model.safetensors"]
+    weights = file_digests(model)["model.safetensors"]
     (model / "model.safetensors").unlink()
     (model / "a.txt").write_text("x")
     (model / f"a.txt\n{weights}  model.safetensors").write_text("x")
@@ -36,7 +36,7 @@ def as_two_lines(run: Path) -> None:
 
 def as_a_listing(run: Path) -> None:
     model = run / MODEL
-    lines = "".join(f"{sha}  {name}\n" for name, sha in files_of(model).items())
+    lines = "".join(f"{sha}  {name}\n" for name, sha in file_digests(model).items())
     (model / "model.safetensors").unlink()
     model.rmdir()
     model.write_text(lines)
@@ -127,7 +127,7 @@ def test_a_name_that_is_no_text_is_told_and_no_traceback(keys: Keys, tmp_path: P
 def test_a_time_that_no_calendar_has_is_told_and_no_traceback(time: str, keys: Keys, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", keys)
     odd = run / "artifacts" / "line-1" / "sft" / "lineage" / "odd.dsse.json"
-    odd.write_bytes(sealed(keys.stranger, "odd", [Part("x", "a" * 64)], []))
+    odd.write_bytes(sealed(keys.stranger, "odd", [ArtifactRef("x", "a" * 64)], []))
     text = odd.read_bytes()
     import base64
 
@@ -149,5 +149,5 @@ def test_a_key_is_not_trusted_for_longer_by_revoking_it_again(tmp_path: Path) ->
         revoke_key(tmp_path, key, "laptop lost", "2026-12-01T00:00:00Z")
     revoke_key(tmp_path, key, "lost earlier", "2026-11-01T00:00:00Z")
 
-    revoked = load_trust(tmp_path / TRUST).keys[key].revoked
+    revoked = load_trust(tmp_path / TRUST_FILE).keys[key].revoked
     assert revoked and f"{revoked.at:%F}" == "2026-11-01"

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, seal
-from qinglan.lineage.keychain import ensure_keys, new_key, revoke_key, rotate_key
+from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
+from qinglan.lineage.key_lifecycle import ensure_keys, new_key, revoke_key, rotate_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
 
 PAYLOAD = b'{"seed": 1}'
 SECOND = timedelta(seconds=1)
@@ -23,11 +23,11 @@ def now() -> datetime:
 
 
 def sealed(folder: Path, role: str = "builder") -> Envelope:
-    return open_envelope(seal(PAYLOAD, IN_TOTO, [load_signer(role, folder)]))  # type: ignore[arg-type]
+    return open_envelope(sign_envelope(PAYLOAD, IN_TOTO, [load_signer(role, folder)]))  # type: ignore[arg-type]
 
 
 def policy(folder: Path) -> TrustPolicy:
-    return load_trust(folder / TRUST)
+    return load_trust(folder / TRUST_FILE)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_a_trusted_key_signed_counts(keys: Path) -> None:
 
 def test_a_private_key_is_for_its_owner_alone_and_nothing_private_is_in_the_policy(keys: Path) -> None:
     assert (keys / "builder.pem").stat().st_mode & 0o777 == 0o600
-    assert "PRIVATE" not in (keys / TRUST).read_text()
+    assert "PRIVATE" not in (keys / TRUST_FILE).read_text()
 
 
 def test_keys_that_are_there_are_never_made_anew(keys: Path) -> None:
@@ -151,8 +151,8 @@ def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> N
 
 def test_a_policy_that_names_a_key_wrong_is_an_error(keys: Path) -> None:
     key = load_signer("builder", keys).id
-    text = (keys / TRUST).read_text()
-    (keys / TRUST).write_text(text.replace(key, "f" * 64))
+    text = (keys / TRUST_FILE).read_text()
+    (keys / TRUST_FILE).write_text(text.replace(key, "f" * 64))
 
     with pytest.raises(ConfigError, match=f"this key's id is {key}"):
         policy(keys)

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.live import Objects, asked_itself, judged, told, unmatched
+from qinglan.lineage.live_service import (
+    ServiceObjects,
+    fetch_server_versions,
+    match_releases,
+    service_lines,
+    unmatched_versions,
+)
 
 OLD, NEW = (f"s3://qinglan/fivedoctors/releases/{digit * 64}" for digit in "12")
 Change = Callable[[dict[str, Any]], None]
@@ -57,7 +63,7 @@ def rollout(number: int, uri: str, phase: str = "", outcome: str = "", stable: s
 def looked(change: Change = lambda one: None) -> Any:
     found = copy.deepcopy(world())
     change(found)
-    return judged(Objects(**found), "qinglan")
+    return match_releases(ServiceObjects(**found), "qinglan")
 
 
 def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
@@ -65,7 +71,7 @@ def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
 
     assert live.findings == ()
     assert [one.digest for one in live.addresses] == ["2" * 64, "1" * 64]
-    lines = list(told(live))
+    lines = list(service_lines(live))
     assert "spec: 222222222222, 10 % of the traffic" in lines
     assert "revision r-1: 111111111111, 90 % of the traffic" in lines
     assert "pod one: 111111111111, kserve-container runs qinglan/style@sha256:99" in lines
@@ -156,13 +162,13 @@ def test_the_servers_own_word_is_held_against_the_releases() -> None:
     try:
         port = server.server_address[1]
         url = {"status": {"url": "http://127.0.0.1:1", "address": {"url": f"http://127.0.0.1:{port}"}}}
-        versions = asked_itself(url)
+        versions = fetch_server_versions(url)
     finally:
         server.shutdown()
         server.server_close()
 
     assert versions == ("aaaaaaaaaaaa",)
-    assert unmatched(versions, {"a" * 64: "fivedoctors/rewriter"}) == []
-    [finding] = unmatched(versions, {"c" * 64: "fivedoctors/rewriter"})
+    assert unmatched_versions(versions, {"a" * 64: "fivedoctors/rewriter"}) == []
+    [finding] = unmatched_versions(versions, {"c" * 64: "fivedoctors/rewriter"})
     assert finding.state == "altered" and "answers as aaaaaaaaaaaa" in finding.why
-    assert asked_itself({"status": {"url": "http://127.0.0.1:1"}}) is None
+    assert fetch_server_versions({"status": {"url": "http://127.0.0.1:1"}}) is None

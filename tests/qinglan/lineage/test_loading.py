@@ -9,13 +9,13 @@ import pytest
 
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
-from qinglan.errors import Altered, ConfigError, DataError
+from qinglan.errors import AlteredError, ConfigError, DataError
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keychain import ensure_keys
-from qinglan.lineage.keys import VARIABLE
-from qinglan.lineage.loading import proof_of
+from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_folder import PROVENANCE
-from qinglan.lineage.trust import TRUST
+from qinglan.lineage.trust import TRUST_FILE
 from qinglan.rewriter_card import CARD
 from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
 
@@ -36,7 +36,7 @@ def release(made: Made, tmp_path: Path) -> Path:
 
 
 def test_a_release_is_named_by_its_digests_and_who_signed_it(made: Made) -> None:
-    proof = proof_of(made.folder / "model", trust=made.keys / TRUST)
+    proof = verify_model(made.folder / "model", trust=made.keys / TRUST_FILE)
 
     assert proof.state == "signed" and proof.name == "fivedoctors/rewriter"
     assert proof.model_digest == digest(made.folder / "model") == made.registered.model
@@ -57,16 +57,16 @@ def test_one_changed_byte_is_refused_by_name(release: Path, name: str, said: str
     path = release / "model" / name
     path.write_bytes(path.read_bytes()[:-1] + b"!")
 
-    with pytest.raises(Altered, match=said) as refused:
-        proof_of(release / "model")
+    with pytest.raises(AlteredError, match=said) as refused:
+        verify_model(release / "model")
     assert str(path) in str(refused.value)
 
 
 def test_a_file_too_many_is_refused(release: Path) -> None:
     (release / "model/extra.json").write_text("{}")
 
-    with pytest.raises(Altered, match=r"extra\.json.*says nothing of it"):
-        proof_of(release / "model")
+    with pytest.raises(AlteredError, match=r"extra\.json.*says nothing of it"):
+        verify_model(release / "model")
 
 
 def test_a_link_to_the_right_bytes_is_refused_too(release: Path) -> None:
@@ -74,37 +74,37 @@ def test_a_link_to_the_right_bytes_is_refused_too(release: Path) -> None:
     path.rename(release.parent / "config.json")
     path.symlink_to(release.parent / "config.json")
 
-    with pytest.raises(Altered, match="a symbolic link"):
-        proof_of(release / "model")
+    with pytest.raises(AlteredError, match="a symbolic link"):
+        verify_model(release / "model")
 
 
 def test_merged_weights_may_stay_away_before_an_adapter_and_nothing_else_may(release: Path, made: Made) -> None:
     (release / "model/model.safetensors").unlink()
 
-    assert proof_of(release / "model", weights=False).release_digest == made.registered.release
+    assert verify_model(release / "model", weights=False).release_digest == made.registered.release
     with pytest.raises(DataError, match=r"model\.safetensors: its release names it"):
-        proof_of(release / "model")
+        verify_model(release / "model")
     (release / "model/tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"tokenizer\.json: its release names it"):
-        proof_of(release / "model", weights=False)
+        verify_model(release / "model", weights=False)
 
 
 def test_an_index_without_its_weights_is_refused_before_an_adapter_too(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a node has it where somebody laid the index there and the merged weights stayed in the store."""
-    monkeypatch.setenv(VARIABLE, str(made.keys))
+    monkeypatch.setenv(KEYS_VARIABLE, str(made.keys))
     model = tiny_weights(tmp_path / "rl_model")
     (model / INDEX).write_text('{"metadata": {}, "weight_map": {"embed": "model.safetensors"}}')
     register(make_inputs(tmp_path, model), tmp_path / "release", RegisterConfig(name=NAME))
-    pod, trust = tmp_path / "release/model", made.keys / TRUST
-    assert proof_of(pod, trust=trust).state == "signed"
+    pod, trust = tmp_path / "release/model", made.keys / TRUST_FILE
+    assert verify_model(pod, trust=trust).state == "signed"
 
     (pod / "model.safetensors").unlink()
-    with pytest.raises(Altered, match=r"index\.json: no whole model: it names 'model\.safetensors'"):
-        proof_of(pod, weights=False, trust=trust)
+    with pytest.raises(AlteredError, match=r"index\.json: no whole model: it names 'model\.safetensors'"):
+        verify_model(pod, weights=False, trust=trust)
     (pod / INDEX).unlink()
-    assert proof_of(pod, weights=False, trust=trust).state == "signed"
+    assert verify_model(pod, weights=False, trust=trust).state == "signed"
 
 
 def test_what_does_not_belong_to_the_model_may_stay_away(release: Path, made: Made) -> None:
@@ -112,30 +112,30 @@ def test_what_does_not_belong_to_the_model_may_stay_away(release: Path, made: Ma
     shutil.rmtree(release / "lineage")
     (release / "report.html").unlink()
 
-    assert proof_of(release / "model").release_digest == made.registered.release
+    assert verify_model(release / "model").release_digest == made.registered.release
 
 
 def test_a_statement_of_another_model_is_refused(release: Path, made: Made, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, str(made.keys))
+        patch.setenv(KEYS_VARIABLE, str(made.keys))
         other = make_release(tmp_path / "other", made.keys, first=0.25)
     shutil.copyfile(other.folder / PROVENANCE, release / PROVENANCE)
 
-    with pytest.raises(Altered, match="not as in its release"):
-        proof_of(release / "model", trust=made.keys / TRUST)
+    with pytest.raises(AlteredError, match="not as in its release"):
+        verify_model(release / "model", trust=made.keys / TRUST_FILE)
 
 
 def test_a_release_signed_by_nobody_whose_signature_counts_is_refused(made: Made, tmp_path: Path) -> None:
     ensure_keys(tmp_path / "others")
 
-    with pytest.raises(Altered, match="is not in the trust policy"):
-        proof_of(made.folder / "model", trust=tmp_path / "others" / TRUST)
+    with pytest.raises(AlteredError, match="is not in the trust policy"):
+        verify_model(made.folder / "model", trust=tmp_path / "others" / TRUST_FILE)
 
 
 def test_a_bare_folder_is_named_by_its_digest_and_called_unproven(tmp_path: Path) -> None:
     folder = tiny_weights(tmp_path / "model")
 
-    proof = proof_of(folder)
+    proof = verify_model(folder)
 
     assert (proof.state, proof.model_digest) == ("unproven", digest(folder))
     assert proof.said.startswith("unproven")
@@ -197,10 +197,12 @@ def test_where_a_signature_is_asked_for_a_folder_that_no_release_speaks_for_is_r
 ) -> None:
     folder = reached(release)
 
-    with pytest.raises(Altered, match=r"a signature is asked for \(--trust\).* Name the folder model/ inside of a"):
-        proof_of(folder, trust=made.keys / TRUST)
-    with pytest.raises(Altered, match="a signature is asked for"):
-        proof_of(folder, weights=False, trust=made.keys / TRUST)
+    with pytest.raises(
+        AlteredError, match=r"a signature is asked for \(--trust\).* Name the folder model/ inside of a"
+    ):
+        verify_model(folder, trust=made.keys / TRUST_FILE)
+    with pytest.raises(AlteredError, match="a signature is asked for"):
+        verify_model(folder, weights=False, trust=made.keys / TRUST_FILE)
 
 
 def statement_gone(release: Path) -> None:
@@ -241,20 +243,20 @@ def test_a_statement_that_is_no_plain_file_proves_nothing(
     """What only looks like a release's statement is refused without a policy too: it is no bare folder."""
     spoil(release)
 
-    with pytest.raises((Altered, DataError), match="provenance"):
-        proof_of(release / "model", trust=made.keys / TRUST if asked else None)
+    with pytest.raises((AlteredError, DataError), match="provenance"):
+        verify_model(release / "model", trust=made.keys / TRUST_FILE if asked else None)
 
 
 def test_without_a_policy_a_folder_without_a_release_is_served_as_unproven(release: Path) -> None:
     for reached in (alone, linked):
-        assert proof_of(reached(release)).state == "unproven"
+        assert verify_model(reached(release)).state == "unproven"
     statement_gone(release)
-    assert proof_of(release / "model").state == "unproven"
+    assert verify_model(release / "model").state == "unproven"
 
 
 def test_a_policy_that_is_not_there_is_said(release: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no trust policy"):
-        proof_of(release / "model", trust=tmp_path / "none.yaml")
+        verify_model(release / "model", trust=tmp_path / "none.yaml")
 
 
 def test_other_ways_to_name_the_very_folder_prove_the_same(
@@ -265,4 +267,4 @@ def test_other_ways_to_name_the_very_folder_prove_the_same(
 
     for named in (".", "../model", "../lineage/../model", f"{release}/model/", f"{release}/model/.",
                   f"{tmp_path}/files/model"):  # fmt: skip
-        assert proof_of(Path(named), trust=made.keys / TRUST).release_digest == made.registered.release
+        assert verify_model(Path(named), trust=made.keys / TRUST_FILE).release_digest == made.registered.release

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from qinglan.lineage.digests import digest
-from qinglan.lineage.record import RECORDS_VARIABLE, describe, recorded
+from qinglan.lineage.record import RECORDS_VARIABLE, describe_artifact, recorded
 from tests.lineage import File
 
 
@@ -66,10 +66,10 @@ def test_rows_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
     pandas.DataFrame({"a": [1, 2, 3]}).to_parquet(tmp_path / "x.parquet")
     (tmp_path / "y.jsonl").write_text("{}\n{}\n")
 
-    assert describe(File(str(tmp_path)))["rows"] == 5
+    assert describe_artifact(File(str(tmp_path)))["rows"] == 5
 
 
 def test_what_is_no_dataset_has_no_rows(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"\n\n")
 
-    assert describe(File(str(tmp_path), schema_title="system.Model")) == {"sha256": digest(tmp_path)}
+    assert describe_artifact(File(str(tmp_path), schema_title="system.Model")) == {"sha256": digest(tmp_path)}

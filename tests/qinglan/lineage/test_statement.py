@@ -7,14 +7,17 @@ import pytest
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.digests import digest
-from qinglan.lineage.dsse import open_envelope, seal
-from qinglan.lineage.keys import VARIABLE, load_signer
-from qinglan.lineage.paid import add_paper
+from qinglan.lineage.dsse import open_envelope, sign_envelope
+from qinglan.lineage.keys import KEYS_VARIABLE, load_signer
 from qinglan.lineage.record import RUN_VARIABLE, recorded
-from qinglan.lineage.statement import Part, Statement, from_payload, to_payload
+from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, to_payload
+from qinglan.lineage.step_inputs import add_supporting_file
 from tests.lineage import File
 
-PARTS = (Part("rewrites", "a" * 64, "s3://bucket/rewrites", {"rows": 3}), Part("code", "b" * 40, "", {}, "gitCommit"))
+PARTS = (
+    ArtifactRef("rewrites", "a" * 64, "s3://bucket/rewrites", {"rows": 3}),
+    ArtifactRef("code", "b" * 40, "", {}, "gitCommit"),
+)
 
 
 def statement(**changes: object) -> Statement:
@@ -39,7 +42,7 @@ def test_it_is_in_totos_and_slsas_form() -> None:
 
 
 def test_a_local_path_says_whose_machine_it_was_and_is_left_out() -> None:
-    payload = to_payload(statement(made=(Part("rewrites", "a" * 64, "/home/somebody/rewrites"),)))
+    payload = to_payload(statement(made=(ArtifactRef("rewrites", "a" * 64, "/home/somebody/rewrites"),)))
 
     assert b"somebody" not in payload
 
@@ -77,7 +80,7 @@ def test_a_step_signs_what_it_made_and_used_and_carries_what_came_before(
 
     with recorded("generate", {"questions": asked}, {"rewrites": made}, {"seed": 1}, first) as step:
         Path(made.path).write_text("一天几次\n")
-        add_paper(step, "prices", "prices.json", b"{}")
+        add_supporting_file(step, "prices", "prices.json", b"{}")
         step.facts["rows"] = 1
     with recorded("validate", {"rewrites": made}, {"validated": last}, {}, second, first):
         Path(last.path).write_text("好\n")
@@ -90,7 +93,7 @@ def test_a_step_signs_what_it_made_and_used_and_carries_what_came_before(
     said = from_payload(envelope.payload)
     assert envelope.signatures[0].key == load_signer("builder").id
     assert (said.run, said.stage, said.facts) == ("run-7", "generate", {"rows": 1})
-    assert said.made == (Part("rewrites", digest(Path(made.path)), "", {"rows": 1}),)
+    assert said.made == (ArtifactRef("rewrites", digest(Path(made.path)), "", {"rows": 1}),)
     used = {part.name: part for part in said.used}
     assert used["questions"].given and used["questions"].digest == digest(Path(asked.path))
     assert {"prices", "environment"} <= set(used)
@@ -100,7 +103,7 @@ def test_a_step_signs_what_it_made_and_used_and_carries_what_came_before(
 
 
 def test_without_a_key_a_step_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "none"))
     began = []
 
     with (
@@ -124,4 +127,6 @@ def test_a_failed_step_signs_nothing(tmp_path: Path) -> None:
 def test_an_envelope_of_two_signers_holds_both() -> None:
     signers = [load_signer("builder"), load_signer("releaser")]
 
-    assert [one.key for one in open_envelope(seal(b"x", "t", signers)).signatures] == [one.id for one in signers]
+    assert [one.key for one in open_envelope(sign_envelope(b"x", "t", signers)).signatures] == [
+        one.id for one in signers
+    ]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.dsse import IN_TOTO, seal
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.evidence_source import CombinedEvidence, FileEvidence
 from qinglan.lineage.graph import Graph, findings_of, verdict_of
-from qinglan.lineage.looking import Combined, Files
 from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import walk
@@ -54,7 +54,13 @@ def test_bytes_at_hand_make_it_verified(keys: Keys, tmp_path: Path) -> None:
     for name in ("model", "questions"):
         (tmp_path / name).write_text(name)
 
-    graph = walk([sha("model")], Combined([Statements(*line(keys)), Files(tmp_path)]), keys.policy, TENANT, now=NOW)
+    graph = walk(
+        [sha("model")],
+        CombinedEvidence([Statements(*line(keys)), FileEvidence(tmp_path)]),
+        keys.policy,
+        TENANT,
+        now=NOW,
+    )
 
     assert states(graph) == {
         "model": "verified", "questions": "verified", "rewrites": "attested", "code": "attested",
@@ -151,7 +157,7 @@ def test_a_statement_of_another_shape_is_a_finding(keys: Keys, about: object) ->
     body = json.loads(to_payload(Statement("sft", (made("model"),), (), {}, {}, "", at(1), at(2), {})))
     body["subject"][0]["annotations"] = about
 
-    odd = seal(json.dumps(body).encode(), IN_TOTO, [keys.stranger])
+    odd = sign_envelope(json.dumps(body).encode(), IN_TOTO, [keys.stranger])
 
     assert verdict(walked(odd, start="model", policy=keys.policy)) == "altered"
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from qinglan.llm.batch_book import Batch, BatchBook
-from qinglan.llm.batch_queue import BatchQueue, Wanted
+from qinglan.llm.batch_journal import Batch, BatchJournal
+from qinglan.llm.batch_queue import BatchQueue, DeferredCall
 from qinglan.llm.journal import Call, Entry, Journal, make_call
 from qinglan.llm.prices import Usage
 
@@ -16,11 +16,11 @@ def call(text: str) -> Call:
     return make_call({"model": "echo", "messages": [{"role": "user", "content": text}]}, 0)
 
 
-def with_book(path: Path, work: Callable[[Journal, BatchQueue, BatchBook], Awaitable[None]]) -> None:
+def with_book(path: Path, work: Callable[[Journal, BatchQueue, BatchJournal], Awaitable[None]]) -> None:
     async def run() -> None:
         journal = Journal(path / "journal.sqlite")
         try:
-            await work(journal, BatchQueue(journal), BatchBook(journal))
+            await work(journal, BatchQueue(journal), BatchJournal(journal))
         finally:
             journal.close()
 
@@ -28,17 +28,17 @@ def with_book(path: Path, work: Callable[[Journal, BatchQueue, BatchBook], Await
 
 
 async def queue(pages: BatchQueue, *texts: str) -> None:
-    await pages.want((Wanted(call(text), ENTRY._replace(row=text), 0.5) for text in texts), ahead=True)
+    await pages.want((DeferredCall(call(text), ENTRY._replace(row=text), 0.5) for text in texts), ahead=True)
 
 
-async def make(pages: BatchQueue, book: BatchBook) -> tuple[Batch, float]:
+async def make(pages: BatchQueue, book: BatchJournal) -> tuple[Batch, float]:
     return await book.make("teacher", await pages.queued("teacher", 100), 0.5)
 
 
 def test_what_was_sent_live_since_the_queue_was_looked_at_stays_out_of_the_batch_with_its_money(
     tmp_path: Path,
 ) -> None:
-    async def work(journal: Journal, pages: BatchQueue, book: BatchBook) -> None:
+    async def work(journal: Journal, pages: BatchQueue, book: BatchJournal) -> None:
         await queue(pages, "live", "answered", "waits")
         taken = await pages.queued("teacher", 100)
         await journal.sent(call("live"), ENTRY, 1.0)
@@ -56,7 +56,7 @@ def test_what_was_sent_live_since_the_queue_was_looked_at_stays_out_of_the_batch
 
 
 def test_a_batch_may_have_no_row_in_the_end(tmp_path: Path) -> None:
-    async def work(journal: Journal, pages: BatchQueue, book: BatchBook) -> None:
+    async def work(journal: Journal, pages: BatchQueue, book: BatchJournal) -> None:
         await queue(pages, "live")
         taken = await pages.queued("teacher", 100)
         await journal.sent(call("live"), ENTRY, 1.0)
@@ -67,7 +67,7 @@ def test_a_batch_may_have_no_row_in_the_end(tmp_path: Path) -> None:
 
 
 def test_what_a_batch_has_taken_is_not_sent_live_but_by_training(tmp_path: Path) -> None:
-    async def work(journal: Journal, pages: BatchQueue, book: BatchBook) -> None:
+    async def work(journal: Journal, pages: BatchQueue, book: BatchJournal) -> None:
         await queue(pages, "问")
         await make(pages, book)
         assert await journal.sent(call("问"), ENTRY, 1.0) == 0

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
-from qinglan.llm.client import Answer, Gateway, usable_text
+from qinglan.llm.client import Answer, GatewayClient, usable_text
 from qinglan.llm.contract import BUDGET_EXCEEDED, CALL_HEADER, OUTAGE, ROW_FAILED, STOPPING
 from tests.echo import Reply, Scripted, completion, running
 
@@ -19,7 +19,7 @@ def failure(status: int, kind: str, message: str, code: str | None = None, param
 
 def ask(url: str, row: str = "行 1", back_within: float = 5.0, **more: Any) -> Answer:
     async def run() -> Answer:
-        async with Gateway(url, "generate", back_within) as gateway:
+        async with GatewayClient(url, "generate", back_within) as gateway:
             return await gateway.ask("teacher", [{"role": "user", "content": "问"}], row=row, **more)
 
     return asyncio.run(run())
@@ -96,7 +96,7 @@ def test_a_gateway_that_stays_away_is_an_outage_that_says_what_to_do() -> None:
 
 def test_exported_and_report_go_to_the_journal() -> None:
     async def run(url: str) -> dict[str, Any]:
-        async with Gateway(url, "generate") as gateway:
+        async with GatewayClient(url, "generate") as gateway:
             await gateway.exported("abc")
             return await gateway.report()
 

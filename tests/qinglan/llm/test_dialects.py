@@ -8,7 +8,7 @@ import pytest
 from qinglan.errors import ConfigError, RowError
 from qinglan.llm.client import usable_text
 from qinglan.llm.config import PaidModel
-from qinglan.llm.dialects import plain_completion, without_thoughts
+from qinglan.llm.provider_quirks import clean_completion, strip_thoughts
 from tests.echo import PRICE, completion
 
 SORRY = "抱歉，我(不能|无法)"
@@ -64,11 +64,11 @@ def test_what_a_provider_takes_is_taken(name: str, settings: dict[str, Any]) -> 
     ],
 )
 def test_thoughts_are_no_part_of_an_answer(said: str, meant: str) -> None:
-    assert without_thoughts(said) == meant
+    assert strip_thoughts(said) == meant
 
 
 def test_an_answer_that_is_all_thought_is_empty_and_not_a_rewrite() -> None:
-    raw = plain_completion(completion("<think>没有想完"), strip_thinking=True, refusal_patterns=())
+    raw = clean_completion(completion("<think>没有想完"), strip_thinking=True, refusal_patterns=())
 
     with pytest.raises(RowError) as error:
         usable_text(orjson.loads(raw), structured=False)
@@ -79,18 +79,18 @@ def test_a_refusal_in_plain_words_is_a_refusal_where_the_model_is_known_to_use_t
     raw = completion("抱歉，我不能改写这个问题。")
 
     with pytest.raises(RowError) as error:
-        usable_text(orjson.loads(plain_completion(raw, False, (SORRY,))), structured=False)
+        usable_text(orjson.loads(clean_completion(raw, False, (SORRY,))), structured=False)
     assert error.value.reason == "refused"
-    assert usable_text(orjson.loads(plain_completion(raw, False, ())), structured=False).startswith("抱歉")
+    assert usable_text(orjson.loads(clean_completion(raw, False, ())), structured=False).startswith("抱歉")
 
 
 def test_a_rewrite_that_only_holds_a_refusals_words_is_a_rewrite() -> None:
-    raw = plain_completion(completion("客服说抱歉，我不能退货 怎么办"), False, (SORRY,))
+    raw = clean_completion(completion("客服说抱歉，我不能退货 怎么办"), False, (SORRY,))
 
     assert usable_text(orjson.loads(raw), structured=False) == "客服说抱歉，我不能退货 怎么办"
 
 
 def test_the_thoughts_are_taken_out_before_a_refusal_is_looked_for() -> None:
-    raw = plain_completion(completion("<think>这不行</think>抱歉，我无法回答"), True, (SORRY,))
+    raw = clean_completion(completion("<think>这不行</think>抱歉，我无法回答"), True, (SORRY,))
 
     assert orjson.loads(raw)["choices"][0]["message"]["refusal"] == "抱歉，我无法回答"

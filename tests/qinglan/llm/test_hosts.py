@@ -1,7 +1,7 @@
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.llm.hosts import ALLOWED_VARIABLE, check_host
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, check_host
 
 
 def allowed(url: str) -> bool:

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.llm.commits import GroupWriter, open_database
+from qinglan.llm.group_commit import GroupWriter, open_database
 from qinglan.llm.journal import Call, Entry, Journal, make_call
+from qinglan.llm.journal_reader import export_journal, journal_digest, read_attempts, read_report
 from qinglan.llm.prices import Usage
-from qinglan.llm.records import attempts_of, export_journal, journal_digest, read_report
 
 ENTRY = Entry("generate", "行1", "teacher")
 
@@ -110,7 +110,7 @@ def test_an_attempts_time_runs_from_its_sending_to_its_outcome_and_a_lost_one_ha
 
     with_journal(path, ask)
     with_journal(path, lambda _: asyncio.sleep(0))
-    answered, lost = attempts_of(path, "generate", "teacher")
+    answered, lost = read_attempts(path, "generate", "teacher")
 
     assert (answered.row, answered.outcome, answered.cost) == ("行1", "answered", 0.25)
     assert answered.seconds is not None and answered.seconds >= 0.2

@@ -6,7 +6,7 @@ import pytest
 
 from qinglan.errors import OutageError
 from qinglan.llm.config import Limits
-from qinglan.llm.limits import Breaker, Pace, rate_limiter, retry_after
+from qinglan.llm.limits import CircuitBreaker, RequestThrottle, rate_limiter, retry_after
 
 NOW = 1_700_000_000.0
 
@@ -32,7 +32,7 @@ def test_retry_after_is_read_as_seconds_or_as_a_date(headers: dict[str, str], ex
 
 def test_no_more_than_the_limit_hold_a_slot_at_once() -> None:
     async def run() -> int:
-        pace, at_once, most = Pace(Limits(concurrency=3)), 0, 0
+        pace, at_once, most = RequestThrottle(Limits(concurrency=3)), 0, 0
 
         async def hold() -> None:
             nonlocal at_once, most
@@ -62,7 +62,7 @@ def test_a_minutes_requests_do_not_leave_in_its_first_second(per_minute: int, at
 
 def test_a_pause_holds_everyone() -> None:
     async def run() -> list[float]:
-        pace = Pace(Limits())
+        pace = RequestThrottle(Limits())
         pace.pause(0.3)
         until = time.monotonic() + 0.3
 
@@ -77,14 +77,14 @@ def test_a_pause_holds_everyone() -> None:
 
 def test_a_call_of_more_tokens_than_the_limit_allows_at_once_still_gets_its_turn() -> None:
     async def turn() -> bool:
-        await asyncio.wait_for(Pace(Limits(tokens_per_minute=60)).turn(1_000_000), 5)
+        await asyncio.wait_for(RequestThrottle(Limits(tokens_per_minute=60)).turn(1_000_000), 5)
         return True
 
     assert asyncio.run(turn())
 
 
 def test_failures_in_a_row_open_the_breaker_and_an_answer_between_them_does_not() -> None:
-    breaker = Breaker(outage_after=3, probe_every=60)
+    breaker = CircuitBreaker(outage_after=3, probe_every=60)
     for _ in range(2):
         breaker.failed("status 500")
     breaker.answered()
@@ -101,7 +101,7 @@ def test_one_call_may_try_whether_an_outage_is_over_and_its_answer_ends_it(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("qinglan.llm.limits.time.monotonic", lambda: now[0])
-    breaker = Breaker(outage_after=1, probe_every=30)
+    breaker = CircuitBreaker(outage_after=1, probe_every=30)
     breaker.trip("no credit left")
     with pytest.raises(OutageError, match="no credit left"):
         breaker.check()

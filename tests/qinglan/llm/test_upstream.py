@@ -7,7 +7,16 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.llm.config import PaidModel
-from qinglan.llm.upstream import Closed, Limited, Passing, Refused, Unanswered, Upstream, classify, read_completion
+from qinglan.llm.upstream import (
+    FatalUpstreamError,
+    RateLimitError,
+    RejectedRequestError,
+    TransientError,
+    Upstream,
+    UpstreamError,
+    error_from_status,
+    read_completion,
+)
 from tests.echo import PRICE, Reply, Scripted, completion, running
 
 KEY = "sk-planted-0123456789"
@@ -25,30 +34,32 @@ def model(url: str) -> PaidModel:
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (429, error("slow down", "rate_limit_exceeded"), Limited),
-        (429, error("no credit", "insufficient_quota"), Closed),
-        (429, error("no credit", None, "insufficient_quota"), Closed),
-        (402, error("Insufficient Balance"), Closed),
-        (401, error("bad key", "invalid_api_key"), Closed),
-        (403, error("not for you"), Closed),
-        (404, error("no such model", "model_not_found"), Closed),
-        (307, "", Closed),
-        (400, error("too long", "context_length_exceeded"), Refused),
-        (422, '{"detail": "no"}', Refused),
-        (500, error("oops"), Passing),
-        (503, "<html>", Passing),
-        (408, "", Passing),
+        (429, error("slow down", "rate_limit_exceeded"), RateLimitError),
+        (429, error("no credit", "insufficient_quota"), FatalUpstreamError),
+        (429, error("no credit", None, "insufficient_quota"), FatalUpstreamError),
+        (402, error("Insufficient Balance"), FatalUpstreamError),
+        (401, error("bad key", "invalid_api_key"), FatalUpstreamError),
+        (403, error("not for you"), FatalUpstreamError),
+        (404, error("no such model", "model_not_found"), FatalUpstreamError),
+        (307, "", FatalUpstreamError),
+        (400, error("too long", "context_length_exceeded"), RejectedRequestError),
+        (422, '{"detail": "no"}', RejectedRequestError),
+        (500, error("oops"), TransientError),
+        (503, "<html>", TransientError),
+        (408, "", TransientError),
     ],
 )
-def test_an_error_status_stops_the_row_the_run_or_nothing(status: int, body: str, expected: type[Unanswered]) -> None:
-    found = classify(status, {}, body, "teacher")
+def test_an_error_status_stops_the_row_the_run_or_nothing(
+    status: int, body: str, expected: type[UpstreamError]
+) -> None:
+    found = error_from_status(status, {}, body, "teacher")
     assert type(found) is expected
     assert not found.maybe_billed
 
 
 def test_a_rate_limit_carries_how_long_to_wait() -> None:
-    found = classify(429, {"retry-after": "12"}, error("slow down"), "teacher")
-    assert isinstance(found, Limited)
+    found = error_from_status(429, {"retry-after": "12"}, error("slow down"), "teacher")
+    assert isinstance(found, RateLimitError)
     assert found.wait == 12
 
 
@@ -57,7 +68,7 @@ def test_a_rate_limit_carries_how_long_to_wait() -> None:
     ["<html></html>", '{"choices": null}', '{"choices": []}', '{"choices": [{}]}', '{"choices": [{"in', "[]", ""],
 )
 def test_a_body_that_is_no_completion_is_kept_raw_and_counts_as_possibly_billed(body: str) -> None:
-    with pytest.raises(Passing) as caught:
+    with pytest.raises(TransientError) as caught:
         read_completion(body, "teacher")
     assert caught.value.raw == body
     assert caught.value.maybe_billed
@@ -66,7 +77,7 @@ def test_a_body_that_is_no_completion_is_kept_raw_and_counts_as_possibly_billed(
 async def ask(upstream: Upstream) -> Any:
     try:
         return await upstream.complete(REQUEST)
-    except Unanswered as failure:
+    except UpstreamError as failure:
         return failure
     finally:
         await upstream.aclose()
@@ -75,7 +86,7 @@ async def ask(upstream: Upstream) -> Any:
 def test_an_answer_that_the_service_broke_off_is_asked_for_again_and_may_have_been_billed() -> None:
     broken = completion("虾青", finish="insufficient_system_resource").decode()
 
-    with pytest.raises(Passing, match="broke off") as found:
+    with pytest.raises(TransientError, match="broke off") as found:
         read_completion(broken, "teacher")
     assert found.value.maybe_billed
 
@@ -89,9 +100,9 @@ def test_an_answer_that_the_service_broke_off_is_asked_for_again_and_may_have_be
     ],
 )
 def test_a_filter_that_refuses_the_request_is_a_refusal_and_no_fault_of_ours(body: str) -> None:
-    found = classify(400, {}, body, "teacher")
+    found = error_from_status(400, {}, body, "teacher")
 
-    assert (type(found), found.reason, found.maybe_billed) == (Refused, "refused", False)
+    assert (type(found), found.reason, found.maybe_billed) == (RejectedRequestError, "refused", False)
 
 
 def test_an_answer_comes_as_it_was_sent_with_its_usage() -> None:
@@ -104,7 +115,7 @@ def test_an_answer_comes_as_it_was_sent_with_its_usage() -> None:
 def test_a_redirect_is_not_followed() -> None:
     app = Scripted(Reply(307, b"", {"location": "/v1/elsewhere"}), Reply(200, completion("答")))
     with running(app) as url:
-        assert isinstance(asyncio.run(ask(Upstream(model(url), "teacher", 5))), Closed)
+        assert isinstance(asyncio.run(ask(Upstream(model(url), "teacher", 5))), FatalUpstreamError)
     assert len(app.seen) == 1
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.rag import pairs, writing
+from qinglan.rag import index_writer, passage_bigrams
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import WEIGHTS, Index, build_index, inverse_frequency, searched_text
-from qinglan.rag.pairs import Frequencies, batches, cut_passages
+from qinglan.rag.passage_bigrams import DocumentFrequencies, extract_bigrams, passage_batches
 from qinglan.text import bigrams
 
 TEXT = st.text(max_size=40) | st.text(alphabet="虾青素αΣσİ_0x ，\n\ud83d", max_size=12)
@@ -24,7 +24,7 @@ BATCH = st.lists(st.tuples(TEXT, TEXT.filter(len)), min_size=1, max_size=6).map(
 
 @given(BATCH)
 def test_a_batch_is_cut_as_each_text_alone(batch: list[Passage]) -> None:
-    cut = cut_passages(batch)
+    cut = extract_bigrams(batch)
 
     assert [body.split() for body in cut.bodies] == [bigrams(searched_text(passage)) for passage in batch]
     assert cut.counts.tolist() == [len(set(bigrams(searched_text(passage)))) for passage in batch]
@@ -36,7 +36,7 @@ def test_passages_weigh_the_idf_of_their_distinct_pairs_whatever_the_batches(
 ) -> None:
     whole = [*first, *second]
     df = Counter(pair for passage in whole for pair in set(bigrams(searched_text(passage))))
-    frequencies, cuts = Frequencies(), [cut_passages(first), cut_passages(second)]
+    frequencies, cuts = DocumentFrequencies(), [extract_bigrams(first), extract_bigrams(second)]
     for cut in cuts:
         frequencies.add(cut)
     weigh = frequencies.weigher(lambda count: inverse_frequency(count, len(whole)))
@@ -51,14 +51,14 @@ def test_passages_weigh_the_idf_of_their_distinct_pairs_whatever_the_batches(
 
 
 def test_many_merges_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "MERGED_AT", 3)
+    monkeypatch.setattr(passage_bigrams, "MERGED_AT", 3)
     batch = [Passage(id=str(n), content=f"第{n % 7}号产品每日{n}粒") for n in range(50)]
-    often, once = Frequencies(), Frequencies()
+    often, once = DocumentFrequencies(), DocumentFrequencies()
     for passage in batch:
-        often.add(cut_passages([passage]))
-    once.add(cut_passages(batch))
+        often.add(extract_bigrams([passage]))
+    once.add(extract_bigrams(batch))
 
-    cut = cut_passages(batch)
+    cut = extract_bigrams(batch)
 
     found, expected = (
         frequencies.weigher(float)(cut.pairs, cut.in_title, cut.counts).tolist() for frequencies in (often, once)
@@ -67,11 +67,11 @@ def test_many_merges_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_ends_with_its_passages_or_with_its_letters() -> None:
-    short = (Passage(id=str(n), content="短") for n in range(pairs.PASSAGES_AT_ONCE + 1))
-    long = (Passage(id=str(n), content="长" * (pairs.LETTERS_AT_ONCE // 2)) for n in range(3))
+    short = (Passage(id=str(n), content="短") for n in range(passage_bigrams.PASSAGES_AT_ONCE + 1))
+    long = (Passage(id=str(n), content="长" * (passage_bigrams.LETTERS_AT_ONCE // 2)) for n in range(3))
 
-    assert [len(batch) for batch in batches(short)] == [pairs.PASSAGES_AT_ONCE, 1]
-    assert [len(batch) for batch in batches(long)] == [2, 1]
+    assert [len(batch) for batch in passage_batches(short)] == [passage_bigrams.PASSAGES_AT_ONCE, 1]
+    assert [len(batch) for batch in passage_batches(long)] == [2, 1]
 
 
 def test_an_index_of_many_batches_is_that_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_an_index_of_many_batches_is_that_of_one(tmp_path: Path, monkeypatch: py
     rows = ({"id": str(n), "title": f"产品{n}", "content": f"每日{n % 5}粒，温水送服。"} for n in range(40))
     kb.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     one = build_index(kb, tmp_path / "one", "t")
-    monkeypatch.setattr(pairs, "PASSAGES_AT_ONCE", 7)
+    monkeypatch.setattr(passage_bigrams, "PASSAGES_AT_ONCE", 7)
     many = build_index(kb, tmp_path / "many", "t")
 
     assert (many / WEIGHTS).read_bytes() == (one / WEIGHTS).read_bytes()
@@ -90,7 +90,7 @@ def test_an_index_of_many_batches_is_that_of_one(tmp_path: Path, monkeypatch: py
 def test_a_long_build_says_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writing, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(index_writer, "EVERY_SECONDS", 0.0)
     kb = tmp_path / "kb.jsonl"
     kb.write_bytes(b'{"id":"a","title":"","content":"x","metadata":{}}\n')
 

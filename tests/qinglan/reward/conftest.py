@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.files import replaced
+from qinglan.files import atomic_write
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.entry import close
+from qinglan.reward.reward_function import close
 from tests.echo import completion, gateway, gateway_config, running
 
 NEED, GOOD, TEACHER, QUESTION = (
@@ -94,7 +94,7 @@ class House:
         async def inside() -> Any:
             async with gateway(gateway_config(self.url, self.url, **changes), self.folder) as base:
                 settings = {"gateway_url": base, "config": config.model_dump(), "folder": str(self.folder)}
-                with replaced(self.folder / "reward.json") as partial:
+                with atomic_write(self.folder / "reward.json") as partial:
                     partial.write_bytes(orjson.dumps(settings))
                 try:
                     return await work(str(self.folder / "reward.json"))

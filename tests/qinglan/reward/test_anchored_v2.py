@@ -7,32 +7,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.errors import ConfigError
-from qinglan.reward.anchored_v2 import ndcg, needless, quality, rank_reward
-from qinglan.reward.config import RewardConfig, Style
-from qinglan.reward.episode import NOTHING, Episode, Found, Hit, Judged, Prompt
-from qinglan.reward.score import PART, score
+from qinglan.reward.anchored_v2 import ndcg, needless_rewrite_penalty, rank_reward, retrieval_quality
+from qinglan.reward.config import RewardConfig, StyleRewardConfig
+from qinglan.reward.episode import EMPTY_RETRIEVAL, Episode, Hit, JudgeScores, Prompt, RetrievalResult
+from qinglan.reward.reward_terms import PART_PREFIX, compute_reward_terms
 
 PROMPT = Prompt(
     id="r", tenant_id="fivedoctors", question="一天吃几次", history_summary="客服介绍了虾青素软胶囊，用户四十五岁",
     need="虾青素软胶囊一天吃几次", gold=("gold",), teacher_rewrite="虾青素软胶囊 一天吃几次",
 )  # fmt: skip
 GOOD = "虾青素软胶囊 每日服用频次"
-EVEN = Judged(0.8, 0.8, judged=True)
+EVEN = JudgeScores(0.8, 0.8, judged=True)
 CONTENT = "虾青素软胶囊的每日服用频次以标签为准。常见问法：一天吃几次；每天要吃几回。"
 
 
-def ranked(rank: int | None, top1: float = 0.5, depth: int = 10) -> Found:
+def ranked(rank: int | None, top1: float = 0.5, depth: int = 10) -> RetrievalResult:
     """Ten passages with the gold one at this rank; the first of them bears the house's term."""
     ids = ["gold" if at == rank else f"p{at}" for at in range(1, depth + 1)]
-    return Found(tuple(Hit(id, top1, GOOD, CONTENT) for id in ids))
+    return RetrievalResult(tuple(Hit(id, top1, GOOD, CONTENT) for id in ids))
 
 
 def rewarded(
-    rewrite: str, student: Found, teacher: Found, plain: Found = NOTHING, prompt: Prompt = PROMPT, **changes: Any
+    rewrite: str,
+    student: RetrievalResult,
+    teacher: RetrievalResult,
+    plain: RetrievalResult = EMPTY_RETRIEVAL,
+    prompt: Prompt = PROMPT,
+    **changes: Any,
 ) -> dict[str, float]:
     judged = changes.pop("judged", EVEN)
     style = changes.pop("style_seen", 0.0)
-    return score(Episode(prompt, rewrite, student, teacher, plain, judged, style), RewardConfig(**changes))
+    return compute_reward_terms(
+        Episode(prompt, rewrite, student, teacher, plain, judged, style), RewardConfig(**changes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,11 +92,11 @@ def test_without_gold_the_scores_against_the_need_decide() -> None:
 
 
 def test_scores_against_the_rewrite_are_refused_where_they_would_decide() -> None:
-    own = Found((Hit("p", 0.9),), scored_against="query")
+    own = RetrievalResult((Hit("p", 0.9),), scored_against="query")
 
-    assert quality(own, ("p",)) == 1.0
+    assert retrieval_quality(own, ("p",)) == 1.0
     with pytest.raises(ConfigError, match="label the rows"):
-        quality(own, ())
+        retrieval_quality(own, ())
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,7 @@ def test_scores_against_the_rewrite_are_refused_where_they_would_decide() -> Non
     ],
 )
 def test_what_is_no_rewrite_gets_the_floor_though_it_finds_the_gold_passage(rewrite: str, why: str) -> None:
-    terms = rewarded(rewrite, ranked(1), ranked(None), judged=Judged(1.0, 0.2, True))
+    terms = rewarded(rewrite, ranked(1), ranked(None), judged=JudgeScores(1.0, 0.2, True))
 
     assert (terms["score"], terms["floor"], terms[why]) == (-1.0, 1.0, 1.0)
 
@@ -125,7 +132,7 @@ def test_what_a_rewriter_should_say_is_no_fault(rewrite: str) -> None:
 
 def test_a_heading_is_the_houses_word_for_a_thing_and_not_a_copy() -> None:
     long = "辅酶Q10亚麻籽油复合软胶囊 特殊人群服用注意事项"
-    hits = Found((Hit("gold", 0.9, long, f"{long}：请遵医嘱。"),))
+    hits = RetrievalResult((Hit("gold", 0.9, long, f"{long}：请遵医嘱。"),))
 
     assert rewarded(long, hits, hits)["floor"] == 0.0
 
@@ -143,9 +150,9 @@ def test_a_heading_is_the_houses_word_for_a_thing_and_not_a_copy() -> None:
 def test_each_fault_costs_and_no_more_than_it_may(rewrite: str, fault: str) -> None:
     clean, faulty = (rewarded(text, ranked(1), ranked(None)) for text in (GOOD, rewrite))
 
-    assert -getattr(RewardConfig().penalties, fault) <= faulty[PART + fault] < 0
+    assert -getattr(RewardConfig().penalties, fault) <= faulty[PART_PREFIX + fault] < 0
     assert faulty["score"] < clean["score"]
-    assert clean[PART + fault] == 0
+    assert clean[PART_PREFIX + fault] == 0
 
 
 def test_numbers_of_the_conversation_are_free_in_digits_or_spelled_out() -> None:
@@ -170,15 +177,15 @@ def test_rewriting_a_question_that_finds_nothing_is_free_to_try() -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_rewriting_costs_only_where_it_finds_no_better(mine: float, plain: float) -> None:
-    cost = needless(mine, plain, kept=False, scale=3.0)
+    cost = needless_rewrite_penalty(mine, plain, kept=False, scale=3.0)
 
     assert 0 <= cost <= 2
     assert cost == 0 or mine <= plain
-    assert needless(mine, plain, kept=True, scale=3.0) == 0
+    assert needless_rewrite_penalty(mine, plain, kept=True, scale=3.0) == 0
 
 
 def test_a_wanted_style_adds_its_share() -> None:
-    style = Style(url="http://127.0.0.1:1", weight=0.1, wanted=("诚实",))
+    style = StyleRewardConfig(url="http://127.0.0.1:1", weight=0.1, wanted=("诚实",))
 
     terms = rewarded(GOOD, ranked(1), ranked(1), style=style, style_seen=0.7)
 
@@ -194,10 +201,10 @@ def test_the_score_is_the_sum_of_its_parts_or_the_floor(
     text: str, mine: int | None, theirs: int | None, plain: int | None, judge: float, judge_teacher: float
 ) -> None:
     terms = rewarded(
-        text, ranked(mine), ranked(theirs), ranked(plain), judged=Judged(judge, judge_teacher, judged=True)
+        text, ranked(mine), ranked(theirs), ranked(plain), judged=JudgeScores(judge, judge_teacher, judged=True)
     )
 
-    total = sum(value for name, value in terms.items() if name.startswith(PART))
+    total = sum(value for name, value in terms.items() if name.startswith(PART_PREFIX))
     assert terms["score"] == (-1.0 if terms["floor"] else pytest.approx(max(-1.0, min(1.0, total))))
     assert set(map(type, terms.values())) == {float}
     assert list(terms) == list(rewarded(GOOD, ranked(1), ranked(1)))

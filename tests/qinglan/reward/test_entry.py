@@ -8,12 +8,12 @@ import orjson
 import pytest
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError
-from qinglan.reward.config import RewardConfig, Style
-from qinglan.reward.entry import compute_score, compute_scores
-from qinglan.reward.impute import UNKNOWN, sampled
+from qinglan.reward.config import RewardConfig, StyleRewardConfig
+from qinglan.reward.impute import DEFAULT_SCORE, in_sample
 from qinglan.reward.outage import clear_outage, read_outage
-from qinglan.reward.summary import read_rollouts, summary
-from qinglan.style.labels import training_form
+from qinglan.reward.reward_function import compute_score, compute_scores
+from qinglan.reward.summary import read_rollouts, summarise_rollouts
+from qinglan.style.labels import format_training_text
 from tests.echo import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, House, Services, extra_info
 
@@ -47,10 +47,12 @@ def test_a_rewrites_style_is_asked_about_with_the_rows_own_question(house: House
     style = Scripted(Reply(200, orjson.dumps({"probabilities": {"诚实": 0.7}})))
 
     with running(style) as url:
-        config = RewardConfig(judge_share=0.0, canary_share=0.0, style=Style(url=url, weight=0.1, wanted=("诚实",)))
+        config = RewardConfig(
+            judge_share=0.0, canary_share=0.0, style=StyleRewardConfig(url=url, weight=0.1, wanted=("诚实",))
+        )
         [terms] = house.run(config, rewarded(GOOD))
 
-    assert [orjson.loads(body) for _, body, _ in style.seen] == [{"text": training_form(QUESTION, GOOD)}]
+    assert [orjson.loads(body) for _, body, _ in style.seen] == [{"text": format_training_text(QUESTION, GOOD)}]
     assert (terms["style"], terms["part_style"]) == (0.7, pytest.approx(0.07))
 
 
@@ -94,7 +96,7 @@ def test_what_is_imputed_has_learned_from_the_whole_step(house: House) -> None:
     """The first row is not judged, the others are: its score is theirs, and not the guess before the first answer."""
     half = RewardConfig(judge_share=0.5, canary_share=0.0)
     ids = [f"r{at}" for at in range(40)]
-    judged = [id for id in ids if sampled(id, 0.5, half.seed, "judge")]
+    judged = [id for id in ids if in_sample(id, 0.5, half.seed, "judge")]
     [first, *_] = (id for id in ids if id not in judged)
 
     def step(settings: str) -> Any:
@@ -109,7 +111,7 @@ def test_what_is_imputed_has_learned_from_the_whole_step(house: House) -> None:
 
     imputed, *_ = house.run(half, step)
     assert imputed["judged"] == 0.0
-    assert imputed["judge"] != UNKNOWN
+    assert imputed["judge"] != DEFAULT_SCORE
 
 
 def test_the_mark_that_ends_a_turn_is_no_part_of_the_rewrite(house: House) -> None:
@@ -144,7 +146,7 @@ def test_a_prompt_outside_the_sample_is_imputed_and_flagged(house: House, servic
     [terms] = house.run(RewardConfig(judge_share=0.0), rewarded(GOOD))
 
     assert services.judged == []
-    assert (terms["judged"], terms["judge"], terms["part_judge"]) == (0.0, UNKNOWN, 0.0)
+    assert (terms["judged"], terms["judge"], terms["part_judge"]) == (0.0, DEFAULT_SCORE, 0.0)
 
 
 def test_a_prompt_of_dev_is_never_judged(house: House, services: Services) -> None:
@@ -160,7 +162,7 @@ def test_a_judgement_that_cannot_be_used_is_imputed_and_flagged(house: House, se
 
     [terms] = house.run(ALL, rewarded(GOOD))
 
-    assert (terms["judged"], terms["judge_failed"], terms["judge"]) == (0.0, 1.0, UNKNOWN)
+    assert (terms["judged"], terms["judge_failed"], terms["judge"]) == (0.0, 1.0, DEFAULT_SCORE)
 
 
 def test_a_judge_that_prefers_nonsense_fails_its_canary(house: House, services: Services) -> None:
@@ -241,7 +243,7 @@ def test_an_auditor_finds_every_rollout_with_every_term(house: House) -> None:
     written = list(read_rollouts(house.folder))
     assert [(line["id"], line["rewrite"]) for line in written] == [("r1", GOOD), ("r1", TEACHER)]
     assert [{name: line[name] for name in terms} for line, terms in zip(written, returned, strict=True)] == returned
-    assert summary(written)["win_rate"] == 0.5
+    assert summarise_rollouts(written)["win_rate"] == 0.5
 
 
 def test_a_line_that_a_kill_cut_short_is_left_out(house: House) -> None:

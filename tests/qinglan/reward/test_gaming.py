@@ -10,17 +10,17 @@ import pytest
 from benchmarks.reward_texts import without_gold
 from benchmarks.reward_world import CONSTANT, Case, World, opened
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.impute import FEATURES, Imputer, features, sampled
+from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, in_sample
 from qinglan.rows import Split
 from qinglan.text import bigrams
-from standins.samples.world import load_world
+from standins.samples.tenant_content import load_tenant_content
 
 pytestmark = pytest.mark.slow
 TENANT, ROWS = "fivedoctors", 200
 SFT_STEPS, SFT_RATE = 300, 2.0
 RL_STEPS, RL_RATE, KL = 3000, 10.0, 0.005
 VOCABULARY = sorted(
-    {gram for term in load_world(TENANT).aspects.values() for ask in term.asks for gram in bigrams(ask)}
+    {gram for term in load_tenant_content(TENANT).aspects.values() for ask in term.asks for gram in bigrams(ask)}
 )
 SEARCHED = RewardConfig().judge_share
 UNJUDGED = 0.0
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 def texts(case: Case) -> list[str]:
     """The student's actions: the item with any of the house's terms, and what needs no reading of the question."""
-    terms = load_world(TENANT).aspects
+    terms = load_tenant_content(TENANT).aspects
     bare = [case.item, CONSTANT, case.prompt.history_summary or case.item, case.prompt.question]
     return [*(f"{case.item} {term}" for term in terms), *bare]
 
@@ -66,8 +66,8 @@ class Told:
 def rows(told: Told, split: Split, config: RewardConfig, labelled: bool = True) -> Rows:
     """Rewards with the judge on a sample of the prompts and imputed on the rest, as in training."""
     cases, terms = told.cases(split), told.terms(split, config.mode, labelled)
-    imputer = Imputer(FEATURES)
-    judged = [sampled(case.prompt.id, config.judge_share, config.seed, "judge") for case in cases]
+    imputer = Imputer(FEATURE_COUNT)
+    judged = [in_sample(case.prompt.id, config.judge_share, config.seed, "judge") for case in cases]
     for case, known, actions in zip(cases, judged, terms, strict=True):
         for text, action in zip(texts(case), actions, strict=True) if known else ():
             imputer.add(features(case.prompt, text, action["quality"], action["top1"]), action["judge"])

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from qinglan.reward.episode import Prompt
 from qinglan.reward.impute import (
+    DEFAULT_SCORE,
     FAINT,
-    FEATURES,
-    FEWEST,
+    FEATURE_COUNT,
+    HAT_BASIS_STEPS,
     LEAST,
+    MIN_JUDGED_SCORES,
     MOST,
-    STEPS,
-    UNKNOWN,
     Imputer,
     features,
-    figures,
-    sampled,
+    in_sample,
+    raw_features,
 )
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, extra_info
 
@@ -30,17 +30,17 @@ WORDS = st.text("虾青素软胶囊一天吃几次每日服用频次甲乙 ", ma
 
 def test_about_the_share_of_prompts_is_sampled_whole_and_by_seed() -> None:
     ids = [f"row-{number}" for number in range(4000)]
-    once, again, other = ([sampled(id, 0.3, seed, "judge") for id in ids] for seed in (1, 1, 2))
+    once, again, other = ([in_sample(id, 0.3, seed, "judge") for id in ids] for seed in (1, 1, 2))
 
     assert sum(once) / len(ids) == pytest.approx(0.3, abs=0.03)
     assert once == again != other
-    assert not any(sampled(id, 0.0, 1, "judge") for id in ids)
-    assert all(sampled(id, 1.0, 1, "judge") for id in ids)
+    assert not any(in_sample(id, 0.0, 1, "judge") for id in ids)
+    assert all(in_sample(id, 1.0, 1, "judge") for id in ids)
 
 
 def test_before_it_has_seen_enough_the_imputer_says_the_mean() -> None:
     imputer = Imputer(features=2)
-    assert imputer.predict((1.0, 1.0)) == UNKNOWN
+    assert imputer.predict((1.0, 1.0)) == DEFAULT_SCORE
 
     for score in (0.4, 0.8):
         imputer.add((score, 0.0), score)
@@ -57,7 +57,11 @@ def test_then_it_follows_what_the_judge_rewards() -> None:
     assert imputer.predict((1.0, 0.5)) == pytest.approx(0.8, abs=0.02)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(LEAST, MOST)), min_size=FEWEST, max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(LEAST, MOST)), min_size=MIN_JUDGED_SCORES, max_size=60
+    )
+)
 def test_an_imputed_score_is_one_that_a_judge_could_give(seen: list[tuple[float, float, float]]) -> None:
     imputer = Imputer(features=2)
     for quality, top1, score in seen:
@@ -88,9 +92,9 @@ def test_imputing_keeps_more_of_the_judges_weight_than_filling_in_zero() -> None
 def test_features_are_shares_and_each_figures_add_up_to_one(text: str, quality: float, top1: float) -> None:
     seen = np.array(features(PROMPT, text, quality, top1))
 
-    assert seen.shape == (FEATURES,)
+    assert seen.shape == (FEATURE_COUNT,)
     assert ((seen >= 0) & (seen <= 1)).all()
-    grid = (STEPS + 1) ** 2
+    grid = (HAT_BASIS_STEPS + 1) ** 2
     assert [seen[:grid].sum(), *seen[grid:].reshape(2, -1).sum(axis=1)] == pytest.approx([1.0] * 3)
 
 
@@ -99,7 +103,7 @@ def test_a_figure_that_moves_a_little_moves_no_feature_far(quality: float, top1:
     here = np.array(features(PROMPT, GOOD, quality, top1))
 
     for there in (features(PROMPT, GOOD, quality + by, top1), features(PROMPT, GOOD, quality, top1 * (1 + by))):
-        assert np.abs(here - there).max() <= 2 * STEPS * abs(by) + 1e-9
+        assert np.abs(here - there).max() <= 2 * HAT_BASIS_STEPS * abs(by) + 1e-9
 
 
 @pytest.mark.parametrize(("quality", "end"), [(-0.4, 0.0), (1.7, 1.0)])
@@ -118,13 +122,13 @@ def test_a_quality_that_leaves_its_bounds_stands_at_their_end(quality: float, en
     ],
 )
 def test_the_words_that_are_known_and_those_of_the_need_are_counted(text: str, known: float, said: float) -> None:
-    assert figures(PROMPT, text, 0.3, 1.0) == pytest.approx([0.3, 1.0, known, said])
+    assert raw_features(PROMPT, text, 0.3, 1.0) == pytest.approx([0.3, 1.0, known, said])
 
 
 def test_a_judge_whose_opinion_bends_is_learned_and_by_a_straight_line_is_not() -> None:
     """Middling quality is worst, the more so the brighter the first score; and the words count beside it."""
     rng = np.random.default_rng(3)
-    bent, straight = Imputer(FEATURES), Imputer(2)
+    bent, straight = Imputer(FEATURE_COUNT), Imputer(2)
     texts = [QUESTION, GOOD, TEACHER, NEED, "纳豆激酶"]
 
     def judge(text: str, quality: float, top1: float) -> float:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import GatewayClient
 from qinglan.prompts import judge_pair_messages
 from qinglan.reward.episode import Prompt
-from qinglan.reward.judge import Preference, flip_rate, preferred, settle
-from qinglan.reward.summary import shares, summary
+from qinglan.reward.judge import Preference, combine_choices, compare_rewrites, flip_rate
+from qinglan.reward.summary import summarise_rollouts, variance_shares
 from tests.echo import Reply, Scripted, completion, gateway, gateway_config, running
 from tests.qinglan.reward.conftest import GOOD, TEACHER, extra_info
 
@@ -31,11 +31,11 @@ from tests.qinglan.reward.conftest import GOOD, TEACHER, extra_info
     ],
 )
 def test_only_what_is_preferred_in_both_orders_has_won(straight: str, swapped: str, expected: Preference) -> None:
-    assert settle(straight, swapped) == expected
+    assert combine_choices(straight, swapped) == expected
 
 
 def test_a_judge_that_goes_by_position_shows_in_the_flip_rate() -> None:
-    assert flip_rate([settle("甲", "甲"), settle("甲", "乙")]) == 0.5
+    assert flip_rate([combine_choices("甲", "甲"), combine_choices("甲", "乙")]) == 0.5
     assert flip_rate([]) == 0.0
 
 
@@ -45,8 +45,8 @@ def test_a_pair_is_asked_in_both_orders_through_the_gateway(tmp_path: Any) -> No
     )
 
     async def ask(url: str) -> Preference:
-        async with gateway(gateway_config(url), tmp_path) as base, Gateway(base, "reward") as client:
-            return await preferred(client, Prompt.model_validate(extra_info()), GOOD, TEACHER)
+        async with gateway(gateway_config(url), tmp_path) as base, GatewayClient(base, "reward") as client:
+            return await compare_rewrites(client, Prompt.model_validate(extra_info()), GOOD, TEACHER)
 
     with running(judge) as url:
         preference = asyncio.run(ask(url))
@@ -78,23 +78,23 @@ def test_the_judges_effective_weight_is_its_share_of_the_rewards_variance() -> N
     rng = np.random.default_rng(2)
     judge, retrieval = rng.normal(0, 1, 20_000), rng.normal(0, 2, 20_000)
 
-    found = shares([rollout(*pair) for pair in zip(judge.tolist(), retrieval.tolist(), strict=True)])
+    found = variance_shares([rollout(*pair) for pair in zip(judge.tolist(), retrieval.tolist(), strict=True)])
 
     assert found["judge"] == pytest.approx(0.2, abs=0.02)  # 1 of 1 + 4
     assert sum(found.values()) == pytest.approx(1.0)
 
 
 def test_equal_rewards_give_no_term_a_share() -> None:
-    assert shares([rollout(0.1, 0.2)] * 3) == {"judge": 0.0, "retrieval": 0.0}
-    assert shares([rollout(0.1, 0.2, floor=1.0)]) == {}
+    assert variance_shares([rollout(0.1, 0.2)] * 3) == {"judge": 0.0, "retrieval": 0.0}
+    assert variance_shares([rollout(0.1, 0.2, floor=1.0)]) == {}
 
 
 def test_a_summary_counts_gold_where_it_is_known_and_canaries_where_they_were_run() -> None:
-    found = summary([
+    found = summarise_rollouts([
         rollout(0.0, 0.4, gold_known=1.0, gold=1.0, win=1.0), rollout(0.0, -0.2, win=-1.0),
         rollout(0.0, 0.0, canary=1.0, canary_failed=1.0),
     ])  # fmt: skip
 
     assert (found["gold"], found["canaries_failed"]) == (1.0, 1.0)
     assert found["win_rate"] == found["loss_rate"] == pytest.approx(1 / 3)
-    assert summary([]) == {}
+    assert summarise_rollouts([]) == {}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.reward.monitors import MONITORS, Alarm, Step, alarms
+from qinglan.reward.monitors import MONITORS, Alarm, StepMetrics, check_alarms
 
-HEALTHY: list[Step] = [
+HEALTHY: list[StepMetrics] = [
     {"step": n, "avg_reward": 0.01 * n, "clip_fraction": 0.05, "value_loss": 0.5 / (1 + n), "kl": 0.02 * n,
      "entropy": 0.7 - 0.01 * n, "policy_loss": -0.01, "train_gold": 0.6}
     | ({} if n % 6 else {"gold_dev": 0.7 + 0.004 * n})
@@ -17,11 +17,11 @@ HEALTHY: list[Step] = [
 ]  # fmt: skip
 
 
-def series(name: str, values: Sequence[float]) -> list[Step]:
+def series(name: str, values: Sequence[float]) -> list[StepMetrics]:
     return [{"step": float(at), name: value} for at, value in enumerate(values, 1)]
 
 
-def gamed(golds: Sequence[float], rise: float = 0.1) -> list[Step]:
+def gamed(golds: Sequence[float], rise: float = 0.1) -> list[StepMetrics]:
     """A reward that rises while held-out gold is measured every fifth step."""
     last = 5 * (len(golds) - 1)
     return [
@@ -48,8 +48,8 @@ def gamed(golds: Sequence[float], rise: float = 0.1) -> list[Step]:
         (series("value_loss", [0.1, math.inf]), "not-a-number", "stop"),
     ],
 )
-def test_trouble_is_named_with_its_level(steps: list[Step], name: str, level: str) -> None:
-    assert [(alarm.name, alarm.level) for alarm in alarms(steps) if alarm.name == name] == [(name, level)]
+def test_trouble_is_named_with_its_level(steps: list[StepMetrics], name: str, level: str) -> None:
+    assert [(alarm.name, alarm.level) for alarm in check_alarms(steps) if alarm.name == name] == [(name, level)]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_trouble_is_named_with_its_level(steps: list[Step], name: str, level: st
         gamed([0.70, 0.60], rise=0.01),
     ],
 )
-def test_what_is_no_trouble_raises_no_alarm(steps: list[Step]) -> None:
-    assert alarms(steps) == []
+def test_what_is_no_trouble_raises_no_alarm(steps: list[StepMetrics]) -> None:
+    assert check_alarms(steps) == []
 
 
 def test_the_trap_of_a_gamed_reward_stops_at_the_first_look() -> None:
@@ -76,25 +76,25 @@ def test_the_trap_of_a_gamed_reward_stops_at_the_first_look() -> None:
     seen = {0: (0.0, 0.703), 10: (0.275, 0.603), 20: (0.296, 0.358), 30: (0.361, 0.214)}
     steps = [{"step": float(at), "avg_reward": reward, "gold_dev": gold} for at, (reward, gold) in seen.items()]
 
-    assert [alarm.name for alarm in alarms(steps[:2]) if alarm.level == "stop"] == ["gold-gap"]
+    assert [alarm.name for alarm in check_alarms(steps[:2]) if alarm.level == "stop"] == ["gold-gap"]
 
 
 @pytest.mark.parametrize(("rows", "level"), [(8, []), (64, ["stop"]), (512, ["stop"])])
 def test_a_fall_that_so_few_dev_rows_show_by_chance_does_not_stop(rows: float, level: list[str]) -> None:
     steps = [{**step, "gold_dev_rows": rows} for step in gamed([0.75, 0.50])]
 
-    assert [alarm.level for alarm in alarms(steps)] == level
+    assert [alarm.level for alarm in check_alarms(steps)] == level
 
 
 def test_what_stops_comes_first() -> None:
-    steps: list[Step] = [{"step": 1.0, "clip_fraction": 0.6, "policy_loss": math.nan}]
+    steps: list[StepMetrics] = [{"step": 1.0, "clip_fraction": 0.6, "policy_loss": math.nan}]
 
-    assert [alarm.level for alarm in alarms(steps)] == ["stop", "warn"]
+    assert [alarm.level for alarm in check_alarms(steps)] == ["stop", "warn"]
 
 
 @pytest.mark.parametrize("steps", [gamed([0.7, 0.6]), series("kl", [5.0] * 3), series("avg_reward", [0.0] * 3)])
-def test_a_message_says_what_is_seen_and_the_next_step(steps: list[Step]) -> None:
-    [alarm] = alarms(steps)
+def test_a_message_says_what_is_seen_and_the_next_step(steps: list[StepMetrics]) -> None:
+    [alarm] = check_alarms(steps)
 
     assert any(char.isdigit() for char in alarm.message)
     assert alarm.message.endswith(".")
@@ -109,7 +109,9 @@ NAMES = st.sampled_from(
 
 @pytest.mark.parametrize("monitor", MONITORS)
 @given(steps=st.lists(st.dictionaries(NAMES, NUMBERS), max_size=30))
-def test_no_monitor_fails_on_any_steps(monitor: Callable[[list[Step]], Alarm | None], steps: list[Step]) -> None:
+def test_no_monitor_fails_on_any_steps(
+    monitor: Callable[[list[StepMetrics]], Alarm | None], steps: list[StepMetrics]
+) -> None:
     alarm = monitor(steps)
 
     assert alarm is None or alarm.level in ("warn", "stop")

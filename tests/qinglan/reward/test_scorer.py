@@ -8,7 +8,7 @@ import pytest
 
 from qinglan.errors import OutageError
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.entry import read_prompt
+from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
 from tests.echo import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, extra_info

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.reward.config import RewardConfig, Weights
-from qinglan.reward.seed_v1 import compare, quality, reward
+from qinglan.reward.seed_v1 import compare, compute_reward, retrieval_quality
 
 PLAN = RewardConfig(mode="seed_v1")
 UNIT = st.floats(0, 1)
@@ -30,7 +30,7 @@ TANH_15, TANH_3, TANH_06 = 0.905148, 0.995055, 0.537050
 def test_quality_is_six_tenths_of_the_first_and_four_of_the_mean_of_three(
     scores: list[float], expected: float
 ) -> None:
-    assert quality(scores) == pytest.approx(expected)
+    assert retrieval_quality(scores) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_quality_is_six_tenths_of_the_first_and_four_of_the_mean_of_three(
 def test_the_reward_is_the_plans(
     judge: float, judge_teacher: float, scores: list[float], scores_teacher: list[float], expected: float
 ) -> None:
-    assert reward(judge, judge_teacher, scores, scores_teacher, PLAN) == pytest.approx(expected, abs=1e-5)
+    assert compute_reward(judge, judge_teacher, scores, scores_teacher, PLAN) == pytest.approx(expected, abs=1e-5)
 
 
 @given(UNIT, UNIT, SCORES, SCORES)
@@ -56,7 +56,7 @@ def test_it_stays_within_one_and_minus_one_whatever_the_weights(
 ) -> None:
     heavy = RewardConfig(mode="seed_v1", weights=Weights(judge=1, retrieval=1, win=1))
 
-    assert -1 <= reward(judge, other, scores, rest, heavy) <= 1
+    assert -1 <= compute_reward(judge, other, scores, rest, heavy) <= 1
 
 
 @given(UNIT, UNIT, UNIT, UNIT)
@@ -72,4 +72,6 @@ def test_swapping_student_and_teacher_turns_the_comparisons_round(a: float, b: f
 def test_a_better_judgement_never_costs(
     judge: float, other: float, scores: list[float], rest: list[float], more: float
 ) -> None:
-    assert reward(max(judge, more), other, scores, rest, PLAN) >= reward(judge, other, scores, rest, PLAN)
+    assert compute_reward(max(judge, more), other, scores, rest, PLAN) >= compute_reward(
+        judge, other, scores, rest, PLAN
+    )

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.reward.config import Style
-from qinglan.reward.style import StyleClient, read_style
+from qinglan.reward.config import StyleRewardConfig
+from qinglan.reward.style_client import StyleClient, read_style_probability
 from tests.echo import Reply, Scripted, running
 
 ANSWER = orjson.dumps(
@@ -18,7 +18,7 @@ JSON = {"content-type": "application/json"}
 
 def asked(service: Scripted, *wanted: str) -> float:
     async def ask(url: str) -> float:
-        client = StyleClient(Style(url=url, weight=0.1, wanted=wanted))
+        client = StyleClient(StyleRewardConfig(url=url, weight=0.1, wanted=wanted))
         try:
             return await client.wanted("一天吃几次", "虾青素软胶囊")
         finally:
@@ -46,7 +46,7 @@ def test_a_service_that_is_busy_once_is_asked_again() -> None:
 
 
 def test_a_service_that_stays_away_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qinglan.reward.style.ATTEMPTS", 2)
+    monkeypatch.setattr("qinglan.reward.style_client.ATTEMPTS", 2)
 
     with pytest.raises(OutageError, match="Tried 2 times"):
         asked(Scripted(Reply(503, b"", JSON)), "诚实")
@@ -63,4 +63,4 @@ def test_a_label_that_it_does_not_know_is_a_setting_to_mend() -> None:
 )
 def test_an_answer_that_is_not_the_contract_is_an_outage(content: bytes) -> None:
     with pytest.raises(OutageError, match="not the contract"):
-        read_style(content, ("a",), "here")
+        read_style_probability(content, ("a",), "here")

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from qinglan.errors import DataError
 from qinglan.lineage.digests import digest
-from qinglan.store.manifest import Manifest, Stored, differences
+from qinglan.store.backend import ObjectInfo
+from qinglan.store.manifest import Manifest, ManifestFile, differences
 from qinglan.store.paths import path_fault
-from qinglan.store.shelf import Content
-from qinglan.store.sources import manifest_of, sources_of
+from qinglan.store.source_files import build_manifest, read_sources
 
-FILE = Stored(sha256="0" * 64, size=1)
+FILE = ManifestFile(sha256="0" * 64, size=1)
 PIECES = st.sampled_from(["..", ".", "", "a", "分词", "~", "a\x00b", "\\", "..\\", "C:", "\n", "\ud800", " ", "..."])
 PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), min_size=1).map("/".join))
 
@@ -63,7 +63,7 @@ def test_a_manifest_has_its_folders_digest(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
 
-    manifest = manifest_of(sources_of(tmp_path))
+    manifest = build_manifest(read_sources(tmp_path))
 
     assert manifest.digest == digest(tmp_path)
     assert Manifest.parse(manifest.dump(), "manifest") == manifest
@@ -75,14 +75,14 @@ def test_a_folder_with_a_name_that_cannot_come_back_is_refused(tmp_path: Path, n
     (tmp_path / name.decode(errors="surrogateescape")).write_text("x")
 
     with pytest.raises(DataError, match="Rename it"):
-        sources_of(tmp_path)
+        read_sources(tmp_path)
 
 
 def test_differences_are_named_a_file_a_line() -> None:
     manifest = Manifest(files={"gone": FILE, "kept": FILE, "changed": FILE})
-    same = Content(FILE.sha256, FILE.size)
+    same = ObjectInfo(FILE.sha256, FILE.size)
 
-    found = {"kept": same, "changed": Content(FILE.sha256, 2), "new": same}
+    found = {"kept": same, "changed": ObjectInfo(FILE.sha256, 2), "new": same}
 
     assert differences(manifest, found) == ["changed has other bytes", "gone is missing", "new belongs to nothing"]
     assert differences(manifest, dict.fromkeys(manifest.files, same)) == []

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.errors import Conflict, DataError
-from qinglan.store.names import Entry, check_history, checked_name, next_entry
+from qinglan.errors import ConflictError, DataError
+from qinglan.store.name_history import HistoryEntry, check_history, checked_name, next_entry
 
 NAME = "fivedoctors/rewriter"
 TIME = "2026-11-22T00:00:00.000+00:00"
 DIGESTS = [letter * 64 for letter in "abcdef"]
 
 
-def history(length: int) -> list[Entry]:
-    entries: list[Entry] = []
+def history(length: int) -> list[HistoryEntry]:
+    entries: list[HistoryEntry] = []
     for number in range(length):
         expected = entries[-1].digest if entries else None
         entries.append(next_entry(NAME, entries, DIGESTS[number % 6], expected, "gate", TIME))
@@ -50,7 +50,7 @@ def test_every_change_but_of_the_newest_entry_shows(data: st.DataObject) -> None
     ],
 )
 def test_a_name_moves_only_from_where_the_mover_thinks_it_is(length: int, expected: str | None, said: str) -> None:
-    with pytest.raises(Conflict, match=said):
+    with pytest.raises(ConflictError, match=said):
         next_entry(NAME, history(length), DIGESTS[5], expected, "gate", TIME)
 
 
@@ -63,10 +63,10 @@ def test_who_moves_a_name_is_said_in_one_line(by: str) -> None:
 def test_an_entry_is_read_as_it_was_written_or_not_at_all() -> None:
     entry = history(2)[1]
 
-    assert Entry.parse(entry.dump(), "entry") == entry
+    assert HistoryEntry.parse(entry.dump(), "entry") == entry
     for changed in (entry.dump() + b" ", entry.dump().replace(b":", b": "), b"{}", b"\xff"):
         with pytest.raises(DataError, match="by other means than ours"):
-            Entry.parse(changed, "entry")
+            HistoryEntry.parse(changed, "entry")
 
 
 @pytest.mark.parametrize("time", ["2026-11-22T00:00:00", "2026-11-22T08:00:00+08:00", "yesterday"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qinglan.store.parallel import AT_ONCE, each, in_order
+from qinglan.store.parallel import MAX_WORKERS, map_in_order, run_each
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -13,7 +13,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
         time.sleep(0.005 * (5 - number % 5))
         return number * number
 
-    assert list(in_order(work, range(30))) == [number * number for number in range(30)]
+    assert list(map_in_order(work, range(30))) == [number * number for number in range(30)]
 
 
 def test_no_item_is_taken_before_there_is_room_for_it() -> None:
@@ -24,13 +24,13 @@ def test_no_item_is_taken_before_there_is_room_for_it() -> None:
             taken.append(number)
             yield number
 
-    results = in_order(lambda number: number, items())
+    results = map_in_order(lambda number: number, items())
     held = []
     for done, result in enumerate(results, 1):
         held.append(len(taken) - done)
         assert result == done - 1
 
-    assert max(held) <= AT_ONCE
+    assert max(held) <= MAX_WORKERS
     assert len(taken) == 100
 
 
@@ -47,8 +47,8 @@ def test_after_a_failure_nothing_more_is_taken() -> None:
             raise OSError("no")
 
     with pytest.raises(OSError, match="no"):
-        list(in_order(work, items()))
-    assert len(taken) <= 3 + AT_ONCE + 1
+        list(map_in_order(work, items()))
+    assert len(taken) <= 3 + MAX_WORKERS + 1
 
     with pytest.raises(OSError, match="no"):
-        each(work, range(1000))
+        run_each(work, range(1000))

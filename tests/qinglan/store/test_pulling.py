@@ -6,12 +6,12 @@ from threading import Thread
 import pytest
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.lineage.digests import digest, files_of
+from qinglan.lineage.digests import digest, file_digests
 from qinglan.store import Store, open_store
-from qinglan.store.pulling import PIECE, gathered
-from qinglan.store.shelf import PART
+from qinglan.store.backend import MIN_PART_SIZE
+from qinglan.store.download import PIECE_SIZE, staging_folder
 
-LARGE = 3 * PART + 256
+LARGE = 3 * MIN_PART_SIZE + 256
 
 
 class Counted:
@@ -63,8 +63,8 @@ def test_a_pull_goes_on_where_it_was(pushed: tuple[str, str], tmp_path: Path) ->
 
     store.pull(pushed[1], tmp_path / "back")
 
-    assert begun == 2 * PIECE
-    assert again.fetched == -(-(LARGE - begun) // PIECE)
+    assert begun == 2 * PIECE_SIZE
+    assert again.fetched == -(-(LARGE - begun) // PIECE_SIZE)
     assert digest(tmp_path / "back") == pushed[1]
     assert not list(tmp_path.glob(".back*"))
 
@@ -88,7 +88,7 @@ def test_a_pull_of_another_artifact_forgets_what_the_first_one_left(pushed: tupl
 
     store.pull(digest(tmp_path / "other"), tmp_path / "back")
 
-    assert files_of(tmp_path / "back").keys() == {"file"}
+    assert file_digests(tmp_path / "back").keys() == {"file"}
     assert not list(tmp_path.glob(".back*"))
 
 
@@ -108,14 +108,14 @@ def test_what_was_there_before_is_replaced_only_by_a_whole_artifact(pushed: tupl
     (tmp_path / "back" / "old").write_text("old")
 
     for end in (DataError, OutageError):
-        with pytest.raises(end), gathered(tmp_path / "back", pushed[1]) as folder:
+        with pytest.raises(end), staging_folder(tmp_path / "back", pushed[1]) as folder:
             (folder / "new").write_text("new")
             raise end("no")
-        assert files_of(tmp_path / "back").keys() == {"old"}
-    with gathered(tmp_path / "back", pushed[1]) as folder:
-        assert files_of(folder).keys() == {"new"}
+        assert file_digests(tmp_path / "back").keys() == {"old"}
+    with staging_folder(tmp_path / "back", pushed[1]) as folder:
+        assert file_digests(folder).keys() == {"new"}
 
-    assert files_of(tmp_path / "back").keys() == {"new"}
+    assert file_digests(tmp_path / "back").keys() == {"new"}
 
 
 def test_a_place_that_cannot_be_written_is_named(pushed: tuple[str, str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.store import Store, open_store
-from qinglan.store.connection import Settings
+from qinglan.store.s3_connection import S3Settings
 
 SET = {
     "QINGLAN_S3_ENDPOINT": "http://127.0.0.1:9000", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
@@ -72,7 +72,7 @@ def test_an_address_comes_back_without_its_last_slash(address: str) -> None:
 
 
 def test_settings_do_not_show_their_secrets() -> None:
-    assert "secret" not in repr(Settings.of("s3://bucket", {**SET, "AWS_SESSION_TOKEN": "secret"}))
+    assert "secret" not in repr(S3Settings.of("s3://bucket", {**SET, "AWS_SESSION_TOKEN": "secret"}))
 
 
 def test_a_server_that_ignores_conditions_keeps_no_names() -> None:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.errors import DataError
-from qinglan.lineage.digests import digest, files_of
+from qinglan.lineage.digests import digest, file_digests
 from qinglan.store import Store, open_store
-from qinglan.store.connection import Settings
-from qinglan.store.folder import FolderShelf
+from qinglan.store.folder_backend import FolderBackend
 from qinglan.store.paths import checked_key
-from qinglan.store.s3 import S3Shelf
+from qinglan.store.s3_backend import S3Backend
+from qinglan.store.s3_connection import S3Settings
 from tests.qinglan.store.test_s3_settings import SET
 
 OTHER = "chengla"
@@ -29,7 +29,7 @@ PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), mi
 
 @given(PATHS)
 def test_a_key_in_s3_begins_with_its_prefix_or_is_refused(key: str) -> None:
-    shelf = S3Shelf(Settings.of("s3://bucket/tenants/fivedoctors", SET))
+    shelf = S3Backend(S3Settings.of("s3://bucket/tenants/fivedoctors", SET))
     try:
         whole = shelf.key(key)
     except DataError:
@@ -43,7 +43,7 @@ def test_a_key_in_s3_begins_with_its_prefix_or_is_refused(key: str) -> None:
 @given(PATHS)
 def test_a_key_in_a_folder_stays_under_it_or_is_refused(key: str) -> None:
     with tempfile.TemporaryDirectory() as folder, suppress(DataError):
-        place = FolderShelf(Path(folder)).at(key)
+        place = FolderBackend(Path(folder)).at(key)
 
         assert place.resolve().is_relative_to(Path(folder).resolve())
         assert str(place) == str(Path(folder).resolve() / checked_key(key))
@@ -73,20 +73,22 @@ def test_no_word_reads_or_changes_what_another_tenant_has(word: str) -> None:
         other = folder / "tenants" / OTHER
         other.mkdir(parents=True)
         (other / "secret").write_bytes(SECRET)
-        before = files_of(folder)
+        before = file_digests(folder)
         store = open_store(str(folder / "tenants" / "fivedoctors")).prepare()
 
         for ask in asks(store, folder, word):
             with suppress(DataError, OSError):  # the latter where a file is in the way of a folder
                 assert SECRET not in repr(ask()).encode()
 
-        after = {name: sha for name, sha in files_of(folder).items() if not name.startswith("tenants/fivedoctors/")}
+        after = {
+            name: sha for name, sha in file_digests(folder).items() if not name.startswith("tenants/fivedoctors/")
+        }
         assert {name: sha for name, sha in after.items() if not name.startswith("back/")} == before
 
 
 @pytest.mark.parametrize("word", ["../chengla/secret", "releases/../../chengla/secret", "/etc/passwd", "a//b", ".."])
 def test_what_leads_out_is_refused_in_so_many_words(tmp_path: Path, word: str) -> None:
-    shelf = FolderShelf(tmp_path)
+    shelf = FolderBackend(tmp_path)
 
     for ask in (shelf.read, lambda key: shelf.part(key, 0, 1), lambda key: shelf.create(key, b"!"), shelf.children):
         with pytest.raises(DataError, match="leads out of its folder or says the same twice: no key of a store"):

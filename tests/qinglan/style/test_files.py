@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.style.files import CHUNK, predict_file
-from qinglan.style.labels import training_form
+from qinglan.style.file_prediction import CHUNK, predict_file
+from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.tables import read_table, write_table
 from tests.tiny_style import tiny_style_model
@@ -29,7 +29,7 @@ def read(path: Path) -> list[Any]:
 
 
 def test_lines_in_lines_out_in_their_order_with_all_that_they_held(model: StyleModel, tmp_path: Path) -> None:
-    texts = [training_form("一天吃几次" * (n % 7 + 1), "请按标签服用") for n in range(CHUNK + 40)]
+    texts = [format_training_text("一天吃几次" * (n % 7 + 1), "请按标签服用") for n in range(CHUNK + 40)]
     rows = [{"id": n, "text": text} for n, text in enumerate(texts)]
 
     counts = predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
@@ -44,7 +44,7 @@ def test_lines_in_lines_out_in_their_order_with_all_that_they_held(model: StyleM
 
 
 def test_question_and_answer_are_put_into_the_training_form(model: StyleModel, tmp_path: Path) -> None:
-    form = training_form("好吗", "很好")
+    form = format_training_text("好吗", "很好")
     rows: list[Any] = [
         {"question": "好吗", "answer": "很好"},
         {"问题": "好吗", "回答": "很好"},
@@ -71,7 +71,7 @@ def test_a_sheet_in_and_a_sheet_out(model: StyleModel, tmp_path: Path) -> None:
 
 
 def test_a_row_without_an_answer_is_kept_with_its_fault(model: StyleModel, tmp_path: Path) -> None:
-    good = {"text": training_form("好吗", "很好")}
+    good = {"text": format_training_text("好吗", "很好")}
     rows: list[Any] = [good, {"id": 2}, {"text": "  "}, {"text": [3]}, good]
 
     counts = predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
@@ -85,7 +85,7 @@ def test_a_row_without_an_answer_is_kept_with_its_fault(model: StyleModel, tmp_p
 
 
 def test_text_that_a_spreadsheet_would_run_is_written_as_text(model: StyleModel, tmp_path: Path) -> None:
-    row = {"text": training_form("好吗", "很好"), "note": "=HYPERLINK(1)"}
+    row = {"text": format_training_text("好吗", "很好"), "note": "=HYPERLINK(1)"}
 
     predict_file(model, write(tmp_path / "in.jsonl", [row]), tmp_path / "out.xlsx")
 
@@ -103,10 +103,10 @@ def test_a_line_that_is_no_row_is_kept_with_its_fault(model: StyleModel, tmp_pat
 
 
 def test_a_file_that_was_answered_before_is_answered_anew(model: StyleModel, tmp_path: Path) -> None:
-    first = write(tmp_path / "in.jsonl", [{"id": 1, "text": training_form("好吗", "很好")}, {"id": 2}])
+    first = write(tmp_path / "in.jsonl", [{"id": 1, "text": format_training_text("好吗", "很好")}, {"id": 2}])
     predict_file(model, first, tmp_path / "once.xlsx")
     [(_, good), (_, bad)] = read_table(tmp_path / "once.xlsx")
-    again = [{**good, "text": ""}, {**bad, "text": training_form("好吗", "很好")}]
+    again = [{**good, "text": ""}, {**bad, "text": format_training_text("好吗", "很好")}]
 
     predict_file(model, write(tmp_path / "again.jsonl", again), tmp_path / "twice.jsonl")
 
@@ -116,7 +116,10 @@ def test_a_file_that_was_answered_before_is_answered_anew(model: StyleModel, tmp
 
 
 def test_a_sheet_has_every_column_that_any_line_brings(model: StyleModel, tmp_path: Path) -> None:
-    rows: list[Any] = [{"text": training_form("好吗", "很好")}, {"问题": "好吗", "回答": "很好", "note": "后来的"}]
+    rows: list[Any] = [
+        {"text": format_training_text("好吗", "很好")},
+        {"问题": "好吗", "回答": "很好", "note": "后来的"},
+    ]
 
     predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.xlsx")
 

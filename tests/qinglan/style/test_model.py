@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.style.labels import Labels, read_labels, read_mapping, training_form, write_mapping
+from qinglan.style.labels import Labels, format_training_text, read_labels, read_mapping, write_mapping
 from qinglan.style.model import StyleModel
-from qinglan.style.predict import batch_predict, in_batches, predict_style
+from qinglan.style.predict import batch_by_length, batch_predict, predict_style
 from tests.tiny_style import ASKED, tiny_style_model
 
-TEXTS = [training_form("一天吃几次" * times, "请按标签服用" * (20 - times)) for times in range(1, 20)]
+TEXTS = [format_training_text("一天吃几次" * times, "请按标签服用" * (20 - times)) for times in range(1, 20)]
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +69,10 @@ def test_texts_are_answered_in_their_order(folder: Path) -> None:
 def test_long_texts_share_a_batch_with_fewer() -> None:
     ids = [[1] * length for length in (500, 10, 3000, 500, 20, 500, 500, 500)]
 
-    batches = list(in_batches(ids, batch_size=5, most_tokens=2048))
+    batches = list(batch_by_length(ids, batch_size=5, most_tokens=2048))
 
     assert batches == [[1, 4, 0, 3], [5, 6, 7], [2]]
-    assert list(in_batches([], 3, 2048)) == []
+    assert list(batch_by_length([], 3, 2048)) == []
 
 
 def test_a_text_longer_than_the_model_reads_is_cut_there(folder: Path) -> None:

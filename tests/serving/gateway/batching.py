@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from qinglan.llm.client import Answer, Gateway, Wish
+from qinglan.llm.client import Answer, GatewayClient, PlannedRequest
 from qinglan.llm.config import GatewayConfig
 from tests.echo import gateway, gateway_config
 
@@ -26,8 +26,8 @@ def batched(teacher: str, batch: dict[str, Any] | None = None, **changes: Any) -
 
 async def ask_rows(url: str, rows: list[str], step: str = "generate") -> list[Asked]:
     """Say what will be asked, wait for the batches, then ask row by row."""
-    async with Gateway(url, step, back_within=120.0) as client:
-        await client.ahead(lambda: (Wish("teacher", row, messages(row)) for row in rows))
+    async with GatewayClient(url, step, back_within=120.0) as client:
+        await client.ahead(lambda: (PlannedRequest("teacher", row, messages(row)) for row in rows))
         asks = (client.ask("teacher", messages(row), row=row) for row in rows)
         answers = await asyncio.gather(*asks, return_exceptions=True)
         await client.exported("artifact")
@@ -38,7 +38,7 @@ def run_rows(config: GatewayConfig, folder: Path, rows: list[str]) -> tuple[list
     async def run() -> tuple[list[Asked], dict[str, Any]]:
         async with gateway(config, folder) as url:
             answers = await ask_rows(url, rows)
-            async with Gateway(url, "report") as client:
+            async with GatewayClient(url, "report") as client:
                 return answers, await client.report()
 
     return asyncio.run(run())

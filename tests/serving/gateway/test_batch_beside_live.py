@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.llm.client import Answer, Gateway
+from qinglan.llm.client import Answer, GatewayClient
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, running
@@ -36,7 +36,7 @@ class Limiting:
 
 
 async def live(url: str) -> Asked:
-    async with Gateway(url, "generate") as client:
+    async with GatewayClient(url, "generate") as client:
         [found] = await asyncio.gather(client.ask("teacher", messages(ROW), row=ROW), return_exceptions=True)
         return found
 

@@ -12,15 +12,15 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.llm.batch_book import BatchBook
+from qinglan.llm.batch_journal import BatchJournal
 from qinglan.llm.budget import Budget
-from qinglan.llm.client import Gateway
-from qinglan.llm.contract import WANTED_PATH
+from qinglan.llm.client import GatewayClient
+from qinglan.llm.contract import PLANNED_REQUESTS_PATH
 from qinglan.llm.journal import Call, Entry, Journal
-from qinglan.llm.records import read_report
-from serving.gateway.asks import Ask
-from serving.gateway.paid import Stopping
-from serving.gateway.server import opened
+from qinglan.llm.journal_reader import read_report
+from serving.gateway.call_plan import PaidRequest
+from serving.gateway.paid_calls import GatewayStopping
+from serving.gateway.server import open_gateway
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway, gateway_config, running
@@ -92,7 +92,7 @@ def rows_in_queue(folder: Path) -> int:
 async def live_again(teacher: str, folder: Path) -> list[Asked]:
     """What a stage gets, when the batches from before have ended, from a gateway without batch mode."""
     async with gateway(gateway_config(teacher), folder) as url:
-        async with Gateway(url, "report") as client:
+        async with GatewayClient(url, "report") as client:
             while (await client.report())["batches"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return await ask_rows(url, ROWS)
@@ -187,12 +187,12 @@ def test_money_is_held_before_its_batch_is_written_and_comes_back_where_that_fai
         budgets.append(budget)
         hold(budget, amount)
 
-    async def fails(book: BatchBook, *_: Any) -> None:
+    async def fails(book: BatchJournal, *_: Any) -> None:
         seen.append(budgets[0].reserved)
         raise OutageError("the disk is full")
 
     monkeypatch.setattr(Budget, "hold", watched)
-    monkeypatch.setattr(BatchBook, "make", fails)
+    monkeypatch.setattr(BatchJournal, "make", fails)
     with running(create_app(EchoBrain(), Behaviour())) as teacher, pytest.raises(OutageError, match="disk is full"):
         run_rows(batched(teacher), tmp_path, ROWS)
     assert seen[0] > 0
@@ -204,11 +204,11 @@ def test_a_gateway_that_is_being_stopped_sends_no_batch_while_it_waits_for_what_
         first = GatewayProcess(batched(teacher, {"gather_seconds": 0.4}), tmp_path)
         url = first.url()
         asks = [{"model": "teacher", "messages": messages(row), "row": row} for row in ROWS]
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as http, Gateway(url, "ppo") as client:
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as http, GatewayClient(url, "ppo") as client:
             live = asyncio.create_task(client.ask("teacher", messages("live"), row="live"))
             while not stats(teacher)["asked"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-            await http.post(WANTED_PATH, json={"step": "generate", "asks": asks})
+            await http.post(PLANNED_REQUESTS_PATH, json={"step": "generate", "asks": asks})
             code = await asyncio.to_thread(first.stop)
             await asyncio.gather(live, return_exceptions=True)
             return code
@@ -262,9 +262,9 @@ def test_a_gateway_whose_journal_cannot_be_written_says_that_it_is_not_ready(
     async def run(teacher: str) -> list[tuple[int, str]]:
         async with gateway(gateway_config(teacher), tmp_path) as url, httpx.AsyncClient(trust_env=False) as http:
             ready = await http.get(f"{url}/readyz")
-            monkeypatch.setattr("qinglan.llm.commits.GroupWriter._commit", full)
+            monkeypatch.setattr("qinglan.llm.group_commit.GroupWriter._commit", full)
             with pytest.raises(OutageError, match="disk is full"):
-                async with Gateway(url, "generate") as client:
+                async with GatewayClient(url, "generate") as client:
                     await client.ask("teacher", messages("1"), row="1")
             later = [await http.get(f"{url}{path}") for path in ("/readyz", "/healthz")]
             return [(answer.status_code, answer.text) for answer in (ready, *later)]
@@ -280,7 +280,10 @@ def test_a_call_that_is_stopped_while_it_is_being_journaled_does_not_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(teacher: str) -> BaseException | Any:
-        async with opened(gateway_config(teacher), tmp_path / "journal.sqlite", tmp_path / "r.sqlite") as (_, paid):
+        async with open_gateway(gateway_config(teacher), tmp_path / "journal.sqlite", tmp_path / "r.sqlite") as (
+            _,
+            paid,
+        ):
             sent = Journal.sent
 
             async def then_stopped(journal: Journal, *given: Any) -> int:
@@ -289,12 +292,12 @@ def test_a_call_that_is_stopped_while_it_is_being_journaled_does_not_leave(
                 return number
 
             monkeypatch.setattr(Journal, "sent", then_stopped)
-            ask = Ask(Entry("ppo", "1", "teacher"), 0, messages("1"), None)
+            ask = PaidRequest(Entry("ppo", "1", "teacher"), 0, messages("1"), None)
             [ended] = await asyncio.gather(paid.answer(ask), return_exceptions=True)
             return ended
 
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
-        assert isinstance(asyncio.run(run(teacher)), Stopping)
+        assert isinstance(asyncio.run(run(teacher)), GatewayStopping)
         assert stats(teacher)["asked"] == 0
     report = read_report(tmp_path / "journal.sqlite")
     assert (report["cost"], report["possibly_billed"]) == (0, [])
@@ -303,9 +306,9 @@ def test_a_call_that_is_stopped_while_it_is_being_journaled_does_not_leave(
 def test_the_money_of_a_call_that_was_sent_live_as_its_batch_was_made_makes_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, firsts = BatchBook.make, [1]
+    make, firsts = BatchJournal.make, [1]
 
-    async def raced(book: BatchBook, *given: Any) -> Any:
+    async def raced(book: BatchJournal, *given: Any) -> Any:
         if not firsts:
             return await make(book, *given)
         firsts.pop()
@@ -319,7 +322,7 @@ def test_the_money_of_a_call_that_was_sent_live_as_its_batch_was_made_makes_way(
         async with gateway(batched(teacher), tmp_path) as url, httpx.AsyncClient(trust_env=False) as http:
             return await ask_rows(url, ROWS), (await http.get(f"{url}/metrics")).text
 
-    monkeypatch.setattr(BatchBook, "make", raced)
+    monkeypatch.setattr(BatchJournal, "make", raced)
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
         answers, metrics = asyncio.run(run(teacher))
         assert (stats(teacher)["batches"], stats(teacher)["billed"]) == (2, len(ROWS))

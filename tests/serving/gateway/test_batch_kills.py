@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.llm.client import Gateway
-from qinglan.llm.records import read_report
+from qinglan.llm.client import GatewayClient
+from qinglan.llm.journal_reader import read_report
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
@@ -60,7 +60,7 @@ class Struck:
             self.strike()
 
 
-async def until_created(client: Gateway) -> None:
+async def until_created(client: GatewayClient) -> None:
     """Until the service has a batch of ours."""
     while not [one for one in (await client.report())["batches"] if one["batch"]]:
         pass
@@ -119,7 +119,7 @@ def test_a_stopped_gateway_leaves_its_batch_to_the_service_and_the_next_one_read
         first = GatewayProcess(config, tmp_path)
         url = first.url()
         asked = asyncio.create_task(ask_rows(url, ROWS))
-        async with Gateway(url, "report") as client:
+        async with GatewayClient(url, "report") as client:
             await until_created(client)
         assert await asyncio.to_thread(first.stop) == 0
         open_batches = read_report(tmp_path / "journal.sqlite")["batches"]
@@ -145,7 +145,7 @@ def test_a_role_that_is_live_again_pays_for_nothing_that_a_batch_is_bringing(tmp
         first = GatewayProcess(config, tmp_path)
         url = first.url()
         asked = asyncio.create_task(ask_rows(url, ROWS))
-        async with Gateway(url, "report") as client:
+        async with GatewayClient(url, "report") as client:
             await until_created(client)
         first.kill()
         asked.cancel()
@@ -157,7 +157,7 @@ def test_a_role_that_is_live_again_pays_for_nothing_that_a_batch_is_bringing(tmp
         refused = await ask_rows(url, ROWS)
         assert all(isinstance(one, OutageError) and "paid twice" in str(one) for one in refused)
         service.closed = False
-        async with Gateway(url, "report") as client:
+        async with GatewayClient(url, "report") as client:
             while (await client.report())["batches"]:
                 pass
         answers = await ask_rows(url, ROWS)
@@ -196,7 +196,7 @@ def test_a_batch_that_was_never_sent_is_given_up_where_its_role_is_live_again(tm
 
     async def resume(config: Any) -> list[Asked]:
         async with gateway(config, tmp_path) as url:
-            async with Gateway(url, "report") as client:
+            async with GatewayClient(url, "report") as client:
                 while (await client.report())["batches"]:
                     pass
             return await ask_rows(url, ROWS)

@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.llm.batch_api import LINE_BYTES, Problem, Told
-from qinglan.llm.batch_book import Batch
-from qinglan.llm.batch_queue import Queued, rows_that_fit
-from qinglan.llm.records import read_report
-from serving.gateway.batch_rows import end_of, whole_trouble
+from qinglan.llm.batch_api import REQUEST_LINE_OVERHEAD, BatchProblem, BatchStatus
+from qinglan.llm.batch_journal import Batch
+from qinglan.llm.batch_queue import QueueItem, rows_that_fit
+from qinglan.llm.journal_reader import read_report
+from serving.gateway.batch_rows import batch_failure, outcome_without_line
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, running
@@ -97,8 +97,8 @@ def test_metrics_and_report_tell_of_batches_and_their_rows(tmp_path: Path) -> No
 
 
 def test_a_batch_takes_from_the_head_of_the_queue_what_the_file_and_the_money_hold() -> None:
-    queue = [Queued(place, 100, 1.0) for place in range(10)]
-    line = 100 + LINE_BYTES
+    queue = [QueueItem(place, 100, 1.0) for place in range(10)]
+    line = 100 + REQUEST_LINE_OVERHEAD
     assert rows_that_fit(queue, 100.0, 50, 10**6) == 10
     assert rows_that_fit(queue, 3.5, 50, 10**6) == 3
     assert rows_that_fit(queue, 100.0, 4, 10**6) == 4
@@ -118,7 +118,7 @@ def test_a_batch_takes_from_the_head_of_the_queue_what_the_file_and_the_money_ho
 def test_a_row_without_a_line_has_what_the_batchs_end_means(
     status: str, reason: str, billed: bool, counts: bool
 ) -> None:
-    outcome, tried = end_of(status, None)
+    outcome, tried = outcome_without_line(status, None)
     assert (outcome.reason, outcome.maybe_billed, tried) == (reason, billed, counts)
 
 
@@ -130,14 +130,14 @@ def test_a_row_without_a_line_has_what_the_batchs_end_means(
         ("completed", (), 0, 2, ""),
         ("expired", (), 0, 0, ""),
         ("cancelled", (), 5, 0, "cancelled at the service"),
-        ("failed", (Problem("token_limit_exceeded", "too many", None),), 0, 0, ""),
-        ("failed", (Problem("billing_hard_limit_reached", "no money", None),), 0, 0, "no money"),
+        ("failed", (BatchProblem("token_limit_exceeded", "too many", None),), 0, 0, ""),
+        ("failed", (BatchProblem("billing_hard_limit_reached", "no money", None),), 0, 0, "no money"),
         ("failed", (), 0, 0, "does not say why"),
-        ("failed", (Problem("invalid", "bad", 3),), 0, 1, ""),
+        ("failed", (BatchProblem("invalid", "bad", 3),), 0, 1, ""),
     ],
 )
 def test_a_batch_stops_the_run_where_no_row_is_to_blame(
-    status: str, problems: tuple[Problem, ...], answered: int, failed: int, says: str
+    status: str, problems: tuple[BatchProblem, ...], answered: int, failed: int, says: str
 ) -> None:
-    found = whole_trouble(BATCH, Told("b", status, (), 0, 10, problems), answered, failed, 8, alone=True)
+    found = batch_failure(BATCH, BatchStatus("b", status, (), 0, 10, problems), answered, failed, 8, alone=True)
     assert says in found if says else not found

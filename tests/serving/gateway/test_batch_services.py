@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from qinglan.errors import BudgetError, OutageError, RowError
-from qinglan.llm.batch_book import BatchBook
-from qinglan.llm.client import Answer, Gateway, Wish
+from qinglan.llm.batch_journal import BatchJournal
+from qinglan.llm.client import Answer, GatewayClient, PlannedRequest
 from standins.teacher.app import create_app
-from standins.teacher.batches import Desk
+from standins.teacher.batches import FakeBatchService
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, gateway_config, running
 from tests.serving.gateway.batching import Asked, ask_rows, batched, echoes, messages, run_rows, stats, texts
@@ -155,9 +155,9 @@ def test_tokens_queued_over_all_batches_are_waited_for_and_no_batch_is_made_smal
 ) -> None:
     """The account takes ten rows at once, whichever batches they are in."""
     sizes: list[int] = []
-    work = Desk._work
+    work = FakeBatchService._work
 
-    async def crowded(desk: Desk, batch: Any, fault: Any) -> None:
+    async def crowded(desk: FakeBatchService, batch: Any, fault: Any) -> None:
         sizes.append(len(desk._places(batch["input_file_id"])))
         batch["rows"] = sizes[-1]
         others = (one.get("rows", 0) for one in desk.batches.values() if one["status"] == "in_progress")
@@ -168,7 +168,7 @@ def test_tokens_queued_over_all_batches_are_waited_for_and_no_batch_is_made_smal
         await asyncio.sleep(0.5)
         await work(desk, batch, fault)
 
-    monkeypatch.setattr(Desk, "_work", crowded)
+    monkeypatch.setattr(FakeBatchService, "_work", crowded)
     rows = [str(number) for number in range(24)]
     with running(echoing()) as teacher:
         answers, _ = run_rows(batched(teacher, {"requests": 8}), tmp_path, rows)
@@ -179,14 +179,14 @@ def test_tokens_queued_over_all_batches_are_waited_for_and_no_batch_is_made_smal
 def test_a_disk_that_was_full_for_a_moment_is_written_when_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, full = BatchBook.write_file, [OSError(28, "No space left on device")]
+    write, full = BatchJournal.write_file, [OSError(28, "No space left on device")]
 
-    def flaky(book: BatchBook, *given: Any) -> None:
+    def flaky(book: BatchJournal, *given: Any) -> None:
         if full:
             raise full.pop()
         write(book, *given)
 
-    monkeypatch.setattr(BatchBook, "write_file", flaky)
+    monkeypatch.setattr(BatchJournal, "write_file", flaky)
     with running(echoing()) as teacher:
         answers, _ = run_rows(batched(teacher), tmp_path, ROWS)
     assert texts(answers) == echoes(ROWS)
@@ -201,7 +201,7 @@ def test_an_error_of_ours_is_told_to_every_later_stage_and_to_the_probes(
     async def run(teacher: str) -> list[Any]:
         import httpx
 
-        monkeypatch.setattr(BatchBook, "steps", broken)
+        monkeypatch.setattr(BatchJournal, "steps", broken)
         async with gateway(batched(teacher), tmp_path) as url, httpx.AsyncClient(trust_env=False) as http:
             told: list[Any] = []
             for _ in range(2):
@@ -229,8 +229,8 @@ def test_a_row_that_is_larger_than_the_gateway_takes_fails_alone(tmp_path: Path)
         return [{"role": "user", "content": "长" * 10**6}] if row == "1" else messages(row)
 
     async def run(teacher: str) -> list[Asked]:
-        async with gateway(batched(teacher), tmp_path) as url, Gateway(url, "generate") as client:
-            await client.ahead(lambda: (Wish("teacher", row, said(row)) for row in ROWS))
+        async with gateway(batched(teacher), tmp_path) as url, GatewayClient(url, "generate") as client:
+            await client.ahead(lambda: (PlannedRequest("teacher", row, said(row)) for row in ROWS))
             asks = (client.ask("teacher", said(row), row=row) for row in ROWS)
             return list(await asyncio.gather(*asks, return_exceptions=True))
 
@@ -259,7 +259,7 @@ def test_who_waits_for_a_batch_of_a_step_that_is_live_again_is_told_by_a_batch_o
     async def leave(teacher: str) -> None:
         async with gateway(batched(teacher, {"steps": ["validate"]}), tmp_path) as url:
             asked = asyncio.create_task(ask_rows(url, ROWS, "validate"))
-            async with Gateway(url, "report") as client:
+            async with GatewayClient(url, "report") as client:
                 while not [one for one in (await client.report())["batches"] if one["batch"]]:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             asked.cancel()
@@ -280,8 +280,10 @@ def test_a_batch_of_a_role_that_is_live_again_holds_up_no_other_role(tmp_path: P
     """The judge's batch is not to be had; the teacher's rows of the same step are."""
 
     async def run(config: Any, role: Any) -> None:
-        async with gateway(config, tmp_path) as url, Gateway(url, "generate") as client:
-            await asyncio.wait_for(client.ahead(lambda: (Wish(role, row, said(role, row)) for row in ROWS)), 30)
+        async with gateway(config, tmp_path) as url, GatewayClient(url, "generate") as client:
+            await asyncio.wait_for(
+                client.ahead(lambda: (PlannedRequest(role, row, said(role, row)) for row in ROWS)), 30
+            )
 
     def said(role: str, row: str) -> list[Any]:
         return messages(f"{role} {row}")

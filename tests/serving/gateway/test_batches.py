@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from qinglan.errors import BudgetError, OutageError, RowError
-from qinglan.llm.client import Answer, Gateway
-from qinglan.llm.contract import WANTED_PATH
-from qinglan.llm.records import read_report
+from qinglan.llm.client import Answer, GatewayClient
+from qinglan.llm.contract import PLANNED_REQUESTS_PATH
+from qinglan.llm.journal_reader import read_report
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, gateway, gateway_config, running
@@ -63,7 +63,7 @@ def test_only_the_steps_that_are_named_wait_for_a_batch(tmp_path: Path) -> None:
     async def run(teacher: str) -> None:
         async with gateway(batched(teacher, {"steps": ["validate"]}), tmp_path) as url:
             assert texts(await ask_rows(url, ["1"])) == echoes(["1"])
-            async with Gateway(url, "ppo") as client:
+            async with GatewayClient(url, "ppo") as client:
                 await client.ask("teacher", messages("2"), row="2")
 
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
@@ -73,7 +73,7 @@ def test_only_the_steps_that_are_named_wait_for_a_batch(tmp_path: Path) -> None:
 
 def test_an_ask_that_nobody_announced_waits_for_a_batch_too(tmp_path: Path) -> None:
     async def run(teacher: str) -> list[str]:
-        async with gateway(batched(teacher), tmp_path) as url, Gateway(url, "generate") as client:
+        async with gateway(batched(teacher), tmp_path) as url, GatewayClient(url, "generate") as client:
             asks = (client.ask("teacher", messages(row), row=row) for row in ROWS)
             return [answer.text for answer in await asyncio.gather(*asks)]
 
@@ -182,10 +182,10 @@ def test_a_call_that_another_role_queued_is_sent_for_whoever_waits_for_it(tmp_pa
         config = config.model_copy(update={"judge": config.teacher})
         async with gateway(config, tmp_path) as url, httpx.AsyncClient(base_url=url, trust_env=False) as http:
             asks = [{"model": "judge", "messages": messages(row), "row": row} for row in ROWS]
-            await http.post(WANTED_PATH, json={"step": "generate", "asks": asks})
+            await http.post(PLANNED_REQUESTS_PATH, json={"step": "generate", "asks": asks})
             while 'status="expired"' not in (await http.get("/metrics")).text:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-            async with Gateway(url, "generate") as client:
+            async with GatewayClient(url, "generate") as client:
                 asked = (client.ask("teacher", messages(row), row=row) for row in ROWS)
                 return [one.text for one in await asyncio.wait_for(asyncio.gather(*asked), 60.0)]
 

@@ -9,21 +9,21 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.lineage.paid import add_gateway
-from qinglan.lineage.record import Step
-from qinglan.llm.client import Answer, Gateway
-from qinglan.llm.records import export_journal
+from qinglan.lineage.record import StepReport
+from qinglan.lineage.step_inputs import add_gateway_usage
+from qinglan.llm.client import Answer, GatewayClient
+from qinglan.llm.journal_reader import export_journal
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, gateway_config, running
 
 
-def step() -> Step:
-    return Step({}, [], [], {})
+def step() -> StepReport:
+    return StepReport({}, [], [], {})
 
 
 async def ask(url: str, stage: str, texts: list[str]) -> list[Answer]:
-    async with Gateway(url, stage) as client:
+    async with GatewayClient(url, stage) as client:
         return [await client.ask("teacher", [{"role": "user", "content": text}], row=text) for text in texts]
 
 
@@ -35,7 +35,7 @@ def test_a_step_names_its_paid_answers_and_prices_by_digest(tmp_path: Path) -> N
         asyncio.run(ask(url, "validate", ["张三 二", "张三 三"]))
         generate, validate, nobody = step(), step(), step()
         for one, stage in ((generate, "generate"), (validate, "validate"), (nobody, "sft")):
-            add_gateway(one, stage, url)
+            add_gateway_usage(one, stage, url)
         assert gateway.stop() == 0
 
     lines = [orjson.loads(line) for line in generate.papers["paid-generate.jsonl"].splitlines()]
@@ -59,7 +59,7 @@ def test_a_step_names_its_paid_answers_and_prices_by_digest(tmp_path: Path) -> N
 
 def test_a_gateway_that_does_not_say_is_an_outage(tmp_path: Path) -> None:
     with pytest.raises(OutageError, match=r"does not say what was used"):
-        add_gateway(step(), "generate", "http://127.0.0.1:9")
+        add_gateway_usage(step(), "generate", "http://127.0.0.1:9")
 
 
 def test_a_rag_service_without_a_list_of_knowledge_bases_is_left_out(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_rag_service_without_a_list_of_knowledge_bases_is_left_out(tmp_path: P
         gateway = GatewayProcess(gateway_config(teacher, teacher), tmp_path)
         url, one = gateway.url(), step()
         assert httpx.get(f"{url}/api/knowledge_bases", trust_env=False).status_code == 404
-        add_gateway(one, "generate", url)
+        add_gateway_usage(one, "generate", url)
         assert gateway.stop() == 0
 
     assert one.used == []

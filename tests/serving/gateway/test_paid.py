@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
-from qinglan.llm.client import Answer, Gateway
+from qinglan.llm.client import Answer, GatewayClient
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.prices import worst_cost
 from qinglan.prompts import JUDGE_FORMAT
@@ -26,7 +26,7 @@ def ask_all(config: GatewayConfig, folder: Path, texts: list[str], **more: Any) 
     """Each text asked for by a row of its own, all at once, with the report of the journal after them."""
 
     async def run() -> tuple[list[Asked], dict[str, Any]]:
-        async with gateway(config, folder) as url, Gateway(url, "generate") as client:
+        async with gateway(config, folder) as url, GatewayClient(url, "generate") as client:
             asks = (client.ask("teacher", messages(text), row=f"行{n}", **more) for n, text in enumerate(texts))
             answers = await asyncio.gather(*asks, return_exceptions=True)
             return list(answers), await client.report()
@@ -250,7 +250,7 @@ def test_the_budget_is_never_passed_and_is_used_as_far_as_it_goes(tmp_path: Path
 
 def test_an_asker_who_hangs_up_does_not_waste_what_is_being_paid_for(tmp_path: Path) -> None:
     async def run(config: GatewayConfig) -> dict[str, Any]:
-        async with gateway(config, tmp_path) as url, Gateway(url, "generate") as client:
+        async with gateway(config, tmp_path) as url, GatewayClient(url, "generate") as client:
             asked = asyncio.create_task(client.ask("teacher", messages("一"), row="1"))
             while not (await client.report())["attempts"]:
                 pass
@@ -320,7 +320,7 @@ def test_metrics_tell_of_calls_hits_and_money(tmp_path: Path) -> None:
     async def run(config: GatewayConfig) -> str:
         async with (
             gateway(config, tmp_path) as url,
-            Gateway(url, "generate") as client,
+            GatewayClient(url, "generate") as client,
             httpx.AsyncClient(trust_env=False) as http,
         ):
             for row in ("1", "2"):

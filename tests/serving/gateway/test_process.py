@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError, QinglanError
-from qinglan.llm.client import Answer, Gateway
+from qinglan.llm.client import Answer, GatewayClient
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.records import export_journal, read_report
+from qinglan.llm.journal_reader import export_journal, read_report
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
 from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway_config, running
@@ -27,7 +27,7 @@ def messages(row: str) -> list[Any]:
 
 async def ask_all(url: str, rows: list[str]) -> list[str]:
     """A stage in small: an answer a row, or the error that stopped it."""
-    async with Gateway(url, "generate", back_within=0.2) as client:
+    async with GatewayClient(url, "generate", back_within=0.2) as client:
         asks = (client.ask("teacher", messages(row), row=row) for row in rows)
         answers = await asyncio.gather(*asks, return_exceptions=True)  # all end: a cancelled one leaks its socket
         if failures := [answer for answer in answers if isinstance(answer, BaseException)]:
@@ -73,7 +73,7 @@ def test_a_stage_lives_through_a_restart_of_the_gateway(tmp_path: Path) -> None:
         first = GatewayProcess(config, tmp_path)
         url = first.url()
         port = int(url.rsplit(":", 1)[1])
-        async with Gateway(url, "generate") as client:
+        async with GatewayClient(url, "generate") as client:
             asks = [asyncio.create_task(client.ask("teacher", messages(str(n)), row=str(n))) for n in range(40)]
             await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
             first.kill()

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request, Response
 
 from qinglan.errors import DataError
 from serving.gateway.cache import RetrievalCache
-from serving.gateway.retrieval import Reply, is_good, read_bases, read_wanted
+from serving.gateway.retrieval_client import Reply, is_cacheable, read_cacheable_request, read_knowledge_bases
 from tests.echo import gateway, gateway_config, running
 
 
@@ -214,17 +214,17 @@ def test_no_more_retrievals_are_under_way_than_the_limit_and_the_report_counts_t
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"query":"x","tenant_id":"a"}', b'{"rewritten_query":"x"}'])
 def test_what_cannot_be_kept_is_recognised(body: bytes) -> None:
-    assert read_wanted(body) is None
+    assert read_cacheable_request(body) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"knowledge_bases": 3}', b'{"knowledge_bases": [{}]}'])
 def test_a_list_of_knowledge_bases_that_is_none_is_none(body: bytes) -> None:
-    assert read_bases(Reply(200, body)) is None
+    assert read_knowledge_bases(Reply(200, body)) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"code": 500}', b'{"code": 200, "data": null}'])
 def test_only_a_success_of_the_right_snapshot_is_good(body: bytes) -> None:
-    assert not is_good(Reply(200, body), b'{"snapshot": "s1"}')
+    assert not is_cacheable(Reply(200, body), b'{"snapshot": "s1"}')
 
 
 def test_another_database_is_no_retrieval_cache_and_is_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.llm.client import Gateway
+from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig, Role
 from qinglan.prompts import Message
 from serving.gateway.server import check_currency
@@ -32,7 +32,7 @@ def ask_all(settings: GatewayConfig, folder: Path) -> tuple[list[str], dict[str,
     roles: tuple[Role, ...] = ("teacher", "judge", "examiner")
 
     async def run() -> tuple[list[str], dict[str, Any]]:
-        async with gateway(settings, folder) as url, Gateway(url, "evaluate") as client:
+        async with gateway(settings, folder) as url, GatewayClient(url, "evaluate") as client:
             models = [(await client.ask(role, ASKED, "r1")).model for role in roles]
             return models, await client.report()
 

@@ -12,14 +12,14 @@ import pytest
 
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
-from qinglan.errors import Altered, ConfigError, DataError
-from qinglan.lineage.addresses import Address, read_address
+from qinglan.errors import AlteredError, ConfigError, DataError
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keychain import ensure_keys, revoke_key
-from qinglan.lineage.loading import proof_of
-from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+from qinglan.lineage.key_lifecycle import ensure_keys, revoke_key
+from qinglan.lineage.model_verification import verify_model
+from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
 from qinglan.store import open_store
-from serving.initialiser.fetching import fetch
+from serving.initialiser.release_fetcher import fetch_release
 from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
 
 
@@ -55,21 +55,21 @@ def test_a_release_is_laid_out_as_it_is_and_its_server_can_check_it_again(
 ) -> None:
     uri = pushed(made.folder, tmp_path / "store")
 
-    said = fetch(uri, into, made.policy)
+    said = fetch_release(uri, into, made.policy)
 
     assert digest(into) == made.registered.release
     assert said.startswith(f"{NAME} {made.registered.release[:12]}, model {made.registered.model[:12]}")
-    assert proof_of(into / "model", trust=made.keys / TRUST).state == "signed"
+    assert verify_model(into / "model", trust=made.keys / TRUST_FILE).state == "signed"
 
 
 def test_a_server_with_the_base_gets_everything_but_merged_weights(made: Made, tmp_path: Path, into: Path) -> None:
     uri = pushed(made.folder, tmp_path / "store") + "/model/adapter"
 
-    said = fetch(uri, into, made.policy)
+    said = fetch_release(uri, into, made.policy)
 
     assert files(made.folder) - files(into) == {"model/model.safetensors"}
     assert "model/model.safetensors stayed in the store" in said
-    proof = proof_of(into / "model", weights=False, trust=made.keys / TRUST)
+    proof = verify_model(into / "model", weights=False, trust=made.keys / TRUST_FILE)
     assert (proof.release_digest, proof.version) == (made.registered.release, made.registered.model[:12])
 
 
@@ -79,7 +79,7 @@ def test_an_adapter_is_not_asked_of_a_release_without_one(made: Made, tmp_path: 
     uri = pushed(other.folder, tmp_path / "store") + "/model/adapter"
 
     with pytest.raises(DataError, match="has no adapter"):
-        fetch(uri, into, made.policy)
+        fetch_release(uri, into, made.policy)
     assert files(into) == set()
 
 
@@ -132,8 +132,8 @@ def test_a_spoilt_release_is_refused_under_whatever_digest_somebody_pushed_it(
     spoil(release)
     uri = pushed(release, tmp_path / "store") + ("/model/adapter" if adapter else "")
 
-    with pytest.raises((Altered, DataError), match=said):
-        fetch(uri, into, made.policy)
+    with pytest.raises((AlteredError, DataError), match=said):
+        fetch_release(uri, into, made.policy)
     assert files(into) == set()
 
 
@@ -142,7 +142,7 @@ def test_bytes_that_were_changed_in_the_store_are_refused(made: Made, tmp_path: 
     with_another_byte(tmp_path / "store/releases" / made.registered.release)
 
     with pytest.raises(DataError, match="not the bytes that were pushed"):
-        fetch(uri, into, made.policy)
+        fetch_release(uri, into, made.policy)
     assert files(into) == set()
 
 
@@ -153,8 +153,8 @@ def test_a_key_that_was_revoked_opens_nothing(made: Made, tmp_path: Path, into: 
     revoke_key(keys, key, "laptop lost", (datetime.now(UTC) - timedelta(days=1)).isoformat())
     uri = pushed(made.folder, tmp_path / "store")
 
-    with pytest.raises(Altered, match=r"was revoked at .* laptop lost"):
-        fetch(uri, into, load_trust(keys / TRUST))
+    with pytest.raises(AlteredError, match=r"was revoked at .* laptop lost"):
+        fetch_release(uri, into, load_trust(keys / TRUST_FILE))
     assert files(into) == set()
 
 
@@ -162,9 +162,9 @@ def test_other_keys_open_nothing(made: Made, tmp_path: Path, into: Path) -> None
     ensure_keys(tmp_path / "others")
     uri = pushed(made.folder, tmp_path / "store")
 
-    for policy in (load_trust(tmp_path / "others" / TRUST), TrustPolicy()):
-        with pytest.raises(Altered, match="is not in the trust policy"):
-            fetch(uri, into, policy)
+    for policy in (load_trust(tmp_path / "others" / TRUST_FILE), TrustPolicy()):
+        with pytest.raises(AlteredError, match="is not in the trust policy"):
+            fetch_release(uri, into, policy)
     assert files(into) == set()
 
 
@@ -175,7 +175,7 @@ def test_what_an_earlier_attempt_left_is_gone_but_what_a_pull_goes_on_from(
     (into / "model/evil.json").write_text("{}")
     (into / "evil.json").write_text("{}")
 
-    fetch(pushed(made.folder, tmp_path / "store"), into, made.policy)
+    fetch_release(pushed(made.folder, tmp_path / "store"), into, made.policy)
 
     assert digest(into) == made.registered.release
 
@@ -187,19 +187,19 @@ def test_what_an_earlier_attempt_left_is_gone_but_what_a_pull_goes_on_from(
 )  # fmt: skip
 def test_an_address_without_a_digest_is_refused(uri: str, into: Path) -> None:
     with pytest.raises(ConfigError, match="names no release by its digest"):
-        fetch(uri, into, TrustPolicy())
+        fetch_release(uri, into, TrustPolicy())
 
 
 def test_an_address_is_read_as_it_is_written() -> None:
     for adapter in (False, True):
-        one = Address("s3://qinglan/fivedoctors", "1" * 64, adapter)
-        assert read_address(one.uri) == one
+        one = ReleaseAddress("s3://qinglan/fivedoctors", "1" * 64, adapter)
+        assert parse_release_uri(one.uri) == one
 
 
 @pytest.mark.slow
 def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(made: Made, tmp_path: Path, into: Path) -> None:
     uri = pushed(made.folder, tmp_path / "store")
-    trust = (made.keys / TRUST).read_text()
+    trust = (made.keys / TRUST_FILE).read_text()
     nobody = {**os.environ, "QINGLAN_KEYS": str(tmp_path / "none")}
 
     def run(uri: str, trust: str) -> "subprocess.CompletedProcess[str]":

@@ -16,7 +16,7 @@ import uvicorn
 from qinglan.rag.contract import RAG_PATH, Passage
 from qinglan.rag.index import Index, build_index
 from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
 
 ITEMS = {
     "fivedoctors": ["虾青素软胶囊", "胶原蛋白肽饮", "鱼油软胶囊", "益生菌冻干粉", "叶黄素咀嚼片", "辅酶软胶囊"],
@@ -57,7 +57,7 @@ def kbs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def engines(kbs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], TantivyEngine]:
     root = tmp_path_factory.mktemp("indexes")
     return {
-        (tenant, "default"): TantivyEngine(Index.open(build_index(path, root, tenant)), DEFAULT)
+        (tenant, "default"): TantivyEngine(Index.open(build_index(path, root, tenant)), DEFAULT_RERANKER)
         for tenant, path in kbs.items()
     }
 

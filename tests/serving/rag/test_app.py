@@ -16,8 +16,8 @@ from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer
 from qinglan.rag.index import Index, build_index
 from serving.rag.app import LARGEST_BODY, create_app
 from serving.rag.engine import TantivyEngine
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.metrics import MOST_VERSIONS, Metrics
-from serving.rag.reranker import DEFAULT
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]
@@ -84,7 +84,9 @@ def test_two_knowledge_bases_of_one_tenant_stay_apart(
     kbs: dict[str, Path], tmp_path: Path, running: Running, ask: Ask
 ) -> None:
     opened = {
-        ("fivedoctors", name): TantivyEngine(Index.open(build_index(path, tmp_path, "fivedoctors", name)), DEFAULT)
+        ("fivedoctors", name): TantivyEngine(
+            Index.open(build_index(path, tmp_path, "fivedoctors", name)), DEFAULT_RERANKER
+        )
         for name, path in (("default", kbs["fivedoctors"]), ("courses", kbs["chengla"]))
     }
 

@@ -11,12 +11,12 @@ import httpx
 import orjson
 import pytest
 
-from qinglan.services import service
-from qinglan.style.labels import training_form
+from qinglan.services import run_service
+from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from serving.rag.app import create_app
 from serving.rag.config import ContentConfig
-from serving.rag.content import CONTENT_PATH, Checker, flag
+from serving.rag.content_check import CONTENT_PATH, ContentChecker, is_flagged
 from serving.rag.engine import TantivyEngine
 from tests.echo import Reply, Scripted
 from tests.echo import running as answering
@@ -48,7 +48,7 @@ def predictions(harmless: float, called_for: float, label: str = "无伤害") ->
 def checked(engines: Engines, running: Running, url: str, **fields: Any) -> tuple[dict[str, Any], str]:
     """The answer to one check, and /metrics after it."""
     config = ContentConfig(url=url, deadline_seconds=fields.pop("deadline", 5.0))
-    with running(create_app(engines, checker=Checker(config))) as rag:
+    with running(create_app(engines, checker=ContentChecker(config))) as rag:
         answer = httpx.post(rag + CONTENT_PATH, json=ASKED | fields, trust_env=False)
         metrics = httpx.get(rag + "/metrics", trust_env=False).text
     body: dict[str, Any] = answer.json()
@@ -70,13 +70,13 @@ def checked(engines: Engines, running: Running, url: str, **fields: Any) -> tupl
 def test_an_answer_is_flagged_where_the_question_calls_for_care_that_it_lacks(
     called_for: float, harmless: float, flagged: bool
 ) -> None:
-    assert flag(called_for, harmless, ContentConfig(url="http://h")) is flagged
+    assert is_flagged(called_for, harmless, ContentConfig(url="http://h")) is flagged
 
 
 def test_a_question_threshold_of_nothing_is_the_bare_threshold() -> None:
     bare = ContentConfig(url="http://h", called_for_threshold=0.0, harmless_threshold=0.3)
 
-    assert [flag(0.0, harmless, bare) for harmless in (0.0, 0.29, 0.3, 1.0)] == [True, True, False, False]
+    assert [is_flagged(0.0, harmless, bare) for harmless in (0.0, 0.29, 0.3, 1.0)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(("harmless", "called_for", "outcome"), [(0.1, 0.9, "flagged"), (0.91, 0.9, "passed")])
@@ -94,7 +94,7 @@ def test_the_question_is_asked_with_its_answer_and_alone_in_one_request(
         "predicted_label": "售前", "model_version": "7", "reason": "",
     }  # fmt: skip
     [(path, sent, _)] = style.seen
-    texts = [training_form(ASKED["query"], ASKED["answer"]), training_form(ASKED["query"], "")]
+    texts = [format_training_text(ASKED["query"], ASKED["answer"]), format_training_text(ASKED["query"], "")]
     assert (path, orjson.loads(sent)) == ("/v1/models/style:predict", {"instances": [{"text": t} for t in texts]})
     assert f'content_checks_total{{outcome="{outcome}",tenant="fivedoctors"}} 1.0' in metrics
     assert 'content_check_seconds_count{tenant="fivedoctors"} 1.0' in metrics
@@ -197,14 +197,14 @@ def test_options_of_the_check_come_with_its_service_only() -> None:
 @pytest.mark.slow
 def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
     model = tiny_style_model(tmp_path / "model")
-    texts = [training_form(ASKED["query"], ASKED["answer"]), training_form(ASKED["query"], "")]
+    texts = [format_training_text(ASKED["query"], ASKED["answer"]), format_training_text(ASKED["query"], "")]
     answered, alone = StyleModel.load(model).predict(texts)
     command = forked("serving.style", "--model", str(model), "--port", "0")
     with announced(tmp_path / "style.log", command) as (_, style):
         arguments = ["--kb", f"fivedoctors={knowledge_base(tmp_path / 'kb.jsonl', 8)}", "--port", "0"]
         arguments += ["--index-root", str(tmp_path / "index"), "--style", style, "--style-deadline", "10"]
         arguments += ["--called-for-threshold", "0", "--harmless-threshold", "1"]
-        with service("serving.rag", arguments, tmp_path / "rag.log") as rag:
+        with run_service("serving.rag", arguments, tmp_path / "rag.log") as rag:
             data = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False, timeout=120).json()["data"]
 
     assert (data["checked"], data["flagged"], data["predicted_label"]) == (True, True, answered["predicted_label"])

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from qinglan.errors import ConfigError, DataError, OutageError
 from serving.rag.app import create_app
-from serving.rag.config import ContentConfig, RagConfig, RerankServiceConfig, RewriterConfig, Source
-from serving.rag.engine import EngineAway, SnapshotGone
-from serving.rag.opensearch.asking import OUTAGE_AFTER, PROBE_SECONDS, Cluster
-from serving.rag.opensearch.connecting import OpenSearchConfig, connect_to_load
-from serving.rag.opensearch.kept import Kept
-from serving.rag.opensearch.layout import FORMAT, Notes, alias_of, index_of
-from serving.rag.opensearch.live import LiveEngine, served
-from serving.rag.opensearch.loading import first_missing, sent
-from serving.rag.opensearch.patience import Patience
-from serving.rag.opensearch.refusals import outcome_of
-from serving.rag.reranker import DEFAULT
+from serving.rag.config import ContentConfig, KnowledgeBaseSource, RagConfig, RerankServiceConfig, RewriterConfig
+from serving.rag.engine import EngineUnavailable, SnapshotGone
+from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.opensearch.alias_engine import AliasEngine, read_served_index
+from serving.rag.opensearch.bulk_outcomes import read_outcome
+from serving.rag.opensearch.cluster_client import OUTAGE_AFTER, PROBE_SECONDS, ClusterClient
+from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
+from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, alias_of, index_of
+from serving.rag.opensearch.loader import first_missing, send_bulk
+from serving.rag.opensearch.lru_cache import LruCache
+from serving.rag.opensearch.outage_retry import OutageRetry
 from serving.rag.server import open_engines
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
 Result = TypeVar("Result")
-NOTES = Notes(format=FORMAT, tenant_id="demo", kb_name="default", snapshot="abc", passages=3, whole=True)
+NOTES = IndexMetadata(format=FORMAT, tenant_id="demo", kb_name="default", snapshot="abc", passages=3, whole=True)
 OURS = index_of("demo", "default", "abc")
 HIT = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}}
 
@@ -73,9 +73,9 @@ def url(stand_in: StandIn, running: Running) -> Iterator[str]:
         yield address
 
 
-def with_cluster(url: str, do: Callable[[Cluster], Awaitable[Result]], deadline: float = 5.0) -> Result:
+def with_cluster(url: str, do: Callable[[ClusterClient], Awaitable[Result]], deadline: float = 5.0) -> Result:
     async def run() -> Result:
-        cluster = Cluster(OpenSearchConfig(url=url, deadline_seconds=deadline))
+        cluster = ClusterClient(OpenSearchConfig(url=url, deadline_seconds=deadline))
         try:
             return await do(cluster)
         finally:
@@ -84,10 +84,10 @@ def with_cluster(url: str, do: Callable[[Cluster], Awaitable[Result]], deadline:
     return asyncio.run(run())
 
 
-async def reason(cluster: Cluster) -> str:
+async def reason(cluster: ClusterClient) -> str:
     try:
         await cluster.read("demo", "demo.older", "_search", {})
-    except EngineAway as away:
+    except EngineUnavailable as away:
         return away.reason
     return "answered"
 
@@ -136,7 +136,7 @@ def test_what_is_not_there_is_no_outage(status: int, stand_in: StandIn, url: str
     """An index that is deleted under a search gives either."""
     stand_in.status, stand_in.named = status, "demo.newer"
 
-    async def ask_often(cluster: Cluster) -> list[str]:
+    async def ask_often(cluster: ClusterClient) -> list[str]:
         seen = []
         for _ in range(OUTAGE_AFTER + 1):
             with pytest.raises(SnapshotGone):
@@ -149,7 +149,7 @@ def test_what_is_not_there_is_no_outage(status: int, stand_in: StandIn, url: str
 
 
 def test_a_cluster_that_is_away_is_asked_once_in_a_while_until_it_is_back(stand_in: StandIn, url: str) -> None:
-    async def outage(cluster: Cluster) -> tuple[list[str], int, list[str], str]:
+    async def outage(cluster: ClusterClient) -> tuple[list[str], int, list[str], str]:
         stand_in.status = 503
         first = [await reason(cluster) for _ in range(OUTAGE_AFTER)]
         asked = stand_in.asked
@@ -170,8 +170,8 @@ def test_a_cluster_that_is_away_is_asked_once_in_a_while_until_it_is_back(stand_
 
 def test_the_service_says_an_outage_and_is_not_ready(stand_in: StandIn, url: str, running: Running, ask: Ask) -> None:
     stand_in.status = 503
-    cluster = Cluster(OpenSearchConfig(url=url))
-    engines = {("demo", "default"): LiveEngine(cluster, "demo", "default", DEFAULT)}
+    cluster = ClusterClient(OpenSearchConfig(url=url))
+    engines = {("demo", "default"): AliasEngine(cluster, "demo", "default", DEFAULT_RERANKER)}
     with running(create_app(engines, shared=[cluster])) as service:
         answer = ask(service, tenant_id="demo")
         ready = httpx.get(f"{service}/readyz", trust_env=False)
@@ -193,7 +193,7 @@ def mapping(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_alias_names_one_whole_index_of_ours() -> None:
-    assert served("demo", "default", {OURS: mapping()}) == (OURS, NOTES)
+    assert read_served_index("demo", "default", {OURS: mapping()}) == (OURS, NOTES)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_an_alias_names_one_whole_index_of_ours() -> None:
 )
 def test_an_alias_that_names_anything_else_is_explained(answer: Any, said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
-        served("demo", "default", answer)
+        read_served_index("demo", "default", answer)
 
     assert "oad" in str(caught.value), "the next step is to load it"
 
@@ -221,10 +221,10 @@ def test_passages_of_another_tenant_are_never_searched(stand_in: StandIn, url: s
     """Whoever switches an alias by hand to another's index: the known one goes on, and without one nobody answers."""
     theirs = {index_of("other", "default", "abc"): mapping(tenant_id="other")}
 
-    async def looked(cluster: Cluster) -> tuple[str, str]:
+    async def looked(cluster: ClusterClient) -> tuple[str, str]:
         stand_in.content = orjson.dumps(theirs)
-        engine = LiveEngine(cluster, "demo", "default", DEFAULT)
-        with pytest.raises(EngineAway) as caught:
+        engine = AliasEngine(cluster, "demo", "default", DEFAULT_RERANKER)
+        with pytest.raises(EngineUnavailable) as caught:
             await engine.search("鱼油", 5)
         stand_in.content = orjson.dumps({OURS: mapping()})
         known = (await engine.current(gone=True)).index
@@ -271,7 +271,7 @@ def test_a_document_that_is_rejected_for_now_is_sent_again_alone(running: Runnin
     pairs = iter([({"create": {"_id": str(number)}}, "{}") for number in range(3)])
     with running(app) as url:
         client = connect_to_load(OpenSearchConfig(url=url))
-        outcomes = list(sent(client, "x", pairs))
+        outcomes = list(send_bulk(client, "x", pairs))
         client.close()
 
     assert bodies == [["0", "1", "2"], ["1"]]
@@ -281,7 +281,7 @@ def test_a_document_that_is_rejected_for_now_is_sent_again_alone(running: Runnin
 @pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
 def test_what_is_the_clusters_doing_is_no_fault_of_a_passage(status: int) -> None:
     with pytest.raises(OutageError, match=f"passage 7 was not taken, status {status}: read-only"):
-        outcome_of({"_id": "7", "status": status, "error": {"reason": "read-only"}})
+        read_outcome({"_id": "7", "status": status, "error": {"reason": "read-only"}})
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def outage(url: str, deadline: float = 5.0) -> str:
     client = connect_to_load(OpenSearchConfig(url=url, deadline_seconds=deadline))
     try:
         with pytest.raises(OutageError) as caught:
-            Patience(0, "x").until_answered(client, lambda: client.indices.get_mapping(index="x"))
+            OutageRetry(0, "x").until_answered(client, lambda: client.indices.get_mapping(index="x"))
     finally:
         client.close()
     return str(caught.value)
@@ -386,15 +386,15 @@ def test_who_we_are_is_said_to_the_cluster(running: Running, monkeypatch: pytest
 
 def test_a_knowledge_base_needs_a_file_or_a_cluster(kbs: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"give its file, demo/default=PATH, or --opensearch URL"):
-        open_engines(RagConfig(knowledge_bases=(Source(tenant_id="demo"),), index_root=tmp_path))
+        open_engines(RagConfig(knowledge_bases=(KnowledgeBaseSource(tenant_id="demo"),), index_root=tmp_path))
     with pytest.raises(ConfigError, match="give --index-root"):
-        open_engines(RagConfig(knowledge_bases=(Source(tenant_id="demo", path=kbs["chengla"]),)))
+        open_engines(RagConfig(knowledge_bases=(KnowledgeBaseSource(tenant_id="demo", path=kbs["chengla"]),)))
     with pytest.raises(ConfigError, match="means nothing without --opensearch"):
         OpenSearchConfig.read("", 3.0)
 
 
 def test_only_what_was_used_lately_is_kept() -> None:
-    kept = Kept[str, int](2)
+    kept = LruCache[str, int](2)
     kept.put("a", 1)
     kept.put("b", 2)
     assert kept.get("a") == 1

@@ -10,9 +10,9 @@ import pytest
 from qinglan.errors import ConfigError, DataError
 from qinglan.rag.index import Index, build_index
 from serving.rag.engine import TantivyEngine
-from serving.rag.fitting import fit_from_rows
-from serving.rag.measuring import Judged, calibration_error, reliability
-from serving.rag.reranker import DEFAULT, LexicalReranker, Signs, read_reranker
+from serving.rag.lexical_reranker import DEFAULT_RERANKER, Features, LexicalReranker, read_reranker
+from serving.rag.reranker_fit import fit_from_rows
+from serving.rag.score_report import ScoredPassage, calibration_error, reliability
 
 Engines = dict[tuple[str, str], TantivyEngine]
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ def test_a_fit_separates_and_calibrates_on_conversations_it_never_saw(
     assert report.fitted_conversations + report.held_out_conversations == 150
     assert report.snapshot == index.snapshot
     assert read_reranker(out) == fitted
-    assert set(orjson.loads(out.read_bytes())["weights"]) == set(Signs._fields)
+    assert set(orjson.loads(out.read_bytes())["weights"]) == set(Features._fields)
 
 
 def test_the_same_labels_give_the_same_bytes(kbs: dict[str, Path], index: Index, tmp_path: Path) -> None:
@@ -102,12 +102,12 @@ def test_too_few_labels_give_the_default_and_it_says_that_it_is_not_calibrated(
 
     fitted = fit_from_rows(rows, kbs["fivedoctors"], tmp_path / "indexes", "fivedoctors", tmp_path / "out.json")
 
-    assert fitted == DEFAULT
+    assert fitted == DEFAULT_RERANKER
     assert not read_reranker(tmp_path / "out.json").calibrated
 
 
 def test_the_default_prefers_the_passage_that_is_asked_for(index: Index) -> None:
-    scorer = LexicalReranker(index, DEFAULT)
+    scorer = LexicalReranker(index, DEFAULT_RERANKER)
 
     scores = scorer.scores("鱼油软胶囊每日服用频次", range(len(index)))
 
@@ -117,11 +117,11 @@ def test_the_default_prefers_the_passage_that_is_asked_for(index: Index) -> None
 
 @pytest.mark.parametrize("text", ["zzzz", "。", "虾青素" * 1300, "a\x00b"])
 def test_any_text_scores_any_passage_between_0_and_1(index: Index, text: str) -> None:
-    assert all(0 <= score <= 1 for score in LexicalReranker(index, DEFAULT).scores(text, range(len(index))))
+    assert all(0 <= score <= 1 for score in LexicalReranker(index, DEFAULT_RERANKER).scores(text, range(len(index))))
 
 
 def test_a_score_depends_on_no_other_candidate(index: Index) -> None:
-    scorer = LexicalReranker(index, DEFAULT)
+    scorer = LexicalReranker(index, DEFAULT_RERANKER)
 
     together = scorer.scores("鱼油软胶囊有没有副作用", [13, 3, 8])
 
@@ -137,8 +137,8 @@ def test_a_file_that_is_no_reranker_is_refused_by_name(tmp_path: Path, content: 
 
 
 def test_calibration_error_is_the_distance_between_what_is_said_and_what_is() -> None:
-    def judged(score: float, *answers: bool) -> list[Judged]:
-        return [Judged(score, answer, first=False) for answer in answers]
+    def judged(score: float, *answers: bool) -> list[ScoredPassage]:
+        return [ScoredPassage(score, answer, first=False) for answer in answers]
 
     assert calibration_error(judged(0.25, True, False, False, False)) == 0
     assert calibration_error(judged(0.95, False, False)) == 0.95

@@ -10,21 +10,21 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.rag.client import FELL_BACK_PAUSE
-from serving.rag import reranking
-from serving.rag.asking import Unanswered
-from serving.rag.config import RerankServiceConfig, ScoredBy
-from serving.rag.qwen3 import as_document, as_query
-from serving.rag.reranking import (
-    AGAIN_SECONDS,
+from qinglan.rag.client import RERANKER_RETRY_SECONDS
+from serving.rag import reranker_client
+from serving.rag.config import RerankerIdentity, RerankServiceConfig
+from serving.rag.qwen3_prompt import as_document, as_query
+from serving.rag.reranker_client import (
     API_KEY,
     FAILURES,
-    RerankService,
+    PROBE_SECONDS,
+    RerankerClient,
     read_info,
     read_scores,
     request_body,
 )
-from standins.reranker.app import StandIn, create_app
+from serving.rag.service_client import ServiceError
+from standins.reranker.app import FakeReranker, create_app
 from standins.reranker.behaviour import Behaviour, Fault
 
 Running = Callable[[Any], AbstractContextManager[str]]
@@ -40,7 +40,7 @@ TEI = RerankServiceConfig.parse({"kind": "tei", "url": "http://127.0.0.1", **PAT
 
 def scores(url: str, kind: Kind, documents: list[str] = DOCUMENTS, **settings: Any) -> list[float]:
     async def once() -> list[float]:
-        service = RerankService(RerankServiceConfig(kind=kind, url=url, **{**PATIENT, **settings}))
+        service = RerankerClient(RerankServiceConfig(kind=kind, url=url, **{**PATIENT, **settings}))
         try:
             return await service.scores(TEXT, documents)
         finally:
@@ -53,7 +53,7 @@ def scores(url: str, kind: Kind, documents: list[str] = DOCUMENTS, **settings: A
 def test_scores_come_in_the_order_of_the_documents_though_the_best_is_told_first(
     running: Running, kind: Kind
 ) -> None:
-    with running(create_app(StandIn(Behaviour()))) as url:
+    with running(create_app(FakeReranker(Behaviour()))) as url:
         found = scores(url, kind)
 
     assert found[1] > found[2] > found[0] >= found[3]
@@ -62,7 +62,7 @@ def test_scores_come_in_the_order_of_the_documents_though_the_best_is_told_first
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running: Running, kind: Kind) -> None:
-    stand_in = StandIn(Behaviour(latency=0.01))
+    stand_in = FakeReranker(Behaviour(latency=0.01))
     documents = [f"{TEXT}{number}" for number in range(50)]
 
     with running(create_app(stand_in)) as url:
@@ -75,7 +75,7 @@ def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running:
 
 
 def test_tei_is_never_sent_more_than_it_says_it_takes(running: Running) -> None:
-    stand_in = StandIn(Behaviour(max_batch=3))
+    stand_in = FakeReranker(Behaviour(max_batch=3))
 
     with running(create_app(stand_in)) as url:
         assert len(scores(url, "tei")) == 4
@@ -100,16 +100,16 @@ def test_tei_is_never_sent_more_than_it_says_it_takes(running: Running) -> None:
 def test_a_reply_that_is_not_whole_gives_no_scores_and_a_reason(
     running: Running, kind: Kind, fault: Fault, reason: str
 ) -> None:
-    with running(create_app(StandIn(Behaviour(fault=fault)))) as url, pytest.raises(Unanswered, match=reason):
+    with running(create_app(FakeReranker(Behaviour(fault=fault)))) as url, pytest.raises(ServiceError, match=reason):
         scores(url, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_bad_batch_spoils_the_list(running: Running, kind: Kind) -> None:
     documents = [f"{TEXT}{number}" for number in range(40)]
-    stand_in = StandIn(Behaviour(fault="broken", error_rate=0.3))
+    stand_in = FakeReranker(Behaviour(fault="broken", error_rate=0.3))
 
-    with running(create_app(stand_in)) as url, pytest.raises(Unanswered, match="refused"):
+    with running(create_app(stand_in)) as url, pytest.raises(ServiceError, match="refused"):
         scores(url, kind, documents, batch=2)
 
 
@@ -118,7 +118,10 @@ def test_the_deadline_is_for_all_batches_together(running: Running, kind: Kind) 
     """Each request alone would be in time."""
     documents = [f"{TEXT}{number}" for number in range(20)]
 
-    with running(create_app(StandIn(Behaviour(latency=0.2)))) as url, pytest.raises(Unanswered, match="timeout"):
+    with (
+        running(create_app(FakeReranker(Behaviour(latency=0.2)))) as url,
+        pytest.raises(ServiceError, match="timeout"),
+    ):
         scores(url, kind, documents, batch=1, concurrency=1, deadline_seconds=1)
 
 
@@ -126,27 +129,30 @@ def test_a_service_that_is_not_there_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
 
-    with pytest.raises(Unanswered, match="unreachable"):
+    with pytest.raises(ServiceError, match="unreachable"):
         scores(f"http://127.0.0.1:{port}", "vllm")
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("vllm", "refused"), ("tei", "other_model")])
 def test_another_model_than_the_configured_one_is_not_believed(running: Running, kind: Kind, reason: str) -> None:
-    with running(create_app(StandIn(Behaviour(model="newer")))) as url, pytest.raises(Unanswered, match=reason):
+    with (
+        running(create_app(FakeReranker(Behaviour(model="newer")))) as url,
+        pytest.raises(ServiceError, match=reason),
+    ):
         scores(url, kind)
 
 
 def test_tei_that_comes_back_with_another_model_is_found_out(running: Running) -> None:
-    stand_in = StandIn(Behaviour())
+    stand_in = FakeReranker(Behaviour())
 
     async def run(url: str) -> list[str]:
-        service, told = RerankService(TEI.model_copy(update={"url": url})), list[str]()
+        service, told = RerankerClient(TEI.model_copy(update={"url": url})), list[str]()
         for behaviour in (Behaviour(), Behaviour(fault="broken"), Behaviour(model="newer")):
             stand_in.behaviour = behaviour
             try:
                 await service.ask(TEXT, DOCUMENTS)
                 told.append("")
-            except Unanswered as failure:
+            except ServiceError as failure:
                 told.append(str(failure))
         await service.aclose()
         return told
@@ -156,8 +162,8 @@ def test_tei_that_comes_back_with_another_model_is_found_out(running: Running) -
 
 
 def test_a_service_that_keeps_failing_is_left_alone(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranking, "AGAIN_SECONDS", 1000.0)
-    stand_in = StandIn(Behaviour(fault="broken"))
+    monkeypatch.setattr(reranker_client, "PROBE_SECONDS", 1000.0)
+    stand_in = FakeReranker(Behaviour(fault="broken"))
 
     with running(create_app(stand_in)) as url:
         told = asyncio.run(reasons(url, 10))
@@ -167,8 +173,8 @@ def test_a_service_that_keeps_failing_is_left_alone(running: Running, monkeypatc
 
 
 def test_once_it_answers_again_it_is_asked_again(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranking, "AGAIN_SECONDS", 0.0)
-    stand_in = StandIn(Behaviour(fault="broken"))
+    monkeypatch.setattr(reranker_client, "PROBE_SECONDS", 0.0)
+    stand_in = FakeReranker(Behaviour(fault="broken"))
 
     with running(create_app(stand_in)) as url:
         told = asyncio.run(reasons(url, 10, lambda: setattr(stand_in, "behaviour", Behaviour())))
@@ -177,19 +183,19 @@ def test_once_it_answers_again_it_is_asked_again(running: Running, monkeypatch: 
 
 
 def test_who_asks_again_does_so_when_the_service_tries_again() -> None:
-    assert FELL_BACK_PAUSE > AGAIN_SECONDS
+    assert RERANKER_RETRY_SECONDS > PROBE_SECONDS
 
 
 async def reasons(url: str, calls: int, halfway: Callable[[], None] = lambda: None) -> list[str]:
     """Why each call failed, one after the other; empty where it did not."""
-    service, told = RerankService(VLLM.model_copy(update={"url": url})), list[str]()
+    service, told = RerankerClient(VLLM.model_copy(update={"url": url})), list[str]()
     for number in range(calls):
         if number == calls // 2:
             halfway()
         try:
             await service.scores(TEXT, DOCUMENTS)
             told.append("")
-        except Unanswered as failure:
+        except ServiceError as failure:
             told.append(str(failure))
     await service.aclose()
     return told
@@ -206,7 +212,7 @@ def test_a_key_comes_from_the_environment_and_goes_as_a_bearer_token(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bytes] = []
-    app = create_app(StandIn(Behaviour()))
+    app = create_app(FakeReranker(Behaviour()))
 
     async def looking(scope: Any, receive: Any, send: Any) -> None:
         seen.extend(value for name, value in scope.get("headers", ()) if name == b"authorization")
@@ -248,18 +254,18 @@ def test_a_qwen3_reranker_without_a_template_gets_its_prompt_and_no_text_can_ope
     ],
 )
 def test_an_answer_that_is_not_the_dialect_is_malformed(config: RerankServiceConfig, body: Any) -> None:
-    with pytest.raises(Unanswered, match="malformed"):
+    with pytest.raises(ServiceError, match="malformed"):
         read_scores(config, orjson.dumps(body), 1)
 
 
 def test_a_number_beyond_all_numbers_is_malformed() -> None:
-    with pytest.raises(Unanswered, match="malformed"):
+    with pytest.raises(ServiceError, match="malformed"):
         read_scores(TEI, b'[{"index": 0, "score": 1e999}]', 1)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"model_id": "m", "max_client_batch_size": 0}'])
 def test_what_tei_does_not_say_of_itself_is_not_made_up(content: bytes) -> None:
-    with pytest.raises(Unanswered, match="malformed"):
+    with pytest.raises(ServiceError, match="malformed"):
         read_info(content)
 
 
@@ -267,7 +273,7 @@ def test_one_line_says_it_all() -> None:
     read = RerankServiceConfig.read("tei=http://gpu:8080,model=BAAI/bge-reranker-v2-m3,deadline_seconds=0.3,batch=16")
 
     assert (read.kind, read.url, read.deadline_seconds, read.batch) == ("tei", "http://gpu:8080", 0.3, 16)
-    assert read.scored_by == ScoredBy(kind="tei", model="BAAI/bge-reranker-v2-m3")
+    assert read.scored_by == RerankerIdentity(kind="tei", model="BAAI/bge-reranker-v2-m3")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qinglan.rag.contract import Recall
+from qinglan.rag.contract import RecalledPassage
 from serving.rag.engine import TantivyEngine
 from serving.rag.retrieve import retrieve
 
@@ -29,7 +29,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map("".join) | 
 
 def recall(
     engines: Engines, query: str, need: str | None, top_k: int = 5, threshold: float = 0.0
-) -> tuple[Recall, ...]:
+) -> tuple[RecalledPassage, ...]:
     return asyncio.run(retrieve(engines["fivedoctors", "default"], query, top_k, threshold, need)).recall
 
 

@@ -14,10 +14,10 @@ from fastapi import FastAPI, Request, Response
 from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RAG_PATH
 from serving.rag.app import create_app
-from serving.rag.asking import Unanswered
 from serving.rag.config import RewriterConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.rewriter import Rewriter, read_rewrite
+from serving.rag.rewriter_client import RewriterClient, read_rewrite
+from serving.rag.service_client import ServiceError
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]
@@ -45,7 +45,7 @@ def searched(engines: Engines, config: RewriterConfig, **fields: Any) -> dict[st
     asked = {"query": "虾青素软胶囊一天吃几次", "tenant_id": "fivedoctors", "score_threshold": 0.0, **fields}
 
     async def once() -> dict[str, Any]:
-        deployed = Rewriter(config)
+        deployed = RewriterClient(config)
         transport = httpx.ASGITransport(create_app(engines, deployed))
         async with httpx.AsyncClient(transport=transport, base_url="http://rag") as client:
             data: dict[str, Any] = (await client.post(RAG_PATH, json=asked)).json()["data"]
@@ -175,7 +175,7 @@ def test_a_rewriter_that_is_not_there_is_unreachable(engines: Engines) -> None:
     ],
 )
 def test_an_answer_without_one_usable_line_is_a_failure(config: RewriterConfig, body: Any) -> None:
-    with pytest.raises(Unanswered, match="malformed"):
+    with pytest.raises(ServiceError, match="malformed"):
         read_rewrite(config, orjson.dumps(body))
 
 

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from qinglan.errors import ConfigError
 from qinglan.rag.index import PASSAGES, build_index
 from qinglan.rewriter_card import RewriterCard, write_card
-from serving.rag.config import RagConfig, RewriterConfig, Source
+from serving.rag.config import KnowledgeBaseSource, RagConfig, RewriterConfig
 from serving.rag.server import open_engines, open_rewriter
 
 Running = Callable[[Any], AbstractContextManager[str]]
@@ -84,7 +84,7 @@ def test_a_damaged_index_stops_the_start_with_the_way_to_rebuild_it(kbs: dict[st
 
 
 def config(kbs: dict[str, Path], root: Path, **changes: Any) -> RagConfig:
-    sources = tuple(Source(tenant_id=tenant, path=path) for tenant, path in kbs.items())
+    sources = tuple(KnowledgeBaseSource(tenant_id=tenant, path=path) for tenant, path in kbs.items())
     return RagConfig(knowledge_bases=sources, index_root=root, **changes)
 
 
@@ -107,7 +107,7 @@ def test_a_reranker_or_a_knowledge_base_that_cannot_be_meant_is_refused(kbs: dic
 
 
 def test_a_tenant_without_a_prompt_cannot_have_a_chat_rewriter(kbs: dict[str, Path], tmp_path: Path) -> None:
-    source = Source(tenant_id="newcomer", path=kbs["fivedoctors"])
+    source = KnowledgeBaseSource(tenant_id="newcomer", path=kbs["fivedoctors"])
     rewriter = RewriterConfig(kind="openai", url="http://127.0.0.1/v1")
 
     with pytest.raises(ConfigError, match=r"student\.newcomer"):
@@ -128,7 +128,7 @@ def test_a_tenant_without_a_prompt_cannot_have_a_chat_rewriter(kbs: dict[str, Pa
     ],
 )
 def test_a_knowledge_base_is_named_by_tenant_and_name(text: str, expected: tuple[str, str, str]) -> None:
-    source = Source.read(text)
+    source = KnowledgeBaseSource.read(text)
 
     assert (source.tenant_id, source.kb_name, str(source.path)) == expected
 
@@ -136,7 +136,7 @@ def test_a_knowledge_base_is_named_by_tenant_and_name(text: str, expected: tuple
 @pytest.mark.parametrize("text", ["kb.jsonl", "=x", "fivedoctors=", "a/b/c=x", "../x=y", "UPPER=x"])
 def test_a_knowledge_base_named_otherwise_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--kb"):
-        Source.read(text)
+        KnowledgeBaseSource.read(text)
 
 
 @pytest.mark.parametrize(

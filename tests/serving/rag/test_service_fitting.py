@@ -15,13 +15,13 @@ import stamina
 
 from qinglan.errors import DataError, OutageError
 from qinglan.rag.index import Index, build_index
-from serving.rag.calibration import read_fitted
+from serving.rag.calibration import read_fitted_reranker
 from serving.rag.config import RerankServiceConfig
-from serving.rag.fit import LOCAL, advice, page
-from serving.rag.measuring import Judged
-from serving.rag.reranker import Report
-from serving.rag.service_fitting import calibrate, fit_service
-from standins.reranker.app import StandIn, create_app
+from serving.rag.fit import LOCAL, advice, html_page
+from serving.rag.lexical_reranker import FitReport
+from serving.rag.score_report import ScoredPassage
+from serving.rag.service_fit import calibrate, fit_service
+from standins.reranker.app import FakeReranker, create_app
 from standins.reranker.behaviour import Behaviour
 from tests.serving.rag.test_reranker import Row, labelled, write
 from tests.serving.rag.test_server import process
@@ -46,7 +46,7 @@ def test_calibration_makes_scores_truer_on_conversations_that_it_never_saw(
 ) -> None:
     rows = write(tmp_path / "rows.jsonl", labelled(index, 150))
 
-    with running(create_app(StandIn(Behaviour(sharpness=30)))) as url:
+    with running(create_app(FakeReranker(Behaviour(sharpness=30)))) as url:
         fitted = fit_service(rows, index, configured(url))
 
     report, raw = fitted.report, fitted.raw
@@ -59,7 +59,7 @@ def test_calibration_makes_scores_truer_on_conversations_that_it_never_saw(
 
 
 def test_logits_are_fitted_as_logits() -> None:
-    pairs = [Judged(score, answers=score > 1, first=False) for score in (-4.0, -3.0, -1.0, 0.5, 2.0, 3.0)]
+    pairs = [ScoredPassage(score, answers=score > 1, first=False) for score in (-4.0, -3.0, -1.0, 0.5, 2.0, 3.0)]
 
     calibration = calibrate(pairs, "logit", "rows")
 
@@ -69,7 +69,7 @@ def test_logits_are_fitted_as_logits() -> None:
 
 
 def test_a_service_that_ranks_backwards_is_not_calibrated_away() -> None:
-    pairs = [Judged(score, answers=score < 0.5, first=False) for score in (0.1, 0.2, 0.3, 0.7, 0.8, 0.9)]
+    pairs = [ScoredPassage(score, answers=score < 0.5, first=False) for score in (0.1, 0.2, 0.3, 0.7, 0.8, 0.9)]
 
     with pytest.raises(DataError, match=r"rows: passages that answer score no higher than others"):
         calibrate(pairs, "probability", "rows")
@@ -78,7 +78,7 @@ def test_a_service_that_ranks_backwards_is_not_calibrated_away() -> None:
 @pytest.mark.parametrize("answers", [[True, True], [False, False]])
 def test_labels_that_are_all_the_same_fit_nothing(answers: list[bool]) -> None:
     with pytest.raises(DataError, match="all the same"):
-        calibrate([Judged(0.1 * n, one, first=False) for n, one in enumerate(answers)], "probability", "rows")
+        calibrate([ScoredPassage(0.1 * n, one, first=False) for n, one in enumerate(answers)], "probability", "rows")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_service_that_fails_during_the_fit_is_an_outage_and_never_a_local_scor
 
     with (
         stamina.set_testing(True, attempts=2),
-        running(create_app(StandIn(Behaviour(fault="limited", error_rate=0.2)))) as url,
+        running(create_app(FakeReranker(Behaviour(fault="limited", error_rate=0.2)))) as url,
         pytest.raises(OutageError, match="refused after 4 tries"),
     ):
         fit_service(rows, index, configured(url))
@@ -120,7 +120,7 @@ def test_the_command_fits_reports_and_leaves_what_the_service_takes(
     out, report = tmp_path / "reranker.json", tmp_path / "report.html"
     base = f"fivedoctors={kbs['fivedoctors']}"
 
-    with running(create_app(StandIn(Behaviour()))) as url:
+    with running(create_app(FakeReranker(Behaviour()))) as url:
         service = f"vllm={url},model=overlap,deadline_seconds=30"
         told = fit("--rows", rows, "--kb", base, "--out", out, "--report", report, "--reranker-service", service)
         assert told.returncode == 0, told.stderr
@@ -147,9 +147,9 @@ def test_the_command_without_a_service_fits_the_local_score(
 
     assert told.returncode == 0, told.stderr
     [(name, found)] = orjson.loads(report.read_bytes()).items()
-    fitted = read_fitted(out)
+    fitted = read_fitted_reranker(out)
     assert name == "local score"
-    assert Report.model_validate(found) == fitted.report
+    assert FitReport.model_validate(found) == fitted.report
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[str, Path], tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[st
 
 
 def test_a_models_name_is_text_on_the_page() -> None:
-    drawn = page({"<img src=x onerror=alert(1)>, calibrated": report()})
+    drawn = html_page({"<img src=x onerror=alert(1)>, calibrated": report()})
 
     assert "<img" not in drawn
     assert "&lt;img" in drawn
@@ -187,8 +187,8 @@ def test_a_service_that_is_worse_than_no_service_is_told_so(
     assert all(words in line for words, line in zip(said, found, strict=True))
 
 
-def report(**found: float | None) -> Report:
-    return Report.model_validate({
+def report(**found: float | None) -> FitReport:
+    return FitReport.model_validate({
         "tenant_id": "fivedoctors", "snapshot": "s", "labels": "l", "fitted_conversations": 1,
         "held_out_conversations": 1, "held_out_pairs": 0, "auc": None, "calibration_error": None,
         "top1_calibration_error": None, **found,

@@ -13,14 +13,14 @@ from fastapi import FastAPI, Request
 from qinglan.errors import ConfigError
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RagAnswer, RagData
 from serving.rag.app import create_app
-from serving.rag.calibration import Calibration, ServiceReranker, read_fitted
-from serving.rag.config import RerankServiceConfig, ScoredBy
+from serving.rag.calibration import Calibration, FittedServiceReranker, read_fitted_reranker
+from serving.rag.config import RerankerIdentity, RerankServiceConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.reranker import DEFAULT, Report
-from serving.rag.reranking import RerankService
+from serving.rag.lexical_reranker import DEFAULT_RERANKER, FitReport
+from serving.rag.reranked_engine import RerankedEngine
+from serving.rag.reranker_client import RerankerClient
 from serving.rag.server import read_scoring
-from serving.rag.service_reranked import ServiceReranked
-from standins.reranker.app import StandIn
+from standins.reranker.app import FakeReranker
 from standins.reranker.app import create_app as reranker_app
 from standins.reranker.behaviour import Behaviour
 
@@ -33,14 +33,14 @@ KEY = ("fivedoctors", "default")
 
 QUERY = "虾青素软胶囊要不要放冰箱，益生菌冻干粉呢"
 CALIBRATION = Calibration(scale="probability", slope=0.5, intercept=-1.0)
-REPORT = Report(
+REPORT = FitReport(
     tenant_id="fivedoctors", snapshot="s", labels="l", fitted_conversations=1, held_out_conversations=1,
     held_out_pairs=1, auc=None, calibration_error=None, top1_calibration_error=None,
 )  # fmt: skip
 PATIENT = {"kind": "vllm", "model": "overlap", "deadline_seconds": 30}
 """A machine at work may be slow; what is too late for a user is told by the deadline that a test sets."""
 
-SERVICE = ScoredBy(kind="vllm", model="overlap")
+SERVICE = RerankerIdentity(kind="vllm", model="overlap")
 
 
 class World:
@@ -48,7 +48,7 @@ class World:
 
     def __init__(self, engines: Engines, ask: Ask, running: Running) -> None:
         self.engines, self.ask, self.running = engines, ask, running
-        self.stand_in = StandIn(Behaviour())
+        self.stand_in = FakeReranker(Behaviour())
 
     def answers(
         self, *requests: dict[str, Any], calibration: Calibration | None = CALIBRATION, **settings: Any
@@ -56,8 +56,8 @@ class World:
         """What it answers to each, and its metrics after that."""
         with self.running(reranker_app(self.stand_in)) as url:
             config = RerankServiceConfig.parse({**PATIENT, "url": url, **settings}, "test")
-            service = RerankService(config)
-            engine = ServiceReranked(self.engines[KEY], service, calibration)
+            service = RerankerClient(config)
+            engine = RerankedEngine(self.engines[KEY], service, calibration)
             with self.running(create_app({KEY: engine}, shared=[service])) as rag:
                 found = [RagAnswer.model_validate_json(self.ask(rag, **one).content).data for one in requests]
                 return found, httpx.get(f"{rag}/metrics", trust_env=False)
@@ -179,8 +179,8 @@ def test_what_is_no_probability_and_was_never_fitted_is_not_passed_off_as_one(
         return {"results": [{"index": at, "relevance_score": 3.5 - at} for at in range(len(documents))]}
 
     def answer(url: str, calibration: Calibration | None) -> RagData:
-        service = RerankService(RerankServiceConfig.parse({**PATIENT, "url": url}, "test"))
-        with running(create_app({KEY: ServiceReranked(engines[KEY], service, calibration)}, shared=[service])) as rag:
+        service = RerankerClient(RerankServiceConfig.parse({**PATIENT, "url": url}, "test"))
+        with running(create_app({KEY: RerankedEngine(engines[KEY], service, calibration)}, shared=[service])) as rag:
             return RagAnswer.model_validate_json(ask(rag, rewritten_query=QUERY).content).data
 
     with running(logits) as url:
@@ -199,8 +199,8 @@ def test_a_cache_can_tell_scorers_apart_and_an_operator_who_is_not_calibrated(
 ) -> None:
     def served(calibration: Calibration | None, **changes: Any) -> tuple[str, list[str]]:
         config = RerankServiceConfig.parse({"kind": "vllm", "url": "http://gpu", "model": "m", **changes}, "test")
-        service = RerankService(config)
-        engine = ServiceReranked(engines[KEY], service, calibration)
+        service = RerankerClient(config)
+        engine = RerankedEngine(engines[KEY], service, calibration)
         with running(create_app({KEY: engine}, shared=[service])) as rag:
             listed = httpx.get(rag + KNOWLEDGE_BASES_PATH, trust_env=False).json()["knowledge_bases"]
             health = httpx.get(f"{rag}/healthz", trust_env=False).json()
@@ -223,19 +223,21 @@ def test_a_cache_can_tell_scorers_apart_and_an_operator_who_is_not_calibrated(
 
 def test_a_tenants_file_says_by_its_content_what_it_calibrates(tmp_path: Path) -> None:
     local, of_service = tmp_path / "local.json", tmp_path / "service.json"
-    fitted = ServiceReranker(service=SERVICE, calibration=CALIBRATION, report=REPORT, raw=None, local=DEFAULT)
-    local.write_text(DEFAULT.model_dump_json())
+    fitted = FittedServiceReranker(
+        service=SERVICE, calibration=CALIBRATION, report=REPORT, raw=None, local=DEFAULT_RERANKER
+    )
+    local.write_text(DEFAULT_RERANKER.model_dump_json())
     of_service.write_text(fitted.model_dump_json())
 
-    assert read_fitted(local) == DEFAULT
-    assert read_fitted(of_service) == fitted
-    assert read_scoring(None, SERVICE) == (DEFAULT, None)
-    assert read_scoring(local, SERVICE) == (DEFAULT, None)
-    assert read_scoring(of_service, SERVICE) == (DEFAULT, CALIBRATION)
+    assert read_fitted_reranker(local) == DEFAULT_RERANKER
+    assert read_fitted_reranker(of_service) == fitted
+    assert read_scoring(None, SERVICE) == (DEFAULT_RERANKER, None)
+    assert read_scoring(local, SERVICE) == (DEFAULT_RERANKER, None)
+    assert read_scoring(of_service, SERVICE) == (DEFAULT_RERANKER, CALIBRATION)
     with pytest.raises(ConfigError, match=r"service\.json: calibrates the scores of a service"):
         read_scoring(of_service, None)
     with pytest.raises(ConfigError, match=r"calibrates vllm overlap .*but --reranker-service is tei overlap"):
-        read_scoring(of_service, ScoredBy(kind="tei", model="overlap"))
+        read_scoring(of_service, RerankerIdentity(kind="tei", model="overlap"))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b'{"service": {}}', b'{"service": 1, "bias": 2}'])
@@ -243,4 +245,4 @@ def test_a_file_that_is_neither_is_refused_by_name(tmp_path: Path, content: byte
     (tmp_path / "reranker.json").write_bytes(content)
 
     with pytest.raises(ConfigError, match=r"reranker\.json: no reranker"):
-        read_fitted(tmp_path / "reranker.json")
+        read_fitted_reranker(tmp_path / "reranker.json")

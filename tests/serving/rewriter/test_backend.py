@@ -15,7 +15,7 @@ from qinglan.errors import OutageError
 from qinglan.rewriter import Student
 from qinglan.services import free_port
 from serving.rewriter.backends import read_completion
-from serving.rewriter.reading import Instance
+from serving.rewriter.protocols import Instance
 from tests.serving.last_clients import ask_until_nobody_listens
 from tests.serving.rewriter.conftest import ASKED, V1, Serve, Served, Vllm, running, until
 

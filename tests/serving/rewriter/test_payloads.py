@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from qinglan.prompts import Question
-from serving.rewriter import payloads
+from serving.rewriter import payload_log
 from serving.rewriter.config import PayloadConfig
-from serving.rewriter.payloads import PayloadLog, chosen, entry
+from serving.rewriter.payload_log import PayloadLog, is_sampled, payload_record
 from tests.serving.rewriter.conftest import ASKED, V1, Serve
 
 SECRET = "密语"
@@ -31,7 +31,7 @@ def test_an_entry_holds_digests_and_no_text_unless_it_is_told_to() -> None:
     asked = Question("fivedoctors", SECRET, "", "历史")
 
     plain, whole = (
-        entry(asked, "改写", text, request_id="r", version="v", outcome="answered") for text in (False, True)
+        payload_record(asked, "改写", text, request_id="r", version="v", outcome="answered") for text in (False, True)
     )
 
     assert plain["question_sha256"] == hashlib.sha256(SECRET.encode()).hexdigest()
@@ -43,12 +43,12 @@ def test_an_entry_holds_digests_and_no_text_unless_it_is_told_to() -> None:
 def test_a_share_is_the_same_requests_everywhere_and_about_as_many() -> None:
     ids = [f"request-{number}" for number in range(4000)]
 
-    some, more = ({one for one in ids if chosen(one, share)} for share in (0.1, 0.3))
+    some, more = ({one for one in ids if is_sampled(one, share)} for share in (0.1, 0.3))
 
     assert some < more
     assert 300 < len(some) < 500
-    assert not any(chosen(one, 0.0) for one in ids)
-    assert all(chosen(one, 1.0) for one in ids)
+    assert not any(is_sampled(one, 0.0) for one in ids)
+    assert all(is_sampled(one, 1.0) for one in ids)
 
 
 def test_what_waits_is_written_before_it_closes(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_a_store_that_hangs_drops_records_and_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted, hangs = Counted(), threading.Event()
-    monkeypatch.setattr(payloads, "MOST_WAITING", 10)
-    monkeypatch.setattr(payloads, "MOST_TOGETHER", 1)
+    monkeypatch.setattr(payload_log, "MOST_WAITING", 10)
+    monkeypatch.setattr(payload_log, "MOST_TOGETHER", 1)
     log = PayloadLog(PayloadConfig(store=str(tmp_path)), counted)
     monkeypatch.setattr(log._shelf, "create", lambda key, data: hangs.wait(30))
     for number in range(100):

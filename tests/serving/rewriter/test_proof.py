@@ -8,8 +8,8 @@ import pytest
 
 from qinglan import prompts
 from qinglan.errors import DataError
-from qinglan.lineage.keychain import ensure_keys
-from qinglan.lineage.trust import TRUST
+from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.trust import TRUST_FILE
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts, write_card
 from tests.forkserver import forked
@@ -21,7 +21,7 @@ def test_a_model_that_was_trained_with_other_prompts_is_refused(
 ) -> None:
     """Not its own text alone: the code's request and fields are in the digest too."""
     write_card(tmp_path, RewriterCard(stage="sft", system_prompts={"fivedoctors": "你是专家"}))
-    monkeypatch.setattr(prompts, "STUDENT_ASKS", "请改写一下。")
+    monkeypatch.setattr(prompts, "STUDENT_INSTRUCTION", "请改写一下。")
 
     for load in (lambda: refuse_other_prompts(tmp_path, read_card(tmp_path)), lambda: Student.load(tmp_path)):
         with pytest.raises(DataError, match=r"was trained with prompts .* Serve it with the code"):
@@ -74,9 +74,13 @@ def test_where_a_signature_is_asked_for_a_bare_folder_ends_it(tmp_path: Path) ->
     ensure_keys(tmp_path / "keys")
 
     ended = subprocess.run(
-        forked("serving.rewriter", "--model", str(folder), "--port", "0", "--trust", str(tmp_path / "keys" / TRUST)),
-        capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
+        forked(
+            "serving.rewriter", "--model", str(folder), "--port", "0", "--trust", str(tmp_path / "keys" / TRUST_FILE)
+        ),
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
 
     assert (ended.returncode, ended.stdout) == (8, ""), ended.stderr
     assert f"{folder}: a signature is asked for (--trust)" in ended.stderr and "Traceback" not in ended.stderr

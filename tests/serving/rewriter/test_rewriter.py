@@ -11,8 +11,8 @@ from qinglan.lineage.digests import digest
 from qinglan.prompts import Question, student_messages
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
-from serving.kserving import in_a_line
-from serving.rewriter.reading import Instance
+from serving.kserve_app import shorten_client_errors
+from serving.rewriter.protocols import Instance
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
 from tests.tiny import TAUGHT, tiny_model
 
@@ -238,6 +238,6 @@ def test_a_refused_question_is_a_line_in_the_log_and_no_traceback() -> None:
     for error, said in ((InvalidInput("no question"), "refused: "), (OSError("x"), "Exception:")):
         record = logging.LogRecord("kserve", logging.ERROR, "", 0, "Exception:", (), (type(error), error, None))
 
-        assert in_a_line(record)
+        assert shorten_client_errors(record)
         assert record.getMessage().startswith(said)
         assert bool(record.exc_info) == isinstance(error, OSError)

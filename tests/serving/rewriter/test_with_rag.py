@@ -9,8 +9,8 @@ import pytest
 from qinglan.lineage.digests import digest
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter import Student
-from qinglan.services import service
-from serving.rewriter.reading import Instance
+from qinglan.services import run_service
+from serving.rewriter.protocols import Instance
 from tests.serving.rewriter.conftest import Serve
 from tests.tiny import tiny_model
 from tests.training_rows import knowledge_base
@@ -24,9 +24,11 @@ def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(folder: Path, t
     """Both are started as an operator starts them."""
     passages = knowledge_base(tmp_path / "kb.jsonl", 8)
     [written] = Student.load(folder).write([Instance.model_validate(ASKED)])
-    with service("serving.rewriter", ["--model", str(folder), "--port", "0"], tmp_path / "rewriter.log") as rewriter:
+    with run_service(
+        "serving.rewriter", ["--model", str(folder), "--port", "0"], tmp_path / "rewriter.log"
+    ) as rewriter:
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
-        with service("serving.rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
+        with run_service("serving.rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
             answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
 
     data = json.loads(answer.content)["data"]
@@ -42,7 +44,7 @@ def test_what_the_students_guard_took_back_is_searched_as_it_was_asked_and_told_
     with serve(model=model) as served:
         rewriter = str(served.http.base_url)
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
-        with service("serving.rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
+        with run_service("serving.rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
             answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
             metrics = httpx.get(f"{rag}/metrics", trust_env=False).text
 
@@ -58,7 +60,7 @@ def test_without_the_student_the_plain_question_is_searched_and_that_is_said(tmp
     passages = knowledge_base(tmp_path / "kb.jsonl", 8)
     arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
     arguments += ["--rewriter", "http://127.0.0.1:9"]
-    with service("serving.rag", arguments, tmp_path / "rag.log") as rag:
+    with run_service("serving.rag", arguments, tmp_path / "rag.log") as rag:
         answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
 
     data = json.loads(answer.content)["data"]

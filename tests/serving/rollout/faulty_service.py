@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from standins.rollout_local.serve import serve
-from standins.rollout_local.servers import rewriter
+from standins.rollout_local.supervisor import rewriter_command
 
 
 def main() -> None:
     folder, faulty_server = Path(sys.argv[1]), sys.argv[2:]
 
     def command(release: Path) -> list[str]:
-        words = rewriter(release)
+        words = rewriter_command(release)
         arguments = words[words.index("serving.rewriter") + 1 :]
         return [*faulty_server, *arguments, "--broken", str(folder / f"broken-{release.name}")]
 

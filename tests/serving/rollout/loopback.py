@@ -14,13 +14,13 @@ import orjson
 
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import deploy
-from qinglan.lineage.addresses import Address
+from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.store import open_store
-from serving.rollout.ports import Served
+from serving.rollout.ports import ServiceSnapshot
 from serving.rollout.state import State
-from standins.rollout_local.ledger import FileRollouts, state_of
-from standins.rollout_local.objects import Objects
-from standins.rollout_local.service import NAME, begin, served
+from standins.rollout_local.ledger import FileRollouts, parse_state
+from standins.rollout_local.object_files import ObjectFiles
+from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
 from tests.forkserver import forked
 from tests.release_world import Made
 from tests.serving.rewriter.conftest import ASKED, V1, running
@@ -50,22 +50,22 @@ class Place(NamedTuple):
     canary: Made
 
     def address(self, made: Made) -> str:
-        return Address(str(self.folder / "store"), made.registered.release, False).uri
+        return ReleaseAddress(str(self.folder / "store"), made.registered.release, False).uri
 
     @property
     def state(self) -> State:
-        return state_of(FileRollouts(self.folder).objects.read("rewriter-1"))
+        return parse_state(FileRollouts(self.folder).objects.read("rewriter-1"))
 
     @property
-    def served(self) -> Served:
-        return served(Objects(self.folder).read(NAME))
+    def served(self) -> ServiceSnapshot:
+        return service_snapshot(ObjectFiles(self.folder).read(SERVICE_NAME))
 
     def begin(self) -> None:
         """The stable release has everybody, the canary's rollout is asked for by the deploy stage."""
         store = open_store(str(self.folder / "store")).prepare()
         for made in (self.stable, self.canary):
             store.push(made.folder, made.registered.release)
-        begin(self.folder, self.address(self.stable), "the test")
+        create_service(self.folder, self.address(self.stable), "the test")
         config = DeployConfig(
             name="fivedoctors/rewriter", store=str(self.folder / "store"), namespace="loopback", rollout=POLICY
         )

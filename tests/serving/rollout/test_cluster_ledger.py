@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from serving.rollout.__main__ import parser
-from serving.rollout.cluster.ledger import Unreadable, entry_of, status_of
+from serving.rollout.cluster.ledger import UnreadableSpecError, dump_status, parse_rollout
 from serving.rollout.spec import CHECKS, QUALITY, Check
 from serving.rollout.state import State
 
@@ -20,7 +20,7 @@ def rollout(status: dict[str, Any] | None = None, service: str = "rewriter", **s
 
 
 def checks(one: dict[str, Any], shadowed: frozenset[str] = frozenset()) -> tuple[Check, ...]:
-    return entry_of(one, shadowed).spec.checks
+    return parse_rollout(one, shadowed).spec.checks
 
 
 def test_quality_is_asked_for_where_a_shadow_runs_for_that_service_and_nowhere_else() -> None:
@@ -40,8 +40,8 @@ def test_the_controller_is_told_of_a_shadow_by_an_option() -> None:
 def test_a_shadow_that_goes_or_comes_under_way_changes_no_policy(
     before: frozenset[str], after: frozenset[str]
 ) -> None:
-    first = entry_of(rollout(), before)
-    written = status_of(first.state.model_copy(update={"phase": "Analyse"}))
+    first = parse_rollout(rollout(), before)
+    written = dump_status(first.state.model_copy(update={"phase": "Analyse"}))
 
     assert [one["name"] for one in written["checks"]] == [check.name for check in first.spec.checks]
     assert checks(rollout(written), after) == first.spec.checks
@@ -49,7 +49,7 @@ def test_a_shadow_that_goes_or_comes_under_way_changes_no_policy(
 
 def test_a_spec_that_names_its_checks_keeps_them_and_its_status_notes_none() -> None:
     named = [{"name": "errors", "margin": 0.02}]
-    entry = entry_of(rollout(checks=named), SHADOWED)
+    entry = parse_rollout(rollout(checks=named), SHADOWED)
 
     assert entry.spec.checks == (Check(name="errors", margin=0.02),)
     assert entry.state.checks == ()
@@ -63,13 +63,13 @@ def test_one_that_was_begun_before_checks_were_noted_keeps_quality(phase: str) -
 def test_quality_without_a_shadow_is_refused_before_anything_is_changed() -> None:
     asked = rollout(checks=[{"name": "quality", "margin": 0.1}])
 
-    with pytest.raises(Unreadable, match=r"told of none for rewriter: install manifests/shadow, .*--shadow"):
-        entry_of(asked)
+    with pytest.raises(UnreadableSpecError, match=r"told of none for rewriter: install manifests/shadow, .*--shadow"):
+        parse_rollout(asked)
     assert checks(asked, SHADOWED) == (QUALITY,)
     assert checks(asked | {"status": {"phase": "Analyse"}}) == (QUALITY,), "what is under way goes on"
 
 
 def test_a_step_of_no_users_needs_a_shadow() -> None:
-    with pytest.raises(Unreadable, match="a step of 0 % needs the check `quality`"):
-        entry_of(rollout(steps=[0, 5, 100]))
+    with pytest.raises(UnreadableSpecError, match="a step of 0 % needs the check `quality`"):
+        parse_rollout(rollout(steps=[0, 5, 100]))
     assert QUALITY in checks(rollout(steps=[0, 5, 100]), SHADOWED)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from serving.rollout.cluster.metrics import Metrics, Standing, judges_quality
+from serving.rollout.cluster.metrics import ControllerStatus, Metrics, judges_quality
 
 
 def rollout(phase: str, *checks: str) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def test_a_rollout_needs_pairs_while_it_is_judged_by_quality(one: dict[str, Any]
 
 
 def test_they_are_counted_apart_from_all_that_are_judged() -> None:
-    text = generate_latest(Metrics(lambda: Standing({"Analyse": 3}, 2, True, 0.0, {})).registry).decode()
+    text = generate_latest(Metrics(lambda: ControllerStatus({"Analyse": 3}, 2, True, 0.0, {})).registry).decode()
 
     assert 'qinglan_rollout_rollouts{phase="Analyse"} 3.0' in text
     assert "qinglan_rollout_judging_quality 2.0" in text

@@ -7,28 +7,28 @@ from typing import Any
 import pytest
 import yaml
 
-from serving.rollout.cluster import standard
-from serving.rollout.cluster.reading import MANAGER, SOURCE, Objects
-from serving.rollout.cluster.serving import served
-from serving.rollout.state import Asked
+from serving.rollout.cluster import standard_mode
+from serving.rollout.cluster.inference_service import FIELD_MANAGER, SOURCE_ANNOTATION, ServiceObjects
+from serving.rollout.cluster.snapshot import service_snapshot
+from serving.rollout.state import DesiredModel
 
 OLD, NEW = "s3://q/releases/" + "1" * 64, "s3://q/releases/" + "2" * 64
 RECORDED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "objects/standard.yaml").read_text())
 
 
-def recorded() -> Objects:
+def recorded() -> ServiceObjects:
     found = copy.deepcopy(RECORDED)
-    return Objects(found["service"], deployments=found["deployments"])
+    return ServiceObjects(found["service"], deployments=found["deployments"])
 
 
 def revision(name: str, uri: str, ready: str = "True", **why: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "annotations": {SOURCE: uri}},
+        "metadata": {"name": name, "annotations": {SOURCE_ANNOTATION: uri}},
         "status": {"conditions": [{"type": "Ready", "status": ready, **why}]},
     }
 
 
-def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> Objects:
+def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> ServiceObjects:
     """rev-1 has the old model and is rolled out, rev-2 has the new one and a share of 20 %."""
     predictor = {
         "latestCreatedRevision": "rev-2", "latestReadyRevision": "rev-2", "latestRolledoutRevision": "rev-1",
@@ -45,27 +45,27 @@ def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> Object
             "conditions": [{"type": "PredictorRouteReady", "status": "True"}],
         },
     }  # fmt: skip
-    return Objects(service, revisions={"rev-1": revision("rev-1", OLD), "rev-2": revision("rev-2", NEW)})
+    return ServiceObjects(service, revisions={"rev-1": revision("rev-1", OLD), "rev-2": revision("rev-2", NEW)})
 
 
 def test_a_serverless_canary_is_read_from_its_revisions() -> None:
-    seen = served(knative())
+    seen = service_snapshot(knative())
 
     assert seen.settled and seen.form == "Serverless" and seen.unsupported == ""
     assert seen.newest and (seen.newest.uri, seen.newest.ready) == (NEW, True)
     assert seen.rolled_out and seen.rolled_out.uri == OLD
-    assert seen.traffic == {NEW: 20, OLD: 80} and seen.asked == Asked(uri=NEW, percent=20)
+    assert seen.traffic == {NEW: 20, OLD: 80} and seen.asked == DesiredModel(uri=NEW, percent=20)
 
 
 def test_a_revision_that_is_not_the_latest_ready_one_is_not_ready() -> None:
-    assert served(knative(latestReadyRevision="rev-1")).newest.ready is False  # type: ignore[union-attr]
+    assert service_snapshot(knative(latestReadyRevision="rev-1")).newest.ready is False  # type: ignore[union-attr]
 
 
 def test_a_failing_revision_says_why() -> None:
     objects = knative(latestReadyRevision="rev-1")
     failing = {**objects.revisions, "rev-2": revision("rev-2", NEW, "False", reason="ExitCode1", message="it died")}
 
-    assert served(objects._replace(revisions=failing)).newest.failed == "ExitCode1: it died"  # type: ignore[union-attr]
+    assert service_snapshot(objects._replace(revisions=failing)).newest.failed == "ExitCode1: it died"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_failing_revision_says_why() -> None:
     [knative(asked=OLD), knative(percent=50), knative(percent=None), knative(latestCreatedRevision="rev-1")],
     ids=["another model", "another share", "no share", "not made yet"],
 )
-def test_what_is_not_carried_out_yet_is_not_settled(objects: Objects) -> None:
-    assert not served(objects).settled
+def test_what_is_not_carried_out_yet_is_not_settled(objects: ServiceObjects) -> None:
+    assert not service_snapshot(objects).settled
 
 
 def test_the_fingerprint_sees_everything_but_model_and_share() -> None:
@@ -84,7 +84,7 @@ def test_the_fingerprint_sees_everything_but_model_and_share() -> None:
         predictor |= changes.pop("predictor", {})
         predictor["model"] |= changes.pop("model", {})
         objects.service["metadata"]["annotations"] = changes.pop("annotations", {})
-        return served(objects).rest
+        return service_snapshot(objects).rest
 
     same = rest()
     assert rest(predictor={"canaryTrafficPercent": 50}, model={"storageUri": OLD}) == same
@@ -100,9 +100,9 @@ def test_the_fingerprint_sees_everything_but_model_and_share() -> None:
 @pytest.mark.parametrize(
     ("book", "editor"),
     [
-        ([("made-it", "08:00:00Z"), (MANAGER, "08:00:05Z")], ""),
-        ([("made-it", "08:00:00Z"), (MANAGER, "08:00:05Z"), ("a-person", "08:00:06Z")], "a-person"),
-        ([("made-it", "08:00:05Z"), (MANAGER, "08:00:05Z"), ("a-person", "08:00:05Z")], "a-person or made-it"),
+        ([("made-it", "08:00:00Z"), (FIELD_MANAGER, "08:00:05Z")], ""),
+        ([("made-it", "08:00:00Z"), (FIELD_MANAGER, "08:00:05Z"), ("a-person", "08:00:06Z")], "a-person"),
+        ([("made-it", "08:00:05Z"), (FIELD_MANAGER, "08:00:05Z"), ("a-person", "08:00:05Z")], "a-person or made-it"),
     ],
 )
 def test_who_edited_last_is_named_and_all_of_one_second(book: list[tuple[str, str]], editor: str) -> None:
@@ -110,18 +110,18 @@ def test_who_edited_last_is_named_and_all_of_one_second(book: list[tuple[str, st
     entries = [{"manager": who, "time": f"2026-11-24T{at}", "fieldsV1": {"f:spec": {}}} for who, at in book]
     objects.service["metadata"]["managedFields"] = entries
 
-    assert served(objects).editor == editor
+    assert service_snapshot(objects).editor == editor
 
 
 def test_a_standard_canary_is_refused_unless_this_kserve_is_said_to_split() -> None:
-    assert "KServe 0.20" in served(recorded()).unsupported
-    assert served(recorded(), standard_canary=True).unsupported == ""
+    assert "KServe 0.20" in service_snapshot(recorded()).unsupported
+    assert service_snapshot(recorded(), standard_canary=True).unsupported == ""
 
 
 def test_a_standard_canary_is_read_from_deployments_as_the_source_of_0_21_has_it() -> None:
-    seen = served(recorded(), standard_canary=True)
+    seen = service_snapshot(recorded(), standard_canary=True)
 
-    assert seen.settled and seen.asked == Asked(uri=NEW, percent=10)
+    assert seen.settled and seen.asked == DesiredModel(uri=NEW, percent=10)
     assert seen.newest and (seen.newest.uri, seen.newest.ready) == (NEW, True)
     assert seen.rolled_out and seen.rolled_out.uri == OLD
     assert seen.traffic == {NEW: 10, OLD: 90}
@@ -133,19 +133,19 @@ def test_a_deployment_whose_old_pods_hold_it_up_is_not_rolled_out() -> None:
     found["service"]["spec"].pop("canary")
     found["service"]["status"].pop("canaryStatuses")
     found["deployments"]["rewriter-predictor"]["status"] |= {"replicas": 2, "updatedReplicas": 1}
-    objects = Objects(found["service"], deployments=found["deployments"])
+    objects = ServiceObjects(found["service"], deployments=found["deployments"])
     pod = {
         "metadata": {"name": "rewriter-predictor-x"},
         "status": {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
     }
-    seen = served(objects._replace(pods=(pod,)), standard_canary=True)
+    seen = service_snapshot(objects._replace(pods=(pod,)), standard_canary=True)
 
     assert seen.newest and not seen.newest.ready and seen.newest.failed == "CrashLoopBackOff"
     assert seen.traffic == {}
 
 
 def test_a_standard_canary_is_asked_for_as_a_copy_of_what_is_served_without_what_kserve_refuses() -> None:
-    patch: Any = standard.patch(RECORDED["service"], Asked(uri=NEW, percent=5))
+    patch: Any = standard_mode.spec_patch(RECORDED["service"], DesiredModel(uri=NEW, percent=5))
     [canary] = patch["canary"]
 
     assert "predictor" not in patch, "what is served stays as it is"
@@ -156,5 +156,5 @@ def test_a_standard_canary_is_asked_for_as_a_copy_of_what_is_served_without_what
             "storageUri": NEW,
         },
     }  # fmt: skip
-    whole: Any = standard.patch(RECORDED["service"], Asked(uri=NEW))
+    whole: Any = standard_mode.spec_patch(RECORDED["service"], DesiredModel(uri=NEW))
     assert whole == {"predictor": {"model": {"storageUri": NEW}}, "canary": None}

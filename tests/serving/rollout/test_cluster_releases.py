@@ -8,12 +8,12 @@ import pytest
 from qinglan.errors import OutageError
 from qinglan.lineage.audit import audit
 from qinglan.lineage.digests import digest
-from qinglan.lineage.keychain import new_key
+from qinglan.lineage.key_lifecycle import new_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.rollouts import NOTE, Told, sealed
-from qinglan.lineage.trust import Revoked, TrustPolicy
+from qinglan.lineage.rollout_statement import ROLLOUT_NOTE, RolloutStatement, sign_rollout
+from qinglan.lineage.trust import Revocation, TrustPolicy
 from qinglan.store import open_store
-from serving.rollout.cluster.releases import StoreReleases
+from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.ports import Proof
 from serving.rollout.spec import Release
 from tests.release_world import NAME, Made, use_keys
@@ -33,7 +33,7 @@ def proof(
 ) -> Proof:
     uri = f"{tmp_path}/store/releases/{made.registered.release}{adapter}"
     release = Release(name=name, digest=made.registered.release, uri=uri, model="")
-    return StoreReleases(release, lambda: policy or made.policy).prove(uri)
+    return StoreReleaseVerifier(release, lambda: policy or made.policy).prove(uri)
 
 
 def stored(tmp_path: Path, made: Made, name: str) -> Path:
@@ -57,11 +57,11 @@ def test_what_somebody_tells_of_its_rollouts_does_not_keep_it_from_its_users(tmp
     """As where the controller's key is not in the policy: it would refuse the stable model of its own rollouts."""
     new_key(tmp_path / "stranger", "rollout")
     ended = datetime.now(UTC).isoformat()
-    told = Told(
+    told = RolloutStatement(
         made.registered.release, NAME, "qinglan/rewriter-1", "rewriter", "Promoted", (), ended, ended, {}, {}, ()
     )
     open_store(str(tmp_path / "store")).attach(
-        made.registered.release, NOTE, sealed(told, load_signer("rollout", tmp_path / "stranger"))
+        made.registered.release, ROLLOUT_NOTE, sign_rollout(told, load_signer("rollout", tmp_path / "stranger"))
     )
 
     assert audit(made.registered.release, made.policy, store=str(tmp_path / "store")).verdict == "altered"
@@ -80,7 +80,7 @@ def test_one_altered_byte_stands_against_it(tmp_path: Path, made: Made, name: st
 def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, made: Made) -> None:
     now = datetime.now(UTC)
     revoked = {
-        id: one.model_copy(update={"revoked": Revoked(at=one.since, reason="laptop lost")})
+        id: one.model_copy(update={"revoked": Revocation(at=one.since, reason="laptop lost")})
         for id, one in made.policy.keys.items()
     }
     assert now > next(iter(revoked.values())).since
@@ -92,7 +92,7 @@ def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, made: M
 
 def test_what_no_store_has_and_what_no_digest_names_stand_against_themselves(tmp_path: Path, made: Made) -> None:
     stored(tmp_path, made, "x").parent.with_suffix(".json").unlink()
-    releases = StoreReleases(Release(name=NAME, digest="", uri="", model=""), lambda: made.policy)
+    releases = StoreReleaseVerifier(Release(name=NAME, digest="", uri="", model=""), lambda: made.policy)
 
     assert "no releases/" in proof(tmp_path, made).missing[0]
     assert "names no release by its digest" in releases.prove("s3://models/latest").missing[0]
@@ -104,7 +104,7 @@ def test_a_store_that_gives_no_answer_is_no_verdict(made: Made, monkeypatch: pyt
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     uri = f"s3://bucket/releases/{made.registered.release}"
-    releases = StoreReleases(
+    releases = StoreReleaseVerifier(
         Release(name=NAME, digest=made.registered.release, uri=uri, model=""), lambda: made.policy
     )
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serving.rag.metrics import Metrics as RagMetrics
 from serving.rewriter.metrics import Metrics
-from serving.rollout.counting import Series, counted, grown, series
+from serving.rollout.check_counts import Series, counter_increases, counts_by_check, make_series
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check, default_checks
 from serving.style.metrics import Metrics as StyleMetrics
@@ -15,7 +15,7 @@ from serving.style.metrics import Metrics as StyleMetrics
 
 def read(text: str) -> dict[Series, float]:
     samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
-    return {series(one.name, one.labels): one.value for one in samples}
+    return {make_series(one.name, one.labels): one.value for one in samples}
 
 
 def server(registry: CollectorRegistry, version: str) -> Metrics:
@@ -42,7 +42,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
     for text in (*(generate_latest(one).decode() for one in pods), rag.text().decode(), shadow):
         counters |= read(text)
 
-    assert counted(counters, "c" * 12, "5" * 12, default_checks(shadowed=True)) == {
+    assert counts_by_check(counters, "c" * 12, "5" * 12, default_checks(shadowed=True)) == {
         "errors": Count(8, 4),
         "slow": Count(4, 1),
         "fallbacks": Count(2, 1),
@@ -50,13 +50,13 @@ def test_each_check_reads_what_the_servers_count() -> None:
         "costly": Count(2, 1),
         "quality": Count(7, 2),
     }
-    assert counted(counters, "5" * 12, "c" * 12, [])["errors"] == Count(1, 0)
+    assert counts_by_check(counters, "5" * 12, "c" * 12, [])["errors"] == Count(1, 0)
 
 
 def test_a_counter_that_was_no_number_has_grown_by_none() -> None:
-    one = series("qinglan_rewriter_requests_total", {"version": "c"})
+    one = make_series("qinglan_rewriter_requests_total", {"version": "c"})
 
-    assert isnan(grown({one: nan}, {one: 5018.0})[one])
+    assert isnan(counter_increases({one: nan}, {one: 5018.0})[one])
 
 
 def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
@@ -67,7 +67,7 @@ def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
     counters = read(generate_latest(registry).decode())
 
     def failed(check: Check) -> Count:
-        return counted(counters, "c" * 12, "", [check])[check.name]
+        return counts_by_check(counters, "c" * 12, "", [check])[check.name]
 
     slow = [failed(Check(name="slow", margin=0.1, seconds=seconds)) for seconds in (0.74, 0.75)]
     costly = [failed(Check(name="costly", margin=0.1, tokens=tokens)) for tokens in (8, 63, 64)]
@@ -82,13 +82,19 @@ def test_a_server_that_counts_no_tokens_a_question_is_no_data_and_not_cheap() ->
     older = {one: value for one, value in counters.items() if "written_tokens" not in one.name}
 
     assert len(older) < len(counters)
-    assert counted(older, "c" * 12, "", [Check(name="costly", margin=0.1, tokens=32)])["costly"] == Count(0, 0)
+    assert counts_by_check(older, "c" * 12, "", [Check(name="costly", margin=0.1, tokens=32)])["costly"] == Count(
+        0, 0
+    )
 
 
 def test_a_process_that_begins_anew_counts_from_nothing() -> None:
-    one, two, three = (series("qinglan_rewriter_requests_total", {"pod": pod}) for pod in "abc")
+    one, two, three = (make_series("qinglan_rewriter_requests_total", {"pod": pod}) for pod in "abc")
 
-    assert grown({one: 10.0, two: 5.0}, {one: 4.0, two: 7.0, three: 3.0}) == {one: 4.0, two: 2.0, three: 3.0}
+    assert counter_increases({one: 10.0, two: 5.0}, {one: 4.0, two: 7.0, three: 3.0}) == {
+        one: 4.0,
+        two: 2.0,
+        three: 3.0,
+    }
 
 
 def test_a_style_model_is_read_by_what_its_server_counts() -> None:
@@ -98,6 +104,6 @@ def test_a_style_model_is_read_by_what_its_server_counts() -> None:
         canary.ended("v1", status, seconds)
     checks = [Check(name="errors", margin=0.01), Check(name="slow", margin=0.05, seconds=0.25)]
 
-    counts = counted(read(generate_latest(registry).decode()), "c" * 12, "5" * 12, checks)
+    counts = counts_by_check(read(generate_latest(registry).decode()), "c" * 12, "5" * 12, checks)
 
     assert counts == {"errors": Count(5, 3), "slow": Count(2, 1)}

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError
+from serving.rollout.canary_analysis import enter_step
 from serving.rollout.decide import BLIND_SECONDS, decide
-from serving.rollout.ports import Proof, Revision, Served, Window
-from serving.rollout.returning import CUT_SECONDS
+from serving.rollout.decision_context import Decision, Observation
+from serving.rollout.ports import Proof, Revision, ServiceSnapshot, Window
+from serving.rollout.rollback import CUT_SECONDS
 from serving.rollout.sequential import Count
 from serving.rollout.spec import RolloutSpec, default_checks
-from serving.rollout.state import Asked, Intent, Stable, State
+from serving.rollout.state import DesiredModel, Intent, StableRelease, State
 from serving.rollout.timeline import timeline
-from serving.rollout.turn import Decision, Observed
-from serving.rollout.weighing import entered
 
 OLD, NEW = "s3://releases/old", "s3://releases/new"
 NOW = 1_790_000_000.0
@@ -32,20 +32,23 @@ def spec(**changes: Any) -> RolloutSpec:
     )
 
 
-def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> Served:
+def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> ServiceSnapshot:
     share = 100 if percent is None else percent
     traffic = {NEW: share, OLD: 100 - share} if uri == NEW else {OLD: 100}
     newest = CANARY if uri == NEW else STABLE
-    asked = Asked(uri=uri, percent=percent)
-    found = Served("7", 3, True, asked, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit")
+    asked = DesiredModel(uri=uri, percent=percent)
+    found = ServiceSnapshot("7", 3, True, asked, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit")
     return found._replace(**changes)
 
 
 def state(phase: str = "Analyse", **changes: Any) -> State:
     begun = State(
-        stable=Stable(uri=OLD, digest="d1", model="m1"), asked=Asked(uri=NEW, percent=5), rest="rest", generation=3
+        stable=StableRelease(uri=OLD, digest="d1", model="m1"),
+        asked=DesiredModel(uri=NEW, percent=5),
+        rest="rest",
+        generation=3,
     )
-    begun = entered(begun, spec(), 0)
+    begun = enter_step(begun, spec(), 0)
     return begun.model_copy(update={"phase": phase, "looked": NOW - 30, "cursor": 1000.0} | changes)
 
 
@@ -56,9 +59,9 @@ def window(canary: float = 100, failed: float = 0, stable: float = 1900, until: 
 
 
 def decided(
-    had: State, seen: Served, *, measured: Window | None = None, proofs: Any = None, **wanted: Any
+    had: State, seen: ServiceSnapshot, *, measured: Window | None = None, proofs: Any = None, **wanted: Any
 ) -> Decision:
-    return decide(Observed(spec(**wanted), had, seen, measured, proofs), NOW)
+    return decide(Observation(spec(**wanted), had, seen, measured, proofs), NOW)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def decided(
     ],
 )
 def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
-    seen: Served, proofs: tuple[Proof, Proof], said: str
+    seen: ServiceSnapshot, proofs: tuple[Proof, Proof], said: str
 ) -> None:
     found = decided(State(), seen, proofs=proofs, mode="Serverless")
 
@@ -95,14 +98,14 @@ def test_the_canary_is_first_asked_for_without_users() -> None:
 
     found = decided(verified.state, served(OLD, None))
 
-    assert found.asked == Asked(uri=NEW, percent=0)
+    assert found.asked == DesiredModel(uri=NEW, percent=0)
     assert found.state.intent == Intent(
         action="apply", uri=NEW, percent=0, expected_resource_version="7", at="2026-09-21T14:13:20+00:00"
     )
 
 
 def test_an_unready_canary_gets_no_users() -> None:
-    waiting = state("WaitReady", asked=Asked(uri=NEW, percent=0))
+    waiting = state("WaitReady", asked=DesiredModel(uri=NEW, percent=0))
 
     found = decided(waiting, served(NEW, 0, newest=CANARY._replace(ready=False)))
 
@@ -110,12 +113,12 @@ def test_an_unready_canary_gets_no_users() -> None:
 
 
 def test_a_canary_whose_pods_die_is_taken_back() -> None:
-    waiting = state("WaitReady", asked=Asked(uri=NEW, percent=0), blind=BLIND_SECONDS - 30)
+    waiting = state("WaitReady", asked=DesiredModel(uri=NEW, percent=0), blind=BLIND_SECONDS - 30)
     dying = CANARY._replace(ready=False, failed="CrashLoopBackOff")
 
     found = decided(waiting, served(NEW, 0, newest=dying))
 
-    assert found.asked == Asked(uri=OLD, percent=0) and "CrashLoopBackOff" in found.state.reasons[0]
+    assert found.asked == DesiredModel(uri=OLD, percent=0) and "CrashLoopBackOff" in found.state.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +137,16 @@ def test_a_canary_whose_pods_die_is_taken_back() -> None:
         (served(), window(canary=10, stable=2000), "answered 0.5 %"),
     ],
 )
-def test_what_says_nothing_of_the_canary_is_no_success(seen: Served, measured: Window | None, said: str) -> None:
+def test_what_says_nothing_of_the_canary_is_no_success(
+    seen: ServiceSnapshot, measured: Window | None, said: str
+) -> None:
     once = decided(state(), seen, measured=measured)
     assert once.asked is None and once.state.evidence == state().evidence
     assert said in once.state.history[-1].why
 
     for_long = decided(state(blind=BLIND_SECONDS - 30), seen, measured=measured)
 
-    assert for_long.state.phase == "Rollback" and for_long.asked == Asked(uri=OLD, percent=0)
+    assert for_long.state.phase == "Rollback" and for_long.asked == DesiredModel(uri=OLD, percent=0)
 
 
 def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
@@ -150,14 +155,16 @@ def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
         found = decided(had, served(), measured=window(failed=30, until=1000 + 30 * look))
         had = found.state.model_copy(update={"looked": NOW - 30})
 
-    assert found.asked == Asked(uri=OLD, percent=0) and found.state.phase == "Rollback"
+    assert found.asked == DesiredModel(uri=OLD, percent=0) and found.state.phase == "Rollback"
     assert found.state.reasons[0].startswith("errors ") and "worse" in found.state.reasons[0]
     assert any("errors" in line and "canary 60/200" in line for line in timeline(found.state))
 
 
 def passing(percent: int = 5, **changes: Any) -> State:
     """A step that has everything but its last look."""
-    had = state(asked=Asked(uri=NEW, percent=percent), step=(5, 20, 50, 100).index(percent), step_seconds=280.0)
+    had = state(
+        asked=DesiredModel(uri=NEW, percent=percent), step=(5, 20, 50, 100).index(percent), step_seconds=280.0
+    )
     scores = tuple(
         score.model_copy(update={"safe": 5000.0, "until": 1000.0, "guess": Count(9e4, 90), "canary": Count(900, 1)})
         for score in had.evidence
@@ -166,10 +173,10 @@ def passing(percent: int = 5, **changes: Any) -> State:
 
 
 def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> None:
-    assert decided(passing(), served(), measured=window()).asked == Asked(uri=NEW, percent=20)
+    assert decided(passing(), served(), measured=window()).asked == DesiredModel(uri=NEW, percent=20)
 
     half = window(canary=1000, stable=1000)
-    assert decided(passing(50), served(NEW, 50), measured=half).asked == Asked(uri=NEW, percent=None)
+    assert decided(passing(50), served(NEW, 50), measured=half).asked == DesiredModel(uri=NEW, percent=None)
 
 
 @pytest.mark.parametrize(
@@ -200,14 +207,14 @@ def test_a_check_that_went_silent_is_not_passed() -> None:
 
 
 def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
-    promoting = state("Promote", intent=None, asked=Asked(uri=NEW, percent=None))
+    promoting = state("Promote", intent=None, asked=DesiredModel(uri=NEW, percent=None))
 
     assert decided(promoting, served(NEW, None)).state.phase == "Promote"
     assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
 
 
 def test_what_was_earned_in_time_is_not_taken_back_by_the_deadline() -> None:
-    promoting = state("Promote", intent=None, asked=Asked(uri=NEW, percent=None), watched=10_000.0)
+    promoting = state("Promote", intent=None, asked=DesiredModel(uri=NEW, percent=None), watched=10_000.0)
 
     assert decided(promoting, served(NEW, None)).state.phase == "Promote"
     assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
@@ -220,23 +227,25 @@ def test_the_way_back_clears_the_share_only_when_the_restored_pods_are_ready() -
     new_pods = Revision("rev-3", OLD, False)
 
     first = decided(back, served(NEW, 20))
-    assert first.asked == Asked(uri=OLD, percent=0)
+    assert first.asked == DesiredModel(uri=OLD, percent=0)
     waiting = decided(first.state, served(OLD, 0, newest=new_pods))
     assert waiting.asked is None
     last = decided(waiting.state, served(OLD, 0, newest=new_pods._replace(ready=True)))
-    assert last.asked == Asked(uri=OLD, percent=None)
+    assert last.asked == DesiredModel(uri=OLD, percent=None)
     done = decided(last.state, served(OLD, None))
     assert done.state.outcome == "RolledBack" and done.state.reasons == ("bad",)
 
 
 def test_the_way_back_waits_until_kserve_has_made_the_canary_and_old_pods_are_not_the_restored_ones() -> None:
-    back = state("Rollback", ending="Aborted", asked=Asked(uri=NEW, percent=0))
+    back = state("Rollback", ending="Aborted", asked=DesiredModel(uri=NEW, percent=0))
 
     waiting = decided(back, served(NEW, 0, newest=STABLE))
     assert waiting.asked is None and waiting.state.blind == 30
-    assert decided(back, served(NEW, 0)).asked == Asked(uri=OLD, percent=0), "it was made"
+    assert decided(back, served(NEW, 0)).asked == DesiredModel(uri=OLD, percent=0), "it was made"
     late = back.model_copy(update={"blind": CUT_SECONDS})
-    assert decided(late, served(NEW, 0, newest=STABLE)).asked == Asked(uri=OLD, percent=0), "KServe makes nothing"
+    assert decided(late, served(NEW, 0, newest=STABLE)).asked == DesiredModel(uri=OLD, percent=0), (
+        "KServe makes nothing"
+    )
 
 
 def test_a_rolled_out_canary_loses_its_users_before_the_stable_model_is_asked_for() -> None:
@@ -244,13 +253,13 @@ def test_a_rolled_out_canary_loses_its_users_before_the_stable_model_is_asked_fo
 
     found = decided(back, served(NEW, None, rolled_out=CANARY))
 
-    assert found.asked == Asked(uri=NEW, percent=0)
+    assert found.asked == DesiredModel(uri=NEW, percent=0)
 
 
 def test_a_standard_canary_is_removed_in_one_write() -> None:
     found = decided(state("Rollback", ending="RolledBack"), served(form="Standard"))
 
-    assert found.asked == Asked(uri=OLD, percent=None)
+    assert found.asked == DesiredModel(uri=OLD, percent=None)
 
 
 def test_a_foreign_edit_is_named_and_stopped() -> None:
@@ -264,13 +273,13 @@ def test_a_foreign_edit_is_put_right_a_few_times_and_waits_for_pods_again() -> N
     seen = served("s3://other", 5, generation=4, newest=Revision("rev-3", "s3://other", True))
 
     found = decided(state(), seen, foreignEdits="Restore")
-    assert found.asked == Asked(uri=NEW, percent=0) and found.state.phase == "Apply"
+    assert found.asked == DesiredModel(uri=NEW, percent=0) and found.state.phase == "Apply"
 
     assert decided(state(restored=3), seen, foreignEdits="Restore").state.phase == "Rollback"
 
 
 @pytest.mark.parametrize("seen", [served(OLD, None, generation=4), served(rest="other", generation=4)])
-def test_a_persons_way_back_and_other_pods_are_never_undone(seen: Served) -> None:
+def test_a_persons_way_back_and_other_pods_are_never_undone(seen: ServiceSnapshot) -> None:
     assert decided(state(), seen, foreignEdits="Restore").state.ending == "RolledBack"
 
 
@@ -293,7 +302,7 @@ def test_a_lost_reply_is_resolved_by_reading() -> None:
 
 def test_no_rollout_ends_while_a_write_of_its_own_may_still_arrive() -> None:
     intent = Intent(action="apply", uri=NEW, percent=0, expected_resource_version="7", at="then")
-    had = state("Apply", asked=Asked(uri=OLD), intent=intent)
+    had = state("Apply", asked=DesiredModel(uri=OLD), intent=intent)
 
     waiting = decided(had, served(OLD, None), abort=True)
     assert waiting.state.phase == "Rollback" and waiting.asked is None
@@ -322,10 +331,10 @@ def test_a_person_pauses_aborts_and_promotes() -> None:
     assert held.asked is None and held.state.watched == 0
 
     aborted = decided(state(), served(), measured=window(), abort=True)
-    assert aborted.asked == Asked(uri=OLD, percent=0) and aborted.state.ending == "Aborted"
+    assert aborted.asked == DesiredModel(uri=OLD, percent=0) and aborted.state.ending == "Aborted"
 
     promoted = decided(state(), served(), measured=window(), promote=True)
-    assert promoted.asked == Asked(uri=NEW, percent=None)
+    assert promoted.asked == DesiredModel(uri=NEW, percent=None)
     assert any(line.endswith("by a person's word") for line in timeline(promoted.state))
 
 
@@ -334,11 +343,11 @@ def test_a_paused_canary_that_does_harm_is_taken_back_all_the_same() -> None:
 
     found = decided(state(evidence=scores), served(), measured=window(), paused=True)
 
-    assert found.asked == Asked(uri=OLD, percent=0)
+    assert found.asked == DesiredModel(uri=OLD, percent=0)
 
 
 def test_a_dark_step_judges_shadow_pairs_alone() -> None:
-    dark = state(asked=Asked(uri=NEW, percent=0))
+    dark = state(asked=DesiredModel(uri=NEW, percent=0))
     nobody = Window(1030.0, {"errors": Count(0, 0), "quality": Count(40, 20)}, {"errors": Count(2000, 3)})
 
     found = decided(dark, served(NEW, 0, traffic={OLD: 100}), measured=nobody, steps=[0, 5, 100])

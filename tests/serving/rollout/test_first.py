@@ -3,15 +3,15 @@
 from typing import Any
 
 from serving.rollout.decide import decide
-from serving.rollout.ports import Proof, Revision, Served
+from serving.rollout.decision_context import Decision, Observation
+from serving.rollout.ports import Proof, Revision, ServiceSnapshot
 from serving.rollout.spec import RolloutSpec
-from serving.rollout.state import Asked, State
-from serving.rollout.turn import Decision, Observed
+from serving.rollout.state import DesiredModel, State
 
 NEW, OTHER = "s3://releases/new", "s3://releases/other"
 PROOF = Proof("d2", "m2", ())
-NOTHING = Served("", 0, True, Asked(uri=""), "", None, None, {}, "Serverless")
-WHOLE = Asked(uri=NEW)
+NOTHING = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
+WHOLE = DesiredModel(uri=NEW)
 MADE = NOTHING._replace(resource_version="5", generation=1, asked=WHOLE, rest="rest", uid="u-1")
 PODS = Revision("rev-1", NEW, True)
 SERVING = MADE._replace(newest=PODS, rolled_out=PODS, traffic={NEW: 100})
@@ -24,9 +24,11 @@ def spec(**changes: Any) -> RolloutSpec:
     return RolloutSpec.parse(asked | changes, "a test")
 
 
-def decided(had: State, seen: Served, proof: Proof | None = None, later: float = 0.0, **wanted: Any) -> Decision:
+def decided(
+    had: State, seen: ServiceSnapshot, proof: Proof | None = None, later: float = 0.0, **wanted: Any
+) -> Decision:
     proofs = (proof, None) if proof else None
-    return decide(Observed(spec(**wanted), had, seen, None, proofs), 1_790_000_000.0 + later)
+    return decide(Observation(spec(**wanted), had, seen, None, proofs), 1_790_000_000.0 + later)
 
 
 def begun() -> State:
@@ -75,14 +77,14 @@ def test_pods_that_never_come_end_it_by_the_deadline_with_their_reason() -> None
 
 
 def test_a_service_that_never_served_gets_a_new_first_model() -> None:
-    broken = MADE._replace(asked=Asked(uri=OTHER), newest=Revision("rev-1", OTHER, False))
+    broken = MADE._replace(asked=DesiredModel(uri=OTHER), newest=Revision("rev-1", OTHER, False))
     verified = decided(State(), broken, PROOF)
 
     assert decided(verified.state, broken).asked == WHOLE
 
 
 def test_who_was_faster_is_looked_at_again_and_who_came_later_is_named() -> None:
-    others = MADE._replace(asked=Asked(uri=OTHER), editor="kubectl-create")
+    others = MADE._replace(asked=DesiredModel(uri=OTHER), editor="kubectl-create")
     faster = decided(asked(), others)
     assert faster.asked is None and faster.state.phase == "Verify"
 

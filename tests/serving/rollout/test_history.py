@@ -10,22 +10,22 @@ from typing import Any
 import orjson
 import pytest
 
-from pipelines.rollout.shown import Shown
-from pipelines.rollout.verifying import verified
-from qinglan.errors import Altered, ConfigError, Incomplete, OutageError
+from pipelines.rollout.history_verifier import verify_history
+from pipelines.rollout.view import RolloutView
+from qinglan.errors import AlteredError, ConfigError, IncompleteAuditError, OutageError
 from qinglan.lineage.audit import Audit, as_json, audit
 from qinglan.lineage.audit_page import page
-from qinglan.lineage.keychain import new_key, revoke_key
+from qinglan.lineage.key_lifecycle import new_key, revoke_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.rollouts import NOTE, read_kept, sealed
-from qinglan.lineage.tree import print_audit
-from qinglan.lineage.trust import TRUST, TrustPolicy, load_trust
+from qinglan.lineage.rollout_statement import ROLLOUT_NOTE, read_rollout_note, sign_rollout
+from qinglan.lineage.terminal_tree import print_audit
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
 from qinglan.store import Store, open_store
-from serving.rollout.history import History, told_of
-from serving.rollout.ports import Entry
+from serving.rollout.history import HistorySigner, history_record
+from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import RolloutSpec
-from serving.rollout.state import Stable, State
+from serving.rollout.state import StableRelease, State
 from tests.release_world import NAME, Made, make_release, use_keys
 
 WHERE = ("qinglan", "rewriter-3")
@@ -55,7 +55,7 @@ def keys(made: Made, tmp_path: Path) -> Path:
     return copy
 
 
-def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> Entry:
+def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> RolloutSnapshot:
     release = {
         "name": NAME, "digest": made.registered.release, "model": "3" * 64,
         "uri": f"{store.address}/releases/{made.registered.release}",
@@ -63,15 +63,17 @@ def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "err
     spec = RolloutSpec.parse({"inferenceService": "rewriter", "release": release, "run": "a-run"}, "a test")
     score = Score(check="errors", margin=0.05, canary=Count(500, 30), stable=Count(9500, 20), until=1.0)
     state = State(
-        phase="Analyse", evidence=(score,), stable=Stable(uri="s3://q/old", digest="1" * 64, model="4" * 64)
+        phase="Analyse", evidence=(score,), stable=StableRelease(uri="s3://q/old", digest="1" * 64, model="4" * 64)
     )
     now = time.time() + 1  # a history's times are of whole seconds, and the key may be younger than one
     state = state.noted(now - 60, "apply", "the canary starts").noted(now, "roll back", why, weighed=True)
-    return Entry(spec, state.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": (why,)}), "7")
+    return RolloutSnapshot(
+        spec, state.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": (why,)}), "7"
+    )
 
 
 def audited(made: Made, store: Store, keys: Path) -> Audit:
-    return audit(made.registered.release, load_trust(keys / TRUST), store=store.address)
+    return audit(made.registered.release, load_trust(keys / TRUST_FILE), store=store.address)
 
 
 def rollout_faults(found: Audit) -> list[tuple[str, str]]:
@@ -81,7 +83,7 @@ def rollout_faults(found: Audit) -> list[tuple[str, str]]:
 def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     made: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    History(keys).keep(*WHERE, entry(made, store))
+    HistorySigner(keys).keep(*WHERE, entry(made, store))
 
     found = audited(made, store, keys)
     print_audit(found)
@@ -104,13 +106,13 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
 def test_it_is_kept_once_however_often_it_is_asked_for_and_only_when_it_has_ended(
     made: Made, store: Store, keys: Path
 ) -> None:
-    one, history = entry(made, store), History(keys)
+    one, history = entry(made, store), HistorySigner(keys)
     history.keep(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
     assert store.notes(made.registered.release) == []
 
     for _ in range(3):
         history.keep(*WHERE, one)
-    History(keys).keep(*WHERE, one)
+    HistorySigner(keys).keep(*WHERE, one)
     assert len(store.notes(made.registered.release)) == 1
 
 
@@ -118,7 +120,7 @@ def test_without_a_key_nothing_is_kept_and_that_is_said_once(
     made: Made, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        history = History(tmp_path / "nobodys")
+        history = HistorySigner(tmp_path / "nobodys")
         for _ in range(2):
             history.keep(*WHERE, entry(made, store))
 
@@ -131,10 +133,10 @@ def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_no
 ) -> None:
     away = open_store(str(tmp_path / "away"))
     with pytest.raises(OutageError, match="cannot be kept now"):
-        History(keys).keep(*WHERE, entry(made, away))
+        HistorySigner(keys).keep(*WHERE, entry(made, away))
 
     away.prepare()
-    History(keys).keep(*WHERE, entry(made, away))
+    HistorySigner(keys).keep(*WHERE, entry(made, away))
     assert "its history is not kept" in caplog.text
 
 
@@ -146,8 +148,8 @@ def altered(note: bytes) -> bytes:
 
 
 def test_what_somebody_wrote_over_it_is_altered(made: Made, store: Store, keys: Path) -> None:
-    note = sealed(told_of(*WHERE, entry(made, store)), load_signer("rollout", keys))
-    store.attach(made.registered.release, NOTE, altered(note))
+    note = sign_rollout(history_record(*WHERE, entry(made, store)), load_signer("rollout", keys))
+    store.attach(made.registered.release, ROLLOUT_NOTE, altered(note))
 
     found = audited(made, store, keys)
 
@@ -157,24 +159,24 @@ def test_what_somebody_wrote_over_it_is_altered(made: Made, store: Store, keys: 
 
 
 def test_one_changed_byte_in_the_store_is_altered(made: Made, store: Store, keys: Path, tmp_path: Path) -> None:
-    History(keys).keep(*WHERE, entry(made, store))
+    HistorySigner(keys).keep(*WHERE, entry(made, store))
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
     content = file.read_bytes()
     for at in (5, len(content) // 2, len(content) - 5):
         file.chmod(0o644)
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        with pytest.raises(Altered, match="is not what was laid there"):
+        with pytest.raises(AlteredError, match="is not what was laid there"):
             audited(made, store, keys)
 
 
 def test_no_other_role_and_no_strangers_key_signs_a_history(
     made: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
-    told = told_of(*WHERE, entry(made, store))
+    told = history_record(*WHERE, entry(made, store))
     new_key(tmp_path / "stranger", "rollout")
     signers = load_signer("releaser", keys), load_signer("rollout", tmp_path / "stranger")
     for signer in signers:
-        store.attach(made.registered.release, NOTE, sealed(told, signer))
+        store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told, signer))
 
     faults = rollout_faults(audited(made, store, keys))
 
@@ -184,7 +186,7 @@ def test_no_other_role_and_no_strangers_key_signs_a_history(
 
 
 def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, keys: Path) -> None:
-    History(keys).keep(*WHERE, entry(made, store))
+    HistorySigner(keys).keep(*WHERE, entry(made, store))
     assert audited(made, store, keys).rollouts[0].counts
 
     revoke_key(keys, load_signer("rollout", keys).id, "pod taken over", "2026-01-01T00:00:00Z")
@@ -194,10 +196,10 @@ def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, 
 
 
 def test_another_releases_history_is_none_of_this_ones(made: Made, store: Store, keys: Path) -> None:
-    told = told_of(*WHERE, entry(made, store))
+    told = history_record(*WHERE, entry(made, store))
     signer = load_signer("rollout", keys)
-    store.attach(made.registered.release, NOTE, sealed(told._replace(digest="9" * 64), signer))
-    store.attach(made.registered.release, NOTE, sealed(told._replace(name="chengla/rewriter"), signer))
+    store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told._replace(digest="9" * 64), signer))
+    store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told._replace(name="chengla/rewriter"), signer))
 
     faults = rollout_faults(audited(made, store, keys))
 
@@ -207,35 +209,35 @@ def test_another_releases_history_is_none_of_this_ones(made: Made, store: Store,
 
 def test_a_note_of_another_kind_is_no_history() -> None:
     for note in (b"", b"{}", b'{"payload": 7}', b"\xff"):
-        assert read_kept(note, TrustPolicy(), "1" * 64, "fivedoctors", datetime.now(UTC)) is None
+        assert read_rollout_note(note, TrustPolicy(), "1" * 64, "fivedoctors", datetime.now(UTC)) is None
 
 
-def shown(one: Entry) -> Shown:
-    return Shown(WHERE[1], WHERE[0], "", True, one.spec, one.state)
+def shown(one: RolloutSnapshot) -> RolloutView:
+    return RolloutView(WHERE[1], WHERE[0], "", True, one.spec, one.state)
 
 
 def test_what_the_api_server_tells_is_held_against_what_was_signed(made: Made, store: Store, keys: Path) -> None:
-    one, policy = entry(made, store), load_trust(keys / TRUST)
-    with pytest.raises(Incomplete, match="no signed history lies beside"):
-        verified(shown(one), "", policy)
-    History(keys).keep(*WHERE, one)
+    one, policy = entry(made, store), load_trust(keys / TRUST_FILE)
+    with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
+        verify_history(shown(one), "", policy)
+    HistorySigner(keys).keep(*WHERE, one)
 
-    assert verified(shown(one), "", policy).key == load_signer("rollout", keys).id
+    assert verify_history(shown(one), "", policy).key == load_signer("rollout", keys).id
     other = one.state.model_copy(update={"outcome": "Promoted"})
-    with pytest.raises(Altered, match="another than what was signed"):
-        verified(shown(one._replace(state=other)), "", policy)
+    with pytest.raises(AlteredError, match="another than what was signed"):
+        verify_history(shown(one._replace(state=other)), "", policy)
     with pytest.raises(ConfigError, match="when the rollout has ended"):
-        verified(shown(one._replace(state=State(phase="Analyse"))), "", policy)
+        verify_history(shown(one._replace(state=State(phase="Analyse"))), "", policy)
 
 
 def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
     made: Made, store: Store, keys: Path
 ) -> None:
     one = entry(made, store)
-    History(keys).keep(*WHERE, one)
+    HistorySigner(keys).keep(*WHERE, one)
     first, *more = one.state.history
     later = first.model_copy(update={"at": "2026-11-23T00:00:00+00:00"})
     anew = one._replace(state=one.state.model_copy(update={"history": (later, *more)}))
 
-    with pytest.raises(Incomplete, match="no signed history lies beside"):
-        verified(shown(anew), "", load_trust(keys / TRUST))
+    with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
+        verify_history(shown(anew), "", load_trust(keys / TRUST_FILE))

@@ -12,7 +12,7 @@ from benchmarks.rollout.models import Model, Onset, Rates, Traffic
 from benchmarks.rollout.simulate import ending, guarded, shipped
 from benchmarks.rollout.wires import Wires, spec_of
 from benchmarks.rollout.world import CANARY_URI, FOREIGN_URI, STABLE_URI, World
-from serving.rollout.state import Asked
+from serving.rollout.state import DesiredModel
 
 QUIET = Chances(0, 0, 0, 0, 0, 0, 0)
 RATES = {"errors": 0.005, "slow": 0.03, "fallbacks": 0.02, "zero_hits": 0.08, "costly": 0.05, "quality": 0.5}
@@ -84,7 +84,7 @@ class Hunting(RuleBasedStateMachine):
         self.world.edits.clear()
         self.time_passes(8)
         if self.world.asks:
-            assert self.world.asked == Asked(uri=home), (outcome, self.wires.state.history)
+            assert self.world.asked == DesiredModel(uri=home), (outcome, self.wires.state.history)
             assert self.world.shares == {home: 100} and FOREIGN_URI not in self.world.shares
 
 

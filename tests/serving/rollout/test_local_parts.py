@@ -14,36 +14,36 @@ from typing import Any
 
 import pytest
 
-from qinglan.errors import ConfigError, Conflict, DataError, OutageError
+from qinglan.errors import ConfigError, ConflictError, DataError, OutageError
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check
-from serving.rollout.state import Asked
-from standins.rollout_local.evidence import LocalEvidence, scraped
-from standins.rollout_local.knative import needed, reconciled
+from serving.rollout.state import DesiredModel
+from standins.rollout_local.evidence import LocalEvidence, scrape_counters
+from standins.rollout_local.knative import needed_releases, reconcile_status
 from standins.rollout_local.ledger import FileLease
-from standins.rollout_local.objects import Objects
-from standins.rollout_local.service import NAME, FileTarget, Seen, Status, begin
+from standins.rollout_local.object_files import ObjectFiles
+from standins.rollout_local.service import SERVICE_NAME, FileTarget, ServerStatus, ServiceStatus, create_service
 from tests.forkserver import GATEWAY, forked
 
 pytestmark = pytest.mark.slow
 
 OLD, NEW = "store/releases/old", "store/releases/new"
-UP, DOWN = Seen(version="v", url="http://here"), Seen(version="v")
+UP, DOWN = ServerStatus(version="v", url="http://here"), ServerStatus(version="v")
 
 
 def test_who_read_an_older_version_replaces_nothing(tmp_path: Path) -> None:
-    objects = Objects(tmp_path)
+    objects = ObjectFiles(tmp_path)
     assert objects.create("one", {"metadata": {}, "spec": 1})
     first, second = objects.read("one"), objects.read("one")
     objects.replace("one", {**first, "spec": 2})
 
-    with pytest.raises(Conflict, match="is at version 2, not 1"):
+    with pytest.raises(ConflictError, match="is at version 2, not 1"):
         objects.replace("one", {**second, "spec": 3})
     assert objects.read("one")["spec"] == 2
 
 
 def test_a_name_is_given_once(tmp_path: Path) -> None:
-    objects = Objects(tmp_path)
+    objects = ObjectFiles(tmp_path)
 
     assert objects.create("one", {"metadata": {}, "spec": 1})
     assert not objects.create("one", {"metadata": {}, "spec": 2})
@@ -53,35 +53,35 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
 COUNT_UP = """
 import sys
 from pathlib import Path
-from qinglan.errors import Conflict
-from standins.rollout_local.objects import Objects
-objects = Objects(Path(sys.argv[1]))
+from qinglan.errors import ConflictError
+from standins.rollout_local.object_files import ObjectFiles
+objects = ObjectFiles(Path(sys.argv[1]))
 done = 0
 while done < 100:
     one = objects.read("one")
     try:
         objects.replace("one", {**one, "spec": one["spec"] + 1})
-    except Conflict:
+    except ConflictError:
         continue
     done += 1
 """
 
 
 def test_processes_that_write_at_once_lose_no_write(tmp_path: Path) -> None:
-    Objects(tmp_path).create("one", {"metadata": {}, "spec": 0})
+    ObjectFiles(tmp_path).create("one", {"metadata": {}, "spec": 0})
     writers = [subprocess.Popen([sys.executable, "-c", COUNT_UP, str(tmp_path)]) for _ in range(3)]
 
     assert [writer.wait() for writer in writers] == [0, 0, 0]
-    assert Objects(tmp_path).read("one")["spec"] == 300
+    assert ObjectFiles(tmp_path).read("one")["spec"] == 300
 
 
 def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text("{")
 
     with pytest.raises(DataError, match=r"one\.json: no object"):
-        Objects(tmp_path).read("one")
+        ObjectFiles(tmp_path).read("one")
     with pytest.raises(DataError, match=r"two\.json: no such file"):
-        Objects(tmp_path).read("two")
+        ObjectFiles(tmp_path).read("two")
 
 
 def run(program: str, *given: object) -> tuple[int, str]:
@@ -111,7 +111,7 @@ def test_an_object_without_its_spec_is_told_in_words(program: str, tmp_path: Pat
 
 
 def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
-    begin(tmp_path, OLD, "a person")
+    create_service(tmp_path, OLD, "a person")
     (tmp_path / "rollouts").mkdir()
     (tmp_path / "rollouts/rewriter-1.json").write_text('{"metadata": {"resourceVersion": "1", "name": "rewriter-1"}}')
 
@@ -121,16 +121,16 @@ def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_for_in_another_shape_is_told_in_words(tmp_path: Path) -> None:
-    begin(tmp_path, OLD, "a person")
-    one = Objects(tmp_path).read(NAME)
-    Objects(tmp_path).replace(NAME, {**one, "spec": {"uri": OLD, "percent": "many"}})
+    create_service(tmp_path, OLD, "a person")
+    one = ObjectFiles(tmp_path).read(SERVICE_NAME)
+    ObjectFiles(tmp_path).replace(SERVICE_NAME, {**one, "spec": {"uri": OLD, "percent": "many"}})
 
     with pytest.raises(ConfigError, match=r"service, spec.*percent"):
         FileTarget(tmp_path).read()
 
 
 def test_a_port_that_cannot_be_had_is_told_in_words(tmp_path: Path) -> None:
-    begin(tmp_path, OLD, "a person")
+    create_service(tmp_path, OLD, "a person")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for port in (99999, taken.getsockname()[1]):
             code, said = run("standins.rollout_local.serve", tmp_path, "--port", port)
@@ -147,27 +147,29 @@ def test_one_leads_and_the_next_when_it_is_gone(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_counts_a_generation_only_where_it_changes_something(tmp_path: Path) -> None:
-    begin(tmp_path, OLD, "a person")
+    create_service(tmp_path, OLD, "a person")
     target = FileTarget(tmp_path)
-    for asked in (Asked(uri=NEW, percent=0), Asked(uri=NEW, percent=0)):
+    for asked in (DesiredModel(uri=NEW, percent=0), DesiredModel(uri=NEW, percent=0)):
         target.write(asked, target.read().resource_version)
 
     read = target.read()
     assert (read.generation, read.settled, read.editor) == (2, False, "the rollout's controller")
-    with pytest.raises(Conflict):
-        target.write(Asked(uri=OLD), "1")
+    with pytest.raises(ConflictError):
+        target.write(DesiredModel(uri=OLD), "1")
 
 
-def after(*steps: tuple[Asked, Mapping[str, Seen]], status: Status | None = None) -> Status:
+def after(
+    *steps: tuple[DesiredModel, Mapping[str, ServerStatus]], status: ServiceStatus | None = None
+) -> ServiceStatus:
     """The status after each was asked for in turn, with these servers."""
-    status = status or Status()
+    status = status or ServiceStatus()
     for generation, (asked, servers) in enumerate(steps, 1):
-        status = reconciled(status, asked, generation, servers)
-        assert reconciled(status, asked, generation, servers) == status, "the same again changes nothing"
+        status = reconcile_status(status, asked, generation, servers)
+        assert reconcile_status(status, asked, generation, servers) == status, "the same again changes nothing"
     return status
 
 
-def shares(status: Status) -> dict[str, int]:
+def shares(status: ServiceStatus) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, share in status.shares.items():
         made = status.named(name)
@@ -177,65 +179,65 @@ def shares(status: Status) -> dict[str, int]:
 
 
 BOTH = {OLD: UP, NEW: UP}
-STABLE = (Asked(uri=OLD), {OLD: UP})
+STABLE = (DesiredModel(uri=OLD), {OLD: UP})
 
 
 def test_the_first_release_gets_everybody_whatever_percent_is_asked_for() -> None:
-    assert shares(after((Asked(uri=OLD, percent=5), {OLD: UP}))) == {OLD: 100}
-    assert shares(after((Asked(uri=OLD), {OLD: DOWN}))) == {}
+    assert shares(after((DesiredModel(uri=OLD, percent=5), {OLD: UP}))) == {OLD: 100}
+    assert shares(after((DesiredModel(uri=OLD), {OLD: DOWN}))) == {}
 
 
 def test_a_canary_at_0_percent_runs_without_users() -> None:
-    status = after(STABLE, (Asked(uri=NEW, percent=0), BOTH))
+    status = after(STABLE, (DesiredModel(uri=NEW, percent=0), BOTH))
 
-    assert shares(status) == {OLD: 100} and needed(status, Asked(uri=NEW, percent=0)) == {OLD, NEW}
+    assert shares(status) == {OLD: 100} and needed_releases(status, DesiredModel(uri=NEW, percent=0)) == {OLD, NEW}
 
 
 def test_a_canary_that_is_not_ready_gets_nothing_and_a_share_when_it_is() -> None:
-    asked = Asked(uri=NEW, percent=20)
+    asked = DesiredModel(uri=NEW, percent=20)
 
     assert shares(after(STABLE, (asked, {OLD: UP, NEW: DOWN}))) == {OLD: 100}
     assert shares(after(STABLE, (asked, {OLD: UP, NEW: DOWN}), (asked, BOTH))) == {OLD: 80, NEW: 20}
 
 
 def test_a_canary_that_dies_keeps_its_share_so_that_its_failures_are_seen() -> None:
-    asked = Asked(uri=NEW, percent=20)
+    asked = DesiredModel(uri=NEW, percent=20)
 
     assert shares(after(STABLE, (asked, BOTH), (asked, {OLD: UP, NEW: DOWN}))) == {OLD: 80, NEW: 20}
 
 
 def test_a_cleared_share_promotes_the_newest_that_is_ready_and_the_old_one_may_end() -> None:
-    promoted = Asked(uri=NEW)
-    status = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (promoted, BOTH))
+    promoted = DesiredModel(uri=NEW)
+    status = after(STABLE, (DesiredModel(uri=NEW, percent=50), BOTH), (promoted, BOTH))
 
-    assert shares(status) == {NEW: 100} and needed(status, promoted) == {NEW}
+    assert shares(status) == {NEW: 100} and needed_releases(status, promoted) == {NEW}
 
 
 def test_a_cleared_share_while_the_newest_is_not_ready_gives_everybody_to_the_last_that_was() -> None:
     """KServe's trap: whoever takes a canary back in one step gives it everybody until the restored pods are ready."""
-    status = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (Asked(uri=OLD), {OLD: DOWN, NEW: UP}))
+    status = after(STABLE, (DesiredModel(uri=NEW, percent=50), BOTH), (DesiredModel(uri=OLD), {OLD: DOWN, NEW: UP}))
 
     assert shares(status) == {NEW: 100}
 
 
 def test_0_percent_of_what_was_promoted_goes_back_to_the_one_before_when_that_runs_again() -> None:
-    taken_back = Asked(uri=NEW, percent=0)
-    promoted = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (Asked(uri=NEW), {NEW: UP}))
+    taken_back = DesiredModel(uri=NEW, percent=0)
+    promoted = after(STABLE, (DesiredModel(uri=NEW, percent=50), BOTH), (DesiredModel(uri=NEW), {NEW: UP}))
     waiting = after((taken_back, {NEW: UP}), status=promoted)
 
-    assert shares(waiting) == {NEW: 100} and needed(waiting, taken_back) == {OLD, NEW}
+    assert shares(waiting) == {NEW: 100} and needed_releases(waiting, taken_back) == {OLD, NEW}
     assert shares(after((taken_back, BOTH), status=waiting)) == {OLD: 100}
 
 
 def test_the_way_back_of_the_rollout_ends_with_the_stable_release_alone() -> None:
-    home = Asked(uri=OLD, percent=0)
-    status = after(STABLE, (Asked(uri=NEW, percent=50), BOTH), (home, BOTH), (Asked(uri=OLD), BOTH))
+    home = DesiredModel(uri=OLD, percent=0)
+    status = after(STABLE, (DesiredModel(uri=NEW, percent=50), BOTH), (home, BOTH), (DesiredModel(uri=OLD), BOTH))
 
-    assert shares(status) == {OLD: 100} and needed(status, Asked(uri=OLD)) == {OLD}
+    assert shares(status) == {OLD: 100} and needed_releases(status, DesiredModel(uri=OLD)) == {OLD}
 
 
 def test_whatever_is_asked_for_in_whatever_order_the_shares_make_a_whole_and_go_to_who_has_run() -> None:
-    asks = [Asked(uri=uri, percent=percent) for uri in (OLD, NEW) for percent in (None, 0, 30, 100)]
+    asks = [DesiredModel(uri=uri, percent=percent) for uri in (OLD, NEW) for percent in (None, 0, 30, 100)]
     for order in itertools.product(asks, repeat=3):
         status = after(STABLE, *((asked, BOTH) for asked in order))
         assert sum(status.shares.values()) == 100 and set(shares(status)) <= {OLD, NEW}
@@ -284,9 +286,11 @@ class Measured:
     def __init__(self, folder: Path, router: Counting, old: Counting, new: Counting) -> None:
         self.folder, self.router, self.old, self.new = folder, router, old, new
         servers = {uri: {"version": "v", "url": one.url} for uri, one in ((OLD, old), (NEW, new))}
-        begin(folder, OLD, "a person")
-        objects = Objects(folder)
-        objects.replace(NAME, {**objects.read(NAME), "status": {"url": router.url, "servers": servers}})
+        create_service(folder, OLD, "a person")
+        objects = ObjectFiles(folder)
+        objects.replace(
+            SERVICE_NAME, {**objects.read(SERVICE_NAME), "status": {"url": router.url, "servers": servers}}
+        )
 
     def since(self, after: float | None) -> Any:
         """As a controller that has just been started reads it."""
@@ -398,7 +402,7 @@ def test_metrics_that_are_none_are_no_answer(said: str) -> None:
     with counting(1) as (server,):
         server.series = {said: 1.0}
         with pytest.raises(OutageError, match="/metrics: no numbers"):
-            scraped(server.url)
+            scrape_counters(server.url)
 
 
 def test_numbers_that_are_none_stay_so_and_are_for_the_rollout_to_doubt(measured: Measured) -> None:

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from qinglan.kubernetes.client import Api
+from serving.rollout.cluster.inference_service import Object
 from serving.rollout.cluster.object_cache import ObjectCache
-from serving.rollout.cluster.reading import Object
 
 KIND = "inferenceservices"
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from standins.rollout_local.router import Router, Way, Ways, drawn
+from standins.rollout_local.router import Backend, Backends, Router, routes_to_canary
 
 pytestmark = pytest.mark.slow
 
@@ -66,8 +66,8 @@ class Model:
         while len(self.asked) < asked:
             time.sleep(0.01)
 
-    def way(self, percent: int) -> Way:
-        return Way(self.name, self.name, f"http://127.0.0.1:{self.server.server_address[1]}", percent)
+    def way(self, percent: int) -> Backend:
+        return Backend(self.name, self.name, f"http://127.0.0.1:{self.server.server_address[1]}", percent)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def two() -> Iterator[tuple[Model, Model]]:
 
 
 def ask(
-    ways: Ways | None, number: int, path: str = V1, deadline: float = PATIENT, headers: Mapping[str, str] = NONE
+    ways: Backends | None, number: int, path: str = V1, deadline: float = PATIENT, headers: Mapping[str, str] = NONE
 ) -> tuple[list[httpx.Response], dict[str, int]]:
     """So many at once, each with an id of its own; the answers, and what the router has counted."""
 
@@ -123,16 +123,16 @@ def said(answers: list[httpx.Response]) -> Counter[tuple[int, str]]:
 
 def test_a_share_of_the_requests_goes_to_the_canary_and_each_is_counted_once(two: tuple[Model, Model]) -> None:
     stable, canary = two
-    answers, counted = ask(Ways(stable.way(70), canary.way(30)), 200)
+    answers, counted = ask(Backends(stable.way(70), canary.way(30)), 200)
 
     to_canary = said(answers)[200, "canary"]
-    assert to_canary == sum(drawn(f"id-{at}", 30) for at in range(200)) and 40 <= to_canary <= 80
+    assert to_canary == sum(routes_to_canary(f"id-{at}", 30) for at in range(200)) and 40 <= to_canary <= 80
     assert counted == {"stable answered": 200 - to_canary, "canary answered": to_canary}
 
 
 def test_one_id_always_goes_the_same_way_and_more_users_come_to_those_who_are_there() -> None:
     ids = [f"user-{number}" for number in range(2000)]
-    at = {percent: {one for one in ids if drawn(one, percent)} for percent in (0, 5, 20, 50, 100)}
+    at = {percent: {one for one in ids if routes_to_canary(one, percent)} for percent in (0, 5, 20, 50, 100)}
 
     assert at[0] == set() and at[100] == set(ids)
     assert at[5] < at[20] < at[50]
@@ -149,7 +149,7 @@ def test_what_the_canary_fails_the_stable_model_answers_and_it_counts_against_th
 ) -> None:
     stable, canary = two
     canary.status, canary.seconds = status, seconds
-    answers, counted = ask(Ways(stable.way(0), canary.way(100)), 5, deadline=10 * SHORT if seconds else PATIENT)
+    answers, counted = ask(Backends(stable.way(0), canary.way(100)), 5, deadline=10 * SHORT if seconds else PATIENT)
 
     assert said(answers) == {(200, "stable"): 5}
     assert counted == {f"canary {outcome}": 5, "canary repeats": 5}, "and the second chance is not the stable model's"
@@ -158,14 +158,14 @@ def test_what_the_canary_fails_the_stable_model_answers_and_it_counts_against_th
 def test_a_canary_whose_server_is_away_costs_no_user_an_answer(two: tuple[Model, Model]) -> None:
     stable, canary = two
     for url in ("", "http://127.0.0.1:9"):
-        answers, counted = ask(Ways(stable.way(0), canary.way(100)._replace(url=url)), 3)
+        answers, counted = ask(Backends(stable.way(0), canary.way(100)._replace(url=url)), 3)
         assert said(answers) == {(200, "stable"): 3} and counted["canary failed"] == 3
 
 
 def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = canary.status = 400
-    answers, counted = ask(Ways(stable.way(0), canary.way(100)), 4)
+    answers, counted = ask(Backends(stable.way(0), canary.way(100)), 4)
 
     assert said(answers) == {(400, "stable"): 4} and counted == {"canary refused": 4, "canary repeats": 4}
 
@@ -173,7 +173,7 @@ def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]
 def test_what_the_stable_model_fails_is_told_as_it_is_and_never_asked_of_the_canary(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = 500
-    answers, counted = ask(Ways(stable.way(100), canary.way(0)), 4)
+    answers, counted = ask(Backends(stable.way(100), canary.way(0)), 4)
 
     assert said(answers) == {(500, "stable"): 4} and counted == {"stable failed": 4}
     assert not canary.asked
@@ -186,33 +186,33 @@ def test_a_stable_model_that_is_gone_is_an_error_in_words(
     stable, _ = two
     stable.seconds = seconds
     way = stable.way(100)
-    [answer], _ = ask(Ways(way if url is None else way._replace(url=url)), 1, deadline=SHORT)
+    [answer], _ = ask(Backends(way if url is None else way._replace(url=url)), 1, deadline=SHORT)
 
     assert answer.status_code == status and "The model" in answer.json()["error"]
 
 
 def test_the_tag_asks_the_canary_alone_at_any_share_and_is_no_users_request(two: tuple[Model, Model]) -> None:
     stable, canary = two
-    ways = Ways(stable.way(100), None, canary.way(0))
+    ways = Backends(stable.way(100), None, canary.way(0))
     answers, counted = ask(ways, 3, headers={"x-qinglan-tag": "canary"})
     canary.status = 500
     failed, _ = ask(ways, 1, headers={"x-qinglan-tag": "canary"})
 
     assert said(answers) == {(200, "canary"): 3} and counted == {}
     assert said(failed) == {(500, "canary"): 1}, "whoever asks the canary wants its own answer"
-    assert ask(Ways(stable.way(100)), 1, headers={"x-qinglan-tag": "canary"})[0][0].status_code == 404
+    assert ask(Backends(stable.way(100)), 1, headers={"x-qinglan-tag": "canary"})[0][0].status_code == 404
 
 
 def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
     stable, _ = two
-    ask(Ways(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
+    ask(Backends(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
 
     assert stable.asked == ["/openai/v1/chat/completions?a=1 {} mine"]
 
 
 def test_what_is_no_question_goes_to_the_stable_model_and_is_not_counted(two: tuple[Model, Model]) -> None:
     stable, canary = two
-    answers, counted = ask(Ways(stable.way(0), canary.way(100)), 2, path="/v2/models/rewriter/ready")
+    answers, counted = ask(Backends(stable.way(0), canary.way(100)), 2, path="/v2/models/rewriter/ready")
 
     assert said(answers) == {(200, "stable"): 2} and counted == {}
 
@@ -226,7 +226,7 @@ def test_before_any_model_is_ready_users_are_told_so() -> None:
 def test_every_series_is_there_before_it_is_counted(two: tuple[Model, Model]) -> None:
     async def shown() -> str:
         router = Router(PATIENT)
-        router.turn(Ways(two[0].way(80), two[1].way(20)))
+        router.turn(Backends(two[0].way(80), two[1].way(20)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             text = (await http.get("/metrics")).text
         await router.aclose()
@@ -243,11 +243,11 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
 
     async def drained() -> tuple[bool, list[httpx.Response]]:
         router = Router(PATIENT)
-        router.turn(Ways(stable.way(100)))
+        router.turn(Backends(stable.way(100)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             under_way = [asyncio.create_task(http.post(V1, content=b"{}")) for _ in range(5)]
             await asyncio.to_thread(stable.wait_for, 5)
-            router.turn(Ways(canary.way(100)))
+            router.turn(Backends(canary.way(100)))
             draining = asyncio.create_task(router.drained("stable"))
             after = await http.post(V1, content=b"{}")
             early = draining.done()

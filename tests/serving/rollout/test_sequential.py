@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.rollout.power import falsely_passed, falsely_taken_back, needed
-from serving.rollout.power import World
+from serving.rollout.power_analysis import Scenario
 from serving.rollout.sequential import (
     ALPHA,
     BETA,
     Block,
     Count,
     Score,
-    at_step,
     fold,
     harm_bet,
     harm_needed,
+    reset_for_step,
     safe_bet,
     safe_needed,
 )
@@ -84,10 +84,10 @@ def test_looking_every_time_passes_no_model_that_is_worse_by_the_margin() -> Non
 def test_a_canary_twice_the_margin_worse_is_found_and_an_equal_one_passes(
     share: float, margin: float, fails: float
 ) -> None:
-    harm, passed = needed(World(0.01, fails, share, margin), runs=9)
+    harm, passed = needed(Scenario(0.01, fails, share, margin), runs=9)
     assert harm < 4000 and passed == float("inf")
 
-    harm, passed = needed(World(0.01, 0.01, share, margin), runs=9)
+    harm, passed = needed(Scenario(0.01, 0.01, share, margin), runs=9)
     assert harm == float("inf") and passed < 6000
 
 
@@ -126,7 +126,7 @@ def test_the_first_block_is_only_learned_from() -> None:
 def test_a_new_step_must_be_proven_safe_anew_and_keeps_what_is_suspected() -> None:
     score = play(Score(check="errors", margin=0.02), [FINE, BAD, FINE])
 
-    ahead = at_step(score, 0.01)
+    ahead = reset_for_step(score, 0.01)
 
     assert ahead.canary.of == 0 and ahead.safe_value == 1.0 and ahead.harm == score.harm
 

@@ -11,11 +11,11 @@ from benchmarks.rollout.models import COSTLY
 from benchmarks.rollout.simulate import Run, guarded, play, shipped, simulate, simulate_naive
 from benchmarks.rollout.wires import Wires, spec_of
 from benchmarks.rollout.world import World
-from qinglan.errors import Conflict, OutageError
-from serving.rollout import decide, machine, returning, turn, weighing
+from qinglan.errors import ConflictError, OutageError
+from serving.rollout import canary_analysis, decide, decision_context, reconciler, rollback
 from serving.rollout.ports import Ports
 from serving.rollout.spec import RolloutSpec
-from serving.rollout.state import Asked, State
+from serving.rollout.state import DesiredModel, State
 
 COUNTEREXAMPLES = {
     2547: "our first write had landed unconfirmed, and an edit over it was taken for one made before we began",
@@ -116,11 +116,13 @@ def schedules() -> Iterator[Run]:
     return (simulate(seed) for seed in range(30_000, 30_400))
 
 
-def unfenced(ports: Ports) -> machine.Looked:
+def unfenced(ports: Ports) -> reconciler.ReconcileResult:
     """A machine that asks without the version that it read: the last writer wins."""
     entry, served = ports.ledger.read(), ports.target.read()
-    measured = machine._measured(ports, entry)
-    seen = turn.Observed(entry.spec, entry.state, served, measured, machine._proofs(ports, entry, served))
+    measured = reconciler._read_measurements(ports, entry)
+    seen = decision_context.Observation(
+        entry.spec, entry.state, served, measured, reconciler._verify_releases(ports, entry, served)
+    )
     decision = decide.decide(seen, ports.clock.now())
     if decision.asked is not None:
         ports.target.write(decision.asked, ports.target.read().resource_version)
@@ -128,21 +130,23 @@ def unfenced(ports: Ports) -> machine.Looked:
     return "done" if decision.state.phase == "Done" else "acted"
 
 
-def reckless(ports: Ports) -> machine.Looked:
+def reckless(ports: Ports) -> reconciler.ReconcileResult:
     try:
         return unfenced(ports)
-    except (OutageError, Conflict):
+    except (OutageError, ConflictError):
         return "unreachable"
 
 
-HOMEWARD = returning._homeward
+HOMEWARD = rollback._next_rollback_step
 
 
-def at_once(now: turn.Turn) -> turn.Decision:
+def at_once(now: decision_context.DecisionContext) -> decision_context.Decision:
     """The way back in one write: until its pods are ready, the newest ready revision is the bad one."""
     assert now.state.stable is not None
-    home = Asked(uri=now.state.stable.uri)
-    return HOMEWARD(now) if now.served.asked == home else turn.ask(now, home, "back", "at once")
+    home = DesiredModel(uri=now.state.stable.uri)
+    return (
+        HOMEWARD(now) if now.served.asked == home else decision_context.request_change(now, home, "back", "at once")
+    )
 
 
 def always(*_: object) -> tuple[str, ...]:
@@ -153,10 +157,10 @@ def always(*_: object) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("where", "name", "broken"),
     [
-        ("benchmarks.rollout.simulate", "look", reckless),
-        (decide.__name__, "lacking", always),
-        (decide.__name__, "_began", lambda state: False),
-        (returning.__name__, "_homeward", at_once),
+        ("benchmarks.rollout.simulate", "reconcile", reckless),
+        (decide.__name__, "missing_evidence", always),
+        (decide.__name__, "_change_requested", lambda state: False),
+        (rollback.__name__, "_next_rollback_step", at_once),
     ],
     ids=["acts before it writes down", "asks for no proof", "forgets what it began", "clears the share at once"],
 )
@@ -178,4 +182,4 @@ def test_the_state_survives_the_way_through_kubernetes() -> None:
 
 
 def test_a_gap_is_no_evidence() -> None:
-    assert weighing.incredible(None, 20, 0.0) == "no measurements"
+    assert canary_analysis.credibility_problem(None, 20, 0.0) == "no measurements"

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from qinglan.lineage.digests import digest
-from qinglan.style.labels import training_form
+from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from tests.serving.style.conftest import Served
 
 pytestmark = pytest.mark.slow
 
 V1, V2, PLAIN = "/v1/models/style:predict", "/v2/models/style/infer", "/predict"
-TEXTS = [training_form("一天吃几次" * times, "请按标签服用" * (9 - times)) for times in range(1, 9)]
+TEXTS = [format_training_text("一天吃几次" * times, "请按标签服用" * (9 - times)) for times in range(1, 9)]
 SECRET = "密语"
 JSON = {"content-type": "application/json"}
 
@@ -59,7 +59,7 @@ def test_question_and_answer_are_put_in_the_training_form(served: Served) -> Non
 
     answer = served.http.post(V1, json={"instances": [parts, {**parts, "answer": ""}]}).json()["predictions"]
 
-    texts = [training_form(parts["question"], parts["answer"]), training_form(parts["question"], "")]
+    texts = [format_training_text(parts["question"], parts["answer"]), format_training_text(parts["question"], "")]
     assert probabilities(answer) == pytest.approx(probabilities(v1(served, texts)), abs=1e-6)
     assert served.http.post(PLAIN, json=parts).json()["probabilities"] == pytest.approx(answer[0]["probabilities"])
 

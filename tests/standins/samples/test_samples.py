@@ -14,9 +14,9 @@ from qinglan.questions import Columns, read_questions
 from qinglan.rag.contract import Passage
 from qinglan.rows import Question
 from standins.samples import TENANTS, SampleCounts, write_sample
-from standins.samples.conversations import turns
-from standins.samples.world import draw, load_world
-from standins.samples.write import KNOWLEDGE_BASE, QUESTIONS, SLICES
+from standins.samples.conversations import conversation_turns
+from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES
+from standins.samples.tenant_content import draw_tenant, load_tenant_content
 
 HARMFUL = re.compile(
     r"治愈|根治|疗效|治疗(?!作用)|包过|保过|必过|稳过|保证通过|百分之百|100%|特效|神药|无副作用|绝对安全|(?<!不可自行)停药"
@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
 
 
 def test_more_conversations_change_none_that_were_there(tmp_path: Path) -> None:
-    few, many = (list(turns("chengla", 5, draw("chengla", 5), count)) for count in (20, 60))
+    few, many = (list(conversation_turns("chengla", 5, draw_tenant("chengla", 5), count)) for count in (20, 60))
 
     assert many[: len(few)] == few
 
@@ -74,7 +74,7 @@ def test_counts_say_what_the_files_hold(sample: Sample) -> None:
 
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_by_default_dev_and_test_hold_a_thousand_questions_each(tenant: str) -> None:
-    splits = Counter(turn.split for turn in turns(tenant, 0, draw(tenant, 0), 1600))
+    splits = Counter(turn.split for turn in conversation_turns(tenant, 0, draw_tenant(tenant, 0), 1600))
 
     assert min(splits["dev"], splits["test"]) >= 1000
 
@@ -131,7 +131,7 @@ def test_other_questions_leave_out_what_they_are_about_but_the_history_tells(sam
 
 def test_hardly_any_passage_knows_the_words_of_a_gap_question(sample: Sample) -> None:
     contents = {passage.id: passage.content for passage in sample.passages}
-    world = load_world(sample.tenant)
+    world = load_tenant_content(sample.tenant)
 
     def documented(gap: bool) -> float:
         rows = [q for q in sample.questions if sample.slices[q.id]["gap"] is gap]
@@ -168,7 +168,7 @@ def test_the_list_of_harmful_words_would_find_them(text: str) -> None:
 
 @pytest.mark.parametrize("aspect", ["妊娠哺乳期禁忌", "药物相互作用", "不良反应处置", "未成年人适用性"])
 def test_where_health_is_at_stake_a_passage_can_send_the_reader_to_a_doctor(aspect: str) -> None:
-    bodies = load_world("fivedoctors").aspects[aspect].bodies
+    bodies = load_tenant_content("fivedoctors").aspects[aspect].bodies
 
     assert all(re.search("医师|药师|就医|均衡膳食|停止食用", body) for body in bodies)
 

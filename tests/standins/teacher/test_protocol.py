@@ -7,7 +7,7 @@ import openai
 import orjson
 import pytest
 
-from standins.teacher.app import create_app, cut, prompt_digest
+from standins.teacher.app import create_app, prompt_digest, truncate_text
 from standins.teacher.config import Behaviour
 from standins.teacher.faults import FAULTS
 from tests.echo import EchoBrain, running
@@ -58,7 +58,7 @@ def test_a_refusal_has_no_content_and_an_answer_over_the_limit_is_cut() -> None:
 
 
 def test_a_text_within_its_limit_is_not_cut() -> None:
-    assert cut("一二三", 10) == ("一二三", "stop")
+    assert truncate_text("一二三", 10) == ("一二三", "stop")
 
 
 def test_models_are_listed_and_an_unknown_one_is_refused_naming_them() -> None:

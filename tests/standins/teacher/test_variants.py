@@ -9,10 +9,10 @@ import pytest
 from qinglan.prompts import JUDGE_FORMAT, need_messages, teacher_messages
 from qinglan.rows import Question
 from standins.teacher.app import create_app
-from standins.teacher.brain import Brains, Refusal
+from standins.teacher.backend import BackendRouter, Refusal
 from standins.teacher.config import Behaviour, Variant
-from standins.teacher.extractive import load_brain
-from standins.teacher.variants import VariantBrain
+from standins.teacher.extractive_backend import load_extractive_backend
+from standins.teacher.variant_backend import VariantBackend
 from tests.echo import running
 from tests.standins.teacher.house import ASKED, write_house
 
@@ -21,7 +21,7 @@ TENANT = "fivedoctors"
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return load_brain({TENANT: write_house(tmp_path_factory.mktemp("house") / "kb.jsonl")})
+    return load_extractive_backend({TENANT: write_house(tmp_path_factory.mktemp("house") / "kb.jsonl")})
 
 
 def asked(number: int) -> Question:
@@ -29,7 +29,7 @@ def asked(number: int) -> Question:
 
 
 def answers(house: Any, rows: int = 400, **settings: Any) -> list[str | Refusal]:
-    brain = VariantBrain(house, {"m": Variant(tenant=TENANT, **settings)})
+    brain = VariantBackend(house, {"m": Variant(tenant=TENANT, **settings)})
     return [brain.answer("m", list(teacher_messages(asked(n))), None) for n in range(rows)]  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Any) -> None:
 
 
 def test_only_rewrites_are_worse(house: Any) -> None:
-    brain = VariantBrain(house, {"m": Variant(tenant=TENANT, skill=0.0, refuses=1.0)})
+    brain = VariantBackend(house, {"m": Variant(tenant=TENANT, skill=0.0, refuses=1.0)})
     messages: Any = need_messages(ASKED)
 
     assert brain.answer("m", messages, None) == house.answer(TENANT, messages, None)
@@ -76,7 +76,7 @@ def test_only_rewrites_are_worse(house: Any) -> None:
 
 def test_a_model_takes_the_parameters_that_its_namesake_takes(tmp_path: Path, house: Any) -> None:
     names = ("gpt-5.6-sol", "deepseek-flash", "Qwen/Qwen3-32B")
-    brain = Brains(house, VariantBrain(house, {name: Variant(tenant=TENANT) for name in names}))
+    brain = BackendRouter(house, VariantBackend(house, {name: Variant(tenant=TENANT) for name in names}))
 
     def status(url: str, model: str, **parameters: Any) -> tuple[int, Any]:
         body = {"model": model, "messages": teacher_messages(ASKED), **parameters}

@@ -5,7 +5,7 @@ forbids every operation that is not deterministic. The head that says values is 
 from types import ModuleType
 from typing import Any
 
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.plugin.import_hooks import when_imported
 
 
 @when_imported("verl.workers.engine.fsdp.transformer_impl")

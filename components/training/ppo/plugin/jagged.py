@@ -5,10 +5,10 @@ For a tiny model that was a fifth of an update. Here the values of the chosen ro
 
 from typing import Any
 
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.plugin.import_hooks import when_imported
 
 
-def take(nested: Any, rows: Any) -> Any:
+def select_rows(nested: Any, rows: Any) -> Any:
     """These rows of a jagged tensor, in this order."""
     import torch
 
@@ -23,7 +23,7 @@ def take(nested: Any, rows: Any) -> Any:
 
 
 @when_imported("verl.utils.tensordict_utils")
-def take_rows_at_once(module: Any) -> None:
+def patch_row_selection(module: Any) -> None:
     import torch
 
     take_others = module.index_select_tensor_dict
@@ -33,7 +33,7 @@ def take_rows_at_once(module: Any) -> None:
         nested = [key for key, field in batch.items() if isinstance(field, torch.Tensor) and field.is_nested]
         chosen = take_others(batch.exclude(*nested), rows)
         for key in nested:
-            chosen[key] = take(batch[key], rows)
+            chosen[key] = select_rows(batch[key], rows)
         return chosen
 
     def chunk_tensordict(td: Any, chunks: int) -> list[Any]:

@@ -7,11 +7,11 @@ verl leaves that word there; the critic's pass comes next, reads it, and fails: 
 from types import ModuleType
 from typing import Any
 
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.plugin.import_hooks import when_imported
 
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
-def guard(module: ModuleType) -> None:
+def clear_lora_flag(module: ModuleType) -> None:
     """Take the word back after the reference's pass."""
     unguarded = module.PPOTrainer._compute_ref_log_prob
 

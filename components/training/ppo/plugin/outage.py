@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.reward.outage import read_outage
 
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
-def stop(module: ModuleType) -> None:
+def stop_on_outage(module: ModuleType) -> None:
     """Look between the rollout and everything that learns from it."""
     trusting = module.PPOTrainer._balance_batch
 

@@ -4,13 +4,13 @@ import functools
 import os
 from typing import Any
 
-from components.training.ppo.overrides import LINE_ATTENTION
-from components.training.ppo.plugin import forking
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.overrides import PACKED_ATTENTION
+from components.training.ppo.plugin import fork_server
+from components.training.ppo.plugin.import_hooks import when_imported
 
 
 @when_imported("verl.utils.distributed")
-def _one_backend(module: Any) -> None:
+def _gloo_only_backend(module: Any) -> None:
     """torch refuses "cpu:gloo,cpu:gloo", which is what verl's "cpu and accelerator" comes to."""
     both = module.initialize_global_process_group_ray
 
@@ -21,21 +21,21 @@ def _one_backend(module: Any) -> None:
 
 
 @when_imported("verl.utils.model")
-def _attention(module: Any) -> None:
+def _critic_attention(module: Any) -> None:
     """The critic's loader names flash attention, whatever the configuration says."""
 
     def load_valuehead_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
         from transformers import AutoModelForTokenClassification
 
         return AutoModelForTokenClassification.from_pretrained(
-            local_path, dtype=torch_dtype, config=model_config, attn_implementation=LINE_ATTENTION
+            local_path, dtype=torch_dtype, config=model_config, attn_implementation=PACKED_ATTENTION
         )
 
     module.load_valuehead_model = load_valuehead_model
 
 
 @when_imported("verl.utils.fsdp_utils")
-def _stays_where_it_is(module: Any) -> None:
+def _skip_offloading(module: Any) -> None:
     """Moving weights to the GPU and back: they are where they belong."""
     for name in (
         "load_fsdp_model_to_gpu", "offload_fsdp_model_to_cpu", "load_fsdp_optimizer", "offload_fsdp_optimizer"
@@ -56,12 +56,12 @@ def _no_pinned_memory(module: Any) -> None:
 
 
 @when_imported("verl.workers.engine.fsdp.transformer_impl")
-def _answers_alone(module: Any) -> None:
-    from components.training.ppo.plugin import engine  # noqa: F401 (registers the engines)
+def _register_engines(module: Any) -> None:
+    from components.training.ppo.plugin import packed_engine  # noqa: F401 (registers the engines)
 
 
 @when_imported("verl.trainer.ppo.v1.replay_buffer")
-def _waits_for_the_samples(module: Any) -> None:
+def _wait_for_samples(module: Any) -> None:
     """verl looks every two seconds for samples that are ready; a step's come together, when they are written."""
 
     def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
@@ -74,7 +74,7 @@ def _waits_for_the_samples(module: Any) -> None:
 
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
-def _waits_for_the_rewards(module: Any) -> None:
+def _wait_for_rewards(module: Any) -> None:
     """Advantages are the first that needs rewards."""
     compute = module.PPOTrainer._compute_advantage
 
@@ -86,20 +86,20 @@ def _waits_for_the_rewards(module: Any) -> None:
 
 
 @when_imported("ray._private.parameter")
-def _workers_from_the_nest(module: Any) -> None:
-    if forking.SOCKET in os.environ:
+def _fork_ray_workers(module: Any) -> None:
+    if fork_server.SOCKET_VARIABLE in os.environ:
         begin = module.RayParams.__init__
-        module.RayParams.__init__ = functools.partialmethod(begin, setup_worker_path=forking.__file__)
+        module.RayParams.__init__ = functools.partialmethod(begin, setup_worker_path=fork_server.__file__)
 
 
 @when_imported("ray._private.node")
-def _no_processes_for_nobody(module: Any) -> None:
+def _skip_monitor_and_dashboard(module: Any) -> None:
     """One machine neither scales nor is looked at; Ray has no setting that leaves these two out."""
     module.Node.start_monitor = lambda self: None
     module.Node.start_api_server = lambda self, **named: None
 
 
 @when_imported("ray._private.utils")
-def _a_small_agent(module: Any) -> None:
+def _agent_without_dashboard(module: Any) -> None:
     """Ray's agent of a node, without the web server that it has for the dashboard."""
     module.get_dashboard_dependency_error = lambda: ImportError("no dashboard is wanted")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.training.ppo.overrides import CPU_ROLLOUT
-from components.training.ppo.plugin.importing import when_imported
+from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.decoding import Continuation, Sampling, decode
 
 HERE = "components.training.ppo.plugin.rollout"
@@ -37,7 +37,7 @@ class GenerateServer:
             part = slice(start, start + self._batch)
             answers += decode(
                 self._model, prompts[part], self._response_length, self._tokenizer.eos_token_id,
-                self._tokenizer.pad_token_id, sampling, draws(seeds[part], self._response_length),
+                self._tokenizer.pad_token_id, sampling, uniform_samples(seeds[part], self._response_length),
             )  # fmt: skip
         return answers, self._step
 
@@ -56,7 +56,7 @@ class GenerateServer:
     abort_all_requests = resume_generation = start_profile = stop_profile = _nothing
 
 
-def draws(seeds: Sequence[Sequence[int]], most: int) -> Any:
+def uniform_samples(seeds: Sequence[Sequence[int]], most: int) -> Any:
     """So many numbers in [0, 1) for each seed: the same for the same seed, whoever else is in the batch."""
     import numpy as np
 

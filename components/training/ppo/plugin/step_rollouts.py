@@ -23,7 +23,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from components.training.ppo.plugin.rollout import SERVER
 from qinglan.decoding import Continuation, Sampling
-from qinglan.rewriter import load_tokenizer, render
+from qinglan.rewriter import load_tokenizer, render_prompt
 
 NEEDED = ("uid", "raw_prompt", "data_source", "reward_model", "extra_info")
 Figures = dict[str, float]
@@ -43,7 +43,7 @@ class Rollout(NamedTuple):
         return f"{self.row['uid']}_{self.sample}_0"
 
 
-class Written(NamedTuple):
+class StepAnswers(NamedTuple):
     """A step's rollouts and their answers, in order."""
 
     partition: str
@@ -69,7 +69,7 @@ class StepRollouts:
         self._settings = function.reward_kwargs.settings
         self._thread = ThreadPoolExecutor(1)  # one after the other, on one event loop that keeps its connections
         self._loop = asyncio.new_event_loop()
-        self._written: Future[Written] = Future()
+        self._written: Future[StepAnswers] = Future()
         self._scored: Future[tuple[list[Figures], float]] = Future()
         StepRollouts.current = self
 
@@ -123,12 +123,12 @@ class StepRollouts:
         ]
 
     def _prompt(self, row: dict[str, Any]) -> list[int]:
-        text = render(self._tokenizer, list(row["raw_prompt"]))
+        text = render_prompt(self._tokenizer, list(row["raw_prompt"]))
         if text not in self._prompts:
             self._prompts[text] = self._tokenizer(text, add_special_tokens=False).input_ids
         return self._prompts[text]
 
-    async def _write(self, rollouts: list[Rollout], step: int, validate: bool) -> Written:
+    async def _write(self, rollouts: list[Rollout], step: int, validate: bool) -> StepAnswers:
         """Each server writes its share, in order."""
         said = self._rollout.val_kwargs if validate else self._rollout
         sampling = Sampling(said.temperature, said.top_p, max(0, said.top_k))
@@ -141,11 +141,11 @@ class StepRollouts:
             )
         )
         answers = [answer for part, _ in parts_written for answer in part]
-        written = Written("val" if validate else "train", rollouts, answers)
+        written = StepAnswers("val" if validate else "train", rollouts, answers)
         _store(written, step, weights_step=parts_written[0][1])
         return written
 
-    async def _score(self, written: "Future[Written]") -> tuple[list[Figures], float]:
+    async def _score(self, written: "Future[StepAnswers]") -> tuple[list[Figures], float]:
         started = time.perf_counter()
         _, rollouts, answers = written.result()
         samples = [self._sample(rollout.row, answer) for rollout, answer in zip(rollouts, answers, strict=True)]
@@ -162,7 +162,7 @@ class StepRollouts:
         }
 
 
-def _store(written: Written, step: int, weights_step: int) -> None:
+def _store(written: StepAnswers, step: int, weights_step: int) -> None:
     """Into verl's queue, by the keys and fields that its trainer reads; each prompt is marked as finished."""
     rollouts = written.rollouts
     pairs = list(zip(rollouts, written.answers, strict=True))

@@ -11,10 +11,10 @@ from swift.callbacks import callbacks_map
 from transformers import TrainerCallback
 
 from qinglan.errors import TrainingError
-from qinglan.jobs.inside.place import WORLD
+from qinglan.jobs.inside.node_info import WORLD_SIZE_VARIABLE
 
 
-def refuse_copies(wanted: int, torch_knows: int, trainer_knows: int) -> None:
+def check_process_count(wanted: int, torch_knows: int, trainer_knows: int) -> None:
     if (torch_knows, trainer_knows) == (wanted, wanted) or (wanted, trainer_knows) == (1, 1):
         return
     raise TrainingError(
@@ -24,17 +24,17 @@ def refuse_copies(wanted: int, torch_knows: int, trainer_knows: int) -> None:
     )
 
 
-class Together(TrainerCallback):  # type: ignore[misc]
+class ProcessCountCheck(TrainerCallback):  # type: ignore[misc]
     def __init__(self, args, trainer) -> None:  # type: ignore[no-untyped-def]
         self._trainer = trainer
 
     def on_train_begin(self, args, state, control, **_) -> None:  # type: ignore[no-untyped-def]
         there = torch.distributed.is_initialized()
-        refuse_copies(
-            int(os.environ.get(WORLD, "1")),
+        check_process_count(
+            int(os.environ.get(WORLD_SIZE_VARIABLE, "1")),
             torch.distributed.get_world_size() if there else 1,
             self._trainer.accelerator.num_processes,
         )
 
 
-callbacks_map["together"] = Together
+callbacks_map["together"] = ProcessCountCheck

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from components.evaluation.style.blind import draw, export, read_labels_given
-from components.evaluation.style.markdown import people_markdown
+from components.evaluation.style.blind_sheet import read_human_labels, stratified_sample, write_blind_sheet
+from components.evaluation.style.markdown import human_labels_markdown
 from qinglan.errors import DataError
 from qinglan.tables import read_table, write_table
 from tests.components.evaluation.style.world import NAMES, predictions, rows_of, table
@@ -25,7 +25,7 @@ class Sheets:
     def __init__(self, folder: Path, wanted: int = 40, seed: int = 0) -> None:
         self.sheet, self.key, self.predictions = folder / "blind.xlsx", folder / "key.json", folder / "p.jsonl"
         self.predictions.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in SAID))
-        export(ROWS, SAID, self.sheet, self.key, wanted, seed)
+        write_blind_sheet(ROWS, SAID, self.sheet, self.key, wanted, seed)
         self.folder, self.kept = folder, orjson.loads(self.key.read_bytes())
 
     def filled(self, labels: dict[str, Any], **changes: Any) -> Path:
@@ -40,7 +40,7 @@ class Sheets:
         return self.folder / "filled.xlsx"
 
     def read(self, filled: Path) -> dict[str, Any]:
-        return read_labels_given(filled, self.key, self.predictions, draws=200)
+        return read_human_labels(filled, self.key, self.predictions, draws=200)
 
 
 def test_the_sheet_holds_texts_and_allowed_labels_and_nothing_that_was_said(tmp_path: Path) -> None:
@@ -57,22 +57,22 @@ def test_the_sheet_holds_texts_and_allowed_labels_and_nothing_that_was_said(tmp_
 
 
 def test_half_differ_labels_are_even_and_the_order_tells_neither() -> None:
-    drawn = draw(SAID, 40, 0)
+    drawn = stratified_sample(SAID, 40, 0)
     differs = [LABEL[row["id"]] != MODEL[row["id"]] for row in drawn]
 
     assert sum(differs) == 20
     assert {name: sum(LABEL[row["id"]] == name for row in drawn) for name in NAMES} == dict.fromkeys(NAMES, 8)
     assert len({row["id"] for row in drawn}) == 40
     assert 6 <= sum(differs[:20]) <= 14
-    assert draw(SAID, 40, 0) == drawn != draw(SAID, 40, 1)
+    assert stratified_sample(SAID, 40, 0) == drawn != stratified_sample(SAID, 40, 1)
 
 
 def test_where_few_differ_the_others_fill_the_sheet_and_a_small_test_is_drawn_whole() -> None:
     alike = [line | {"label": line["model"]["predicted"]} for line in SAID]
 
-    assert len(draw(alike, 40, 0)) == 40
-    assert len(draw(SAID[:7], 40, 0)) == 7
-    assert draw([], 40, 0) == []
+    assert len(stratified_sample(alike, 40, 0)) == 40
+    assert len(stratified_sample(SAID[:7], 40, 0)) == 7
+    assert stratified_sample([], 40, 0) == []
 
 
 def test_people_who_label_as_the_data_agree_with_it_and_with_the_model_as_the_whole_test_does(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_people_who_label_as_the_model_find_the_data_wrong(tmp_path: Path) -> No
     sheets = Sheets(tmp_path)
 
     found = sheets.read(sheets.filled(MODEL))
-    text = people_markdown(found)
+    text = human_labels_markdown(found)
 
     assert found["model_and_people"]["agreement"]["value"] == 1
     assert found["data_and_people"]["agreement"] == found["model_and_data"]["agreement"]
@@ -135,7 +135,7 @@ def test_another_key_other_predictions_and_no_labels_are_refused(tmp_path: Path)
     other = Sheets(tmp_path / "other", seed=1)
 
     with pytest.raises(DataError, match="Use the key of this very sheet"):
-        read_labels_given(sheets.filled(LABEL), other.key, sheets.predictions)
+        read_human_labels(sheets.filled(LABEL), other.key, sheets.predictions)
     with pytest.raises(DataError, match="Fill the column 人工标签"):
         sheets.read(sheets.filled({}))
     sheets.predictions.write_bytes(orjson.dumps(SAID[0] | {"id": "another"}))
@@ -146,7 +146,7 @@ def test_another_key_other_predictions_and_no_labels_are_refused(tmp_path: Path)
 def test_a_formula_in_an_answer_stays_text_and_is_still_recognised(tmp_path: Path) -> None:
     hostile = ROWS[0].model_copy(update={"input": '=HYPERLINK("http://x","y")'})
     sheets = Sheets(tmp_path)
-    export([hostile], SAID[:1], sheets.sheet, sheets.key, 5, 0)
+    write_blind_sheet([hostile], SAID[:1], sheets.sheet, sheets.key, 5, 0)
     sheets.kept = orjson.loads(sheets.key.read_bytes())
 
     [(_, cells)] = read_table(sheets.sheet)

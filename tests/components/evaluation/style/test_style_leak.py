@@ -9,7 +9,7 @@ from components.evaluation.style import leak
 from qinglan.errors import DataError
 from qinglan.files import dump_line, sha256_file
 from qinglan.style.model import StyleCard
-from qinglan.style.rows import TEXTS, StyleRow, UnlabelledText
+from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 
 
 def row(name: str, text: str) -> StyleRow:
@@ -31,7 +31,7 @@ def written(folder: Path, train: list[StyleRow], dev: list[StyleRow], texts: lis
     for part, rows in (("train", train), ("dev", dev)):
         (folder / f"{part}.jsonl").write_bytes(b"".join(map(dump_line, rows)))
     if texts is not None:
-        (folder / TEXTS).write_bytes(b"".join(dump_line(UnlabelledText(text=text)) for text in texts))
+        (folder / UNLABELLED_FILE).write_bytes(b"".join(dump_line(UnlabelledText(text=text)) for text in texts))
     return folder
 
 

@@ -14,15 +14,15 @@ from components.evaluation.style.measures import (
     accuracy,
     auc,
     bin_of,
+    compute_measures,
     confusions,
     f1,
     kappa,
     macro_f1,
-    measured,
     precision,
     recall,
-    sums_of,
-    untempered,
+    row_sums,
+    undo_temperature,
     weighted_f1,
 )
 
@@ -77,7 +77,7 @@ def test_the_calibration_error_of_known_cases() -> None:
     half[5:] = [0.1, 0.9]
 
     def ece(probabilities: np.ndarray[Any, Any]) -> float:
-        found = measured(sums_of(truth, probabilities).sum(axis=0)[None, :], 2)
+        found = compute_measures(row_sums(truth, probabilities).sum(axis=0)[None, :], 2)
         return float(found[0][MEASURES.index("ece")])
 
     # As sure as .9, right in half: .4 too sure. Always right and sure: none. Two bins, weighted by their rows.
@@ -91,7 +91,11 @@ def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None
     probabilities = np.array([[0.8, 0.2], [0.0, 1.0]])
 
     found = dict(
-        zip(MEASURES, measured(sums_of(np.array([0, 0]), probabilities).sum(axis=0)[None, :], 2)[0], strict=False)
+        zip(
+            MEASURES,
+            compute_measures(row_sums(np.array([0, 0]), probabilities).sum(axis=0)[None, :], 2)[0],
+            strict=False,
+        )
     )
 
     assert found["log_loss"] == pytest.approx((-math.log(0.8) - math.log(1e-12)) / 2)
@@ -107,8 +111,10 @@ def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], se
     if not times.any():
         return
 
-    drawn = measured(times[None, :] @ sums_of(truth, probabilities), 4)
-    there = measured(sums_of(truth.repeat(times), probabilities.repeat(times, axis=0)).sum(axis=0)[None, :], 4)
+    drawn = compute_measures(times[None, :] @ row_sums(truth, probabilities), 4)
+    there = compute_measures(
+        row_sums(truth.repeat(times), probabilities.repeat(times, axis=0)).sum(axis=0)[None, :], 4
+    )
 
     assert np.allclose(drawn, there, equal_nan=True)
     assert ((np.nan_to_num(drawn[:, :4]) >= 0) & (np.nan_to_num(drawn[:, :4]) <= 1 + 1e-9)).all()
@@ -138,7 +144,7 @@ def test_the_temperature_can_be_taken_back(temperature: float, seed: int) -> Non
         raised = np.exp(values)
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
-    assert np.allclose(untempered(softmax(logits / temperature), temperature), softmax(logits))
+    assert np.allclose(undo_temperature(softmax(logits / temperature), temperature), softmax(logits))
 
 
 def test_a_bin_holds_its_lower_end_and_the_last_one_both() -> None:

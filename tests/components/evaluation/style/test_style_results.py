@@ -7,7 +7,7 @@ import pytest
 
 from components.evaluation.style import results
 from components.evaluation.style.measures import MEASURES
-from components.evaluation.style.results import Table
+from components.evaluation.style.results import PredictionTable
 from tests.components.evaluation.style.world import CONFIG, NAMES, evaluation, table
 
 
@@ -57,9 +57,9 @@ def test_a_model_against_itself_shows_nothing() -> None:
 def test_rows_that_stand_there_four_times_are_no_more_evidence() -> None:
     one = table(100)
     said = {name: of.repeat(4, axis=0) for name, of in one.probabilities.items()}
-    fourfold = Table(NAMES, one.truth.repeat(4), np.arange(400), said)
+    fourfold = PredictionTable(NAMES, one.truth.repeat(4), np.arange(400), said)
 
-    def width(of: Table) -> float:
+    def width(of: PredictionTable) -> float:
         accuracy = results.systems(of, CONFIG)["model"]["accuracy"]
         return float(accuracy["high"] - accuracy["low"])
 
@@ -98,7 +98,7 @@ def test_a_row_is_flagged_when_protection_is_called_for_and_not_given() -> None:
     # Five rows, one a label; the third and the last call for protection, only the last gives it.
     said = np.full((5, 5), 0.05)
     said[np.arange(5), np.arange(5)] = 0.8
-    one = Table(NAMES, np.arange(5), np.arange(5), {"model": said})
+    one = PredictionTable(NAMES, np.arange(5), np.arange(5), {"model": said})
 
     found = results.content_check(one, 4, np.array([0.1, 0.2, 0.9, 0.3, 0.5]), CONFIG)
 

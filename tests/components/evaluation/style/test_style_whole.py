@@ -7,11 +7,11 @@ import orjson
 import pytest
 
 from components.evaluation.style import stage
-from components.evaluation.style.asking import question_alone
 from components.evaluation.style.config import GateStyleConfig
+from components.evaluation.style.inference import question_only_text
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
-from qinglan.style.labels import Labels, training_form, write_mapping
+from qinglan.style.labels import Labels, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, write_card
 from qinglan.style.rows import StyleRow
 from tests.components.evaluation.style.world import CONFIG, sample_rows, write_rows
@@ -124,7 +124,9 @@ def test_a_question_is_asked_about_without_its_answer() -> None:
     def row(text: Any) -> StyleRow:
         return StyleRow(id="t7", input=text, label="售前")
 
-    assert question_alone(row(training_form("能退吗", "可以\n回答：两次"))) == training_form("能退吗", "")
+    assert question_only_text(row(format_training_text("能退吗", "可以\n回答：两次"))) == format_training_text(
+        "能退吗", ""
+    )
     for text in ("能退吗", "用户问题：能退吗", "能退吗\n回答：可以"):
         with pytest.raises(DataError, match="test row t7: its input is not"):
-            question_alone(row(text))
+            question_only_text(row(text))

@@ -10,10 +10,10 @@ import orjson
 from components.evaluation.style import stage
 from components.evaluation.style.baseline import Baseline
 from components.evaluation.style.config import EvaluateStyleConfig
-from components.evaluation.style.measures import untempered
-from components.evaluation.style.results import Table
+from components.evaluation.style.measures import undo_temperature
+from components.evaluation.style.results import PredictionTable
 from qinglan.files import dump_line
-from qinglan.style.labels import DEFAULT_LABELS, training_form, write_mapping
+from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import StyleRow
 from qinglan.text import normalise
@@ -39,7 +39,7 @@ def sample_rows(count: int = 600, seed: int = 5) -> list[StyleRow]:
     """Distinct rows of the seeded sample."""
     found: dict[str, StyleRow] = {}
     for number, row in enumerate(style_rows(count, seed)):
-        text = training_form(row.question, row.answer)
+        text = format_training_text(row.question, row.answer)
         found.setdefault(normalise(text), StyleRow(id=f"r{number}", input=text, label=row.label))
     return list(found.values())
 
@@ -66,29 +66,29 @@ def said(truth: np.ndarray[Any, Any], right: float, sure: float, seed: int) -> n
     return out
 
 
-def table(rows: int = 300, model: float = 0.95, baseline: float = 0.8) -> Table:
+def table(rows: int = 300, model: float = 0.95, baseline: float = 0.8) -> PredictionTable:
     truth = np.arange(rows) % len(NAMES)
     answers = said(truth, model, 0.94, 1)
-    others = {"before": untempered(answers, 1.3), "baseline": said(truth, baseline, 0.8, 2)}
-    return Table(NAMES, truth, np.arange(rows), {"model": answers, **others})
+    others = {"before": undo_temperature(answers, 1.3), "baseline": said(truth, baseline, 0.8, 2)}
+    return PredictionTable(NAMES, truth, np.arange(rows), {"model": answers, **others})
 
 
-def evaluation(of: Table) -> dict[str, Any]:
+def evaluation(of: PredictionTable) -> dict[str, Any]:
     """evaluation.json of a table, as a reader finds it."""
     called_for = of.probabilities["model"]
     card = StyleCard(stage="style", temperature=1.3)
-    found = stage.put_together(
+    found = stage.build_evaluation(
         of, called_for, Baseline(called_for, 3.0, {"3": 0.8}), card, ORIGINS, DEFAULT_LABELS, CONFIG
     )
     return dict(orjson.loads(orjson.dumps(found)))
 
 
-def predictions(of: Table, rows: list[StyleRow]) -> list[dict[str, Any]]:
-    return stage.lines(rows, of, of.probabilities["model"])
+def predictions(of: PredictionTable, rows: list[StyleRow]) -> list[dict[str, Any]]:
+    return stage.prediction_rows(rows, of, of.probabilities["model"])
 
 
-def rows_of(of: Table) -> list[StyleRow]:
+def rows_of(of: PredictionTable) -> list[StyleRow]:
     return [
-        StyleRow(id=f"t{at}", input=training_form(f"问{at}", f"答{at}"), label=of.labels[label])
+        StyleRow(id=f"t{at}", input=format_training_text(f"问{at}", f"答{at}"), label=of.labels[label])
         for at, label in enumerate(of.truth)
     ]

@@ -10,8 +10,8 @@ import pytest
 
 from qinglan.files import dump_line
 from qinglan.lineage.digests import digest
-from qinglan.services import service
-from serving.rollout.shadow.config import Pair
+from qinglan.services import run_service
+from serving.rollout.shadow.config import ModelPair
 from tests.constants import with_constants
 from tests.forkserver import forked
 from tests.serving.rag.conftest import passages
@@ -51,8 +51,10 @@ class World(NamedTuple):
     bad: Server
     rag: str
 
-    def pair(self, stable: Server, canary: Server, **changes: Any) -> Pair:
-        return Pair.model_validate({"canary": canary.version, "stable": stable.version, "url": canary.url} | changes)
+    def pair(self, stable: Server, canary: Server, **changes: Any) -> ModelPair:
+        return ModelPair.model_validate(
+            {"canary": canary.version, "stable": stable.version, "url": canary.url} | changes
+        )
 
 
 @pytest.fixture(scope="session")
@@ -66,10 +68,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             model = taught_model(folder / name, taught=taught)
             log = folder / f"{name}-log"
             options = ["--model", str(model), "--port", "0", "--payload-log", str(log), "--payload-text"]
-            command = forked(*with_constants("serving.rewriter.payloads.EVERY_SECONDS=0.05"), "serving.rewriter")
+            command = forked(*with_constants("serving.rewriter.payload_log.FLUSH_SECONDS=0.05"), "serving.rewriter")
             _, url = stack.enter_context(announced(folder / f"{name}.log", [*command, *options]))
             return Server(url, digest(model)[:12], log)
 
         arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(folder / "index"), "--port", "0"]
-        rag = stack.enter_context(service("serving.rag", arguments, folder / "rag.log"))
+        rag = stack.enter_context(run_service("serving.rag", arguments, folder / "rag.log"))
         yield World(serve("good", TAUGHT), serve("bad", SPOILED), rag)

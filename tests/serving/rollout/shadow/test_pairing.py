@@ -6,11 +6,11 @@ import pytest
 
 from qinglan.errors import ConfigError
 from serving.rollout.shadow.__main__ import parser, read_options
-from serving.rollout.shadow.canary import read_rewrite
-from serving.rollout.shadow.comparing import LONGEST, need_of, settled
-from serving.rollout.shadow.metrics import Failure
-from serving.rollout.shadow.pairing import compared, tag_route
-from serving.rollout.shadow.questions import Asked, read_line, sampled
+from serving.rollout.shadow.canary_client import read_rewrite
+from serving.rollout.shadow.comparer import MAX_NEED_CHARS, build_need, pair_outcome
+from serving.rollout.shadow.metrics import PairFailure
+from serving.rollout.shadow.pair_source import compared_versions, tag_route
+from serving.rollout.shadow.payload_log import LoggedQuestion, parse_line, sampled
 
 STABLE = {"uri": "s3://q/old", "digest": "1" * 64, "model": "4" * 64}
 
@@ -23,27 +23,29 @@ def rollout(number: int, phase: str = "Analyse", outcome: str = "", **status: An
     }
 
 
-def asked(question: str = "一天吃几次", history: str = "") -> Asked:
+def asked(question: str = "一天吃几次", history: str = "") -> LoggedQuestion:
     values = {"request_id": "r", "version": "v", "outcome": "answered", "tenant": "fivedoctors"}
-    return Asked.model_validate({**values, "question": question, "history_summary": history})
+    return LoggedQuestion.model_validate({**values, "question": question, "history_summary": history})
 
 
 def test_the_rollout_under_way_says_who_is_compared() -> None:
     there = [rollout(1, "Done", "Promoted"), rollout(2), rollout(3, "Done", "Refused")]
 
-    assert compared(there, "rewriter") == ("2" * 12, "4" * 12)
-    assert compared(there, "other") is None
-    assert compared([*there, {**rollout(4), "status": {}}], "rewriter") == ("2" * 12, "4" * 12), "one waits behind it"
+    assert compared_versions(there, "rewriter") == ("2" * 12, "4" * 12)
+    assert compared_versions(there, "other") is None
+    assert compared_versions([*there, {**rollout(4), "status": {}}], "rewriter") == ("2" * 12, "4" * 12), (
+        "one waits behind it"
+    )
 
 
 @pytest.mark.parametrize("phase", ["Verify", "Apply", "Promote", "Rollback", "Done"])
 def test_without_a_canary_that_is_still_judged_nobody_is(phase: str) -> None:
-    assert compared([rollout(2, phase)], "rewriter") is None
+    assert compared_versions([rollout(2, phase)], "rewriter") is None
 
 
 def test_one_that_no_controller_has_begun_has_nobody_to_compare() -> None:
-    assert compared([{**rollout(2), "status": {}}], "rewriter") is None
-    assert compared([rollout(2, stable=None)], "rewriter") is None
+    assert compared_versions([{**rollout(2), "status": {}}], "rewriter") is None
+    assert compared_versions([rollout(2, stable=None)], "rewriter") is None
 
 
 def traffic(*routes: dict[str, Any]) -> dict[str, Any]:
@@ -60,14 +62,14 @@ def test_the_tag_route_is_the_newest_revisions_own() -> None:
 
 
 def test_the_need_is_the_question_and_its_history_and_fits() -> None:
-    assert need_of(asked(history="用户正在了解\n虾青素")) == "一天吃几次 用户正在了解 虾青素"
-    assert need_of(asked()) == "一天吃几次"
-    assert len(need_of(asked(history="长" * 9000))) == LONGEST
-    assert len(need_of(asked("问" * 9000))) == LONGEST
+    assert build_need(asked(history="用户正在了解\n虾青素")) == "一天吃几次 用户正在了解 虾青素"
+    assert build_need(asked()) == "一天吃几次"
+    assert len(build_need(asked(history="长" * 9000))) == MAX_NEED_CHARS
+    assert len(build_need(asked("问" * 9000))) == MAX_NEED_CHARS
 
 
 def test_a_hair_is_no_win() -> None:
-    assert [settled(*pair) for pair in ((0.5, 0.4), (0.4, 0.5), (0.505, 0.5), (0.0, 0.0))] == [
+    assert [pair_outcome(*pair) for pair in ((0.5, 0.4), (0.4, 0.5), (0.505, 0.5), (0.0, 0.0))] == [
         "won", "lost", "tied", "tied",
     ]  # fmt: skip
 
@@ -83,7 +85,7 @@ def test_a_hair_is_no_win() -> None:
     ],
 )
 def test_an_answer_that_is_none_or_another_models_is_a_failure_with_its_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(Failure) as failed:
+    with pytest.raises(PairFailure) as failed:
         read_rewrite(content, "v")
     assert failed.value.reason == reason
 
@@ -101,7 +103,7 @@ def test_the_share_is_chosen_independently_of_the_logs_own() -> None:
 
 def test_a_line_that_is_none_is_none() -> None:
     for line in (b"", b"[]", b"7", b'{"request_id": ""}', b'{"question": {}}', b"\xff"):
-        assert read_line(line) is None
+        assert parse_line(line) is None
 
 
 def test_one_service_or_one_pair_is_named() -> None:

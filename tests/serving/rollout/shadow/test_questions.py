@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from qinglan.store import Store, open_store
-from serving.rollout.shadow.comparing import comparer
-from serving.rollout.shadow.config import Pair, ShadowConfig
+from serving.rollout.shadow.comparer import create_comparer
+from serving.rollout.shadow.config import ModelPair, ShadowConfig
 from serving.rollout.shadow.metrics import Metrics
-from serving.rollout.shadow.questions import PayloadReader
-from serving.rollout.shadow.work import Shadow
+from serving.rollout.shadow.payload_log import PayloadLogReader
+from serving.rollout.shadow.worker import ShadowWorker
 
-PAIR = Pair(canary="a" * 12, stable="b" * 12, url="http://127.0.0.1:9")
+PAIR = ModelPair(canary="a" * 12, stable="b" * 12, url="http://127.0.0.1:9")
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 NOON, MIDNIGHT = datetime(2026, 11, 22, 12, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def written(store: Store, *when: datetime) -> list[str]:
 def test_over_the_turn_of_the_hour_and_of_the_year_nothing_is_lost_or_read_twice(tmp_path: Path) -> None:
     for number, turn in enumerate((NOON, MIDNIGHT)):
         store = log_in(tmp_path / str(number))
-        reader = PayloadReader(store)
+        reader = PayloadLogReader(store)
         written(store, turn - 60 * SECOND)
         assert reader.fresh(turn - 30 * SECOND) == [], "what lies there at the first look is past"
 
@@ -43,7 +43,7 @@ def test_over_the_turn_of_the_hour_and_of_the_year_nothing_is_lost_or_read_twice
 
 def test_one_that_came_late_is_read_in_the_hour_after_its_own(tmp_path: Path) -> None:
     store = log_in(tmp_path)
-    reader = PayloadReader(store)
+    reader = PayloadLogReader(store)
     reader.fresh(MIDNIGHT + SECOND)
     late = written(store, MIDNIGHT - 3 * SECOND)
 
@@ -54,7 +54,7 @@ def test_one_that_came_late_is_read_in_the_hour_after_its_own(tmp_path: Path) ->
 def test_no_other_hours_are_listed(tmp_path: Path) -> None:
     """Not of this day, and not the same ones of the day before."""
     store = log_in(tmp_path)
-    reader = PayloadReader(store)
+    reader = PayloadLogReader(store)
     reader.fresh(NOON)
     written(store, NOON - 2 * HOUR, NOON + HOUR, NOON - 24 * HOUR, NOON - 25 * HOUR)
 
@@ -65,19 +65,19 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
     """A store that is not there fails whoever asks it."""
 
     class Turns:
-        pair: Pair | None = None
+        pair: ModelPair | None = None
 
-        def now(self) -> Pair | None:
+        def now(self) -> ModelPair | None:
             return self.pair
 
     turns, metrics, folder = Turns(), Metrics(), tmp_path / "log"
     values = {"payloads": str(folder), "rag": "http://127.0.0.1:9", "pair": PAIR}
     config = ShadowConfig.model_validate(values)
-    reader = PayloadReader(open_store(config.payloads))
+    reader = PayloadLogReader(open_store(config.payloads))
 
     def failures_after_a_look() -> dict[str, float]:
         async def look() -> None:
-            shadow = Shadow(config, reader, turns, comparer(config), metrics)
+            shadow = ShadowWorker(config, reader, turns, create_comparer(config), metrics)
             with shadow.counting():
                 await shadow.look()
             await shadow.aclose()

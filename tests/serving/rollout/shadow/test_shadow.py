@@ -12,14 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from qinglan.services import free_port
 from qinglan.store import open_store
-from serving.rollout.counting import Counters, counted, series
+from serving.rollout.check_counts import Counters, counts_by_check, make_series
 from serving.rollout.sequential import Count
-from serving.rollout.shadow.comparing import comparer
-from serving.rollout.shadow.config import Pair, ShadowConfig
+from serving.rollout.shadow.comparer import create_comparer
+from serving.rollout.shadow.config import ModelPair, ShadowConfig
 from serving.rollout.shadow.metrics import Metrics
-from serving.rollout.shadow.pairing import Given, Pairing
-from serving.rollout.shadow.questions import PayloadReader
-from serving.rollout.shadow.work import Shadow
+from serving.rollout.shadow.pair_source import FixedPairSource, PairSource
+from serving.rollout.shadow.payload_log import PayloadLogReader
+from serving.rollout.shadow.worker import ShadowWorker
 from serving.rollout.spec import Check
 from tests.constants import with_constants
 from tests.echo import completion, gateway, gateway_config, running
@@ -39,22 +39,24 @@ QUALITY = (Check(name="quality", margin=0.1),)
 def counters(text: str) -> Counters:
     """As whoever scrapes it reads them."""
     samples = [one for family in parsed(text) for one in family.samples]
-    return {series(one.name, one.labels): one.value for one in samples}
+    return {make_series(one.name, one.labels): one.value for one in samples}
 
 
 class Eyes:
     """A shadow whose looks the test says, and what it has counted."""
 
-    def __init__(self, world: World, stable: Server, pair: Pair, pairing: Pairing | None = None, **more: Any) -> None:
+    def __init__(
+        self, world: World, stable: Server, pair: ModelPair, pairing: PairSource | None = None, **more: Any
+    ) -> None:
         self.pair, self.metrics, self._log = pair, Metrics(), stable.log
         values = {"payloads": str(stable.log), "rag": world.rag, "share": 1.0, "score_threshold": 0.0, "pair": pair}
         self.config = ShadowConfig.model_validate(values | more)
-        self.reader = PayloadReader(open_store(self.config.payloads))
-        self._pairing = pairing or Given(pair)
+        self.reader = PayloadLogReader(open_store(self.config.payloads))
+        self._pairing = pairing or FixedPairSource(pair)
 
     def look(self) -> None:
         async def once() -> None:
-            shadow = Shadow(self.config, self.reader, self._pairing, comparer(self.config), self.metrics)
+            shadow = ShadowWorker(self.config, self.reader, self._pairing, create_comparer(self.config), self.metrics)
             try:
                 with shadow.counting():
                     await shadow.look()
@@ -76,7 +78,7 @@ class Eyes:
         return counters(self.metrics.text().decode()).items()
 
 
-def seen(world: World, stable: Server, canary: Server, pair: Pair | None = None, **more: Any) -> Eyes:
+def seen(world: World, stable: Server, canary: Server, pair: ModelPair | None = None, **more: Any) -> Eyes:
     """After users have asked the stable model four questions."""
     eyes = Eyes(world, stable, pair or world.pair(stable, canary), **more)
     eyes.look()
@@ -92,8 +94,8 @@ def test_a_spoiled_canary_loses_and_a_good_one_wins(world: World) -> None:
     assert winning.pairs == {"won": 4, "lost": 0, "tied": 0}
     assert losing.failures == winning.failures == {}
     growth = counters(losing.metrics.text().decode())
-    assert counted(growth, world.bad.version, world.good.version, QUALITY)["quality"] == Count(4, 4)
-    assert counted(growth, world.good.version, world.bad.version, QUALITY)["quality"] == Count(0, 0)
+    assert counts_by_check(growth, world.bad.version, world.good.version, QUALITY)["quality"] == Count(4, 4)
+    assert counts_by_check(growth, world.good.version, world.bad.version, QUALITY)["quality"] == Count(0, 0)
 
 
 def test_a_canary_that_writes_the_same_ties(world: World) -> None:
@@ -158,7 +160,7 @@ def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolve
 
 
 def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(world: World) -> None:
-    class Later(Given):
+    class Later(FixedPairSource):
         there = False
 
         def now(self) -> Any:
@@ -222,13 +224,13 @@ def test_the_program_counts_on_its_metrics(world: World, tmp_path: Path) -> None
     pair = world.pair(world.good, world.bad)
     options = ["--payloads", str(world.good.log), "--rag", world.rag, "--share", "1", "--score-threshold", "0"]
     options += ["--canary", pair.url, "--canary-version", pair.canary, "--stable-version", pair.stable, "--port", "0"]
-    often = with_constants("serving.rollout.shadow.work.LOOK_SECONDS=0.2")
+    often = with_constants("serving.rollout.shadow.worker.POLL_SECONDS=0.2")
     with program(tmp_path / "shadow.log", *often, "serving.rollout.shadow", *options) as (_, url):
 
         def lost() -> bool:
             world.good.ask(QUERIES[0])
             text = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
-            return counted(counters(text), pair.canary, pair.stable, QUALITY)["quality"].failed >= 1
+            return counts_by_check(counters(text), pair.canary, pair.stable, QUALITY)["quality"].failed >= 1
 
         until(lost, 120)
 

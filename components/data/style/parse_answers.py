@@ -1,0 +1,114 @@
+"""Labelled answers as they come: the plan's JSON, JSONL, or a spreadsheet. What is wrong is named by row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from components.data.style.config import StyleColumns
+from qinglan.errors import DataError
+from qinglan.style.labels import Labels, format_training_text
+from qinglan.style.rows import StyleRow
+from qinglan.tables import Formula, is_spreadsheet, read_table
+
+SHOWN = 5
+QUESTION, ANSWER = "用户问题：", "\n回答："
+INPUT, LABEL, ENGLISH, METADATA = "input", "label", "label_english", "metadata"
+
+
+class RawRow(NamedTuple):
+    """One row before it is looked at."""
+
+    where: str
+    values: dict[str, Any]
+
+
+def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRow]:
+    """Every row, checked; all that is wrong is one DataError that names the first few rows."""
+    rows, wrong = [], []
+    for number, given in enumerate(_raw_rows(path, columns), 1):
+        faults = list(_faults(given.values, labels))
+        wrong += [f"{given.where}: {fault}" for fault in faults]
+        if not faults:
+            rows.append(_row(number, given.values))
+    if wrong:
+        more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+        raise DataError(f"{path}: {len(wrong)} faults. Mend them and run again.", *wrong[:SHOWN], *more)
+    if not rows:
+        raise DataError(f"{path}: no rows. Give answers with a label each, as in components/data/style/README.md.")
+    return rows
+
+
+def _raw_rows(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
+    if is_spreadsheet(path):
+        return _of_sheet(path, columns)
+    return _of_json(path)
+
+
+def _of_json(path: Path) -> Iterator[RawRow]:
+    """A JSON list, as in the plan, or an object a line."""
+    try:
+        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from error
+    values = _parsed(path, content, "") if content.startswith(b"[") else _parsed_lines(path, content)
+    for number, one in enumerate(values, 1):
+        if not isinstance(one, dict):
+            raise DataError(f"{path}: row {number} is no object. Each row is {{input, label, ...}}.")
+        yield RawRow(f"row {number}", one)
+
+
+def _parsed_lines(path: Path, content: bytes) -> list[Any]:
+    numbered = enumerate(content.splitlines(), 1)
+    return [_parsed(path, line, f"line {number}: ") for number, line in numbered if line.strip()]
+
+
+def _parsed(path: Path, content: bytes, where: str) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{path}: {where}not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from error
+
+
+def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
+    named = set(columns.model_dump().values())
+    for number, cells in read_table(path, [columns.label]):
+        values = {name: value for name, value in cells.items() if value not in (None, "")}
+        if columns.input not in values and (columns.question in values or columns.answer in values):
+            parts = (values.get(columns.question, ""), values.get(columns.answer, ""))
+            formula = next((part for part in parts if isinstance(part, Formula)), None)
+            text: Any = formula if formula is not None else format_training_text(*map(str, parts))
+        else:
+            text = values.get(columns.input)
+        metadata = {name: str(value) for name, value in values.items() if name not in named}
+        yield RawRow(
+            f"row {number}",
+            {INPUT: text, LABEL: values.get(columns.label), ENGLISH: values.get(columns.english), METADATA: metadata},
+        )
+
+
+def _faults(values: dict[str, Any], labels: Labels) -> Iterator[str]:
+    text, name, english = values.get(INPUT), _stripped(values.get(LABEL)), _stripped(values.get(ENGLISH))
+    if isinstance(text, Formula):
+        yield "a formula stands where a text should; paste it as a value"
+    elif not isinstance(text, str) or not text.strip():
+        yield f"no {INPUT}"
+    elif not text.startswith(QUESTION) or not text.partition(ANSWER)[2].strip():
+        yield f"{INPUT} is not of the form {QUESTION}…\\n{ANSWER.strip()}…, with an answer"
+    label = labels.by_name(name) if isinstance(name, str) else None
+    if label is None:
+        yield f"{LABEL} is {name!r}; there are {'、'.join(labels.names)}"
+    elif english not in (None, "", label.english):
+        yield f"{LABEL} {name} is {label.english}, and {ENGLISH} says {english!r}; one of them is wrong"
+    if not isinstance(values.get(METADATA) or {}, dict):
+        yield f"{METADATA} is no object"
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _row(number: int, values: dict[str, Any]) -> StyleRow:
+    metadata = {str(name): str(value) for name, value in (values.get(METADATA) or {}).items()}
+    return StyleRow(id=f"s{number:06d}", input=values[INPUT], label=values[LABEL].strip(), metadata=metadata)

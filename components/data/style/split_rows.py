@@ -1,0 +1,65 @@
+"""Which split each row goes to: alike answers together, each label in its share; a pure function of rows and seed."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from components.data.style.config import PrepareStyleConfig
+from qinglan.errors import DataError
+from qinglan.files import sha256_text
+from qinglan.near_duplicates import group_near_duplicates
+from qinglan.style.rows import Split, StyleRow
+from qinglan.text import normalise
+
+FEWEST = 2
+"""Answers of a label that must differ: one to learn from, one to test on."""
+
+
+def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Split]:
+    """The split of each row."""
+    numbers = group_near_duplicates([normalise(row.input) for row in rows], config.alike)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for at, number in enumerate(numbers):
+        groups[number].append(at)
+    by_label: dict[str, list[list[int]]] = defaultdict(list)
+    for members in groups.values():
+        by_label[Counter(rows[at].label for at in members).most_common(1)[0][0]].append(members)
+    _refuse_tiny(by_label, config)
+    out: list[Split] = ["train"] * len(rows)
+    for name, mine in by_label.items():
+        for split, members in zip(_splits(len(mine), config), _shuffled(mine, rows, name, config.seed), strict=True):
+            for at in members:
+                out[at] = split
+    return out
+
+
+def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:
+    """Rows of the same words with another label: no model can be right in both."""
+    first: dict[str, StyleRow] = {}
+    found = []
+    for row in rows:
+        before = first.setdefault(normalise(row.input), row)
+        if before.label != row.label:
+            found.append((before, row))
+    return found
+
+
+def _refuse_tiny(by_label: dict[str, list[list[int]]], config: PrepareStyleConfig) -> None:
+    tiny = {label.name: len(by_label.get(label.name, ())) for label in config.labels}
+    if few := [f"{name} ({count})" for name, count in tiny.items() if count < FEWEST]:
+        raise DataError(
+            f"Too few different answers of {', '.join(few)}: each label needs {FEWEST}, one to learn from and one to "
+            "test on. Label more, or take the label out of the mapping file and its rows out of the data."
+        )
+
+
+def _splits(count: int, config: PrepareStyleConfig) -> list[Split]:
+    """So many of each; a small class gives the test one before it gives dev one, and keeps the most itself."""
+    test = max(1, round(count * config.test))
+    dev = min(max(1, round(count * config.dev)), count - test - 1)
+    train = count - test - dev
+    shares: dict[Split, int] = {"test": test, "dev": dev, "train": train}
+    return [split for split, times in shares.items() for _ in range(times)]
+
+
+def _shuffled(groups: list[list[int]], rows: Sequence[StyleRow], label: str, seed: int) -> list[list[int]]:
+    return sorted(groups, key=lambda members: sha256_text(str(seed), label, rows[members[0]].input))

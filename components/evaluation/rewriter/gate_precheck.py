@@ -1,0 +1,97 @@
+"""Reasons why the gate can only hold that are known before a run: from its settings and its sheet. A pure function.
+
+obstacles(Prospect(...), GateConfig())     # none: the gate will decide on the numbers
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from components.evaluation.rewriter.config import GateConfig
+from components.evaluation.rewriter.gate import same_model
+from qinglan.config import Config
+
+
+class GoldCounts(NamedTuple):
+    """Rows of the locked test that have gold passages; at most, since a teacher may refuse some."""
+
+    rows: int = 0
+    conversations: int = 0
+
+
+class PlannedRun(NamedTuple):
+    """A run, as far as its gate's verdict is settled by it."""
+
+    judge: str
+    examiner: str
+    """The models' names."""
+
+    teacher_price: float
+    """Price of a million tokens in and a million out."""
+
+    hour_price: float
+    """Price of an hour of the machine that serves the student."""
+
+    test: Mapping[str, GoldCounts] | None = None
+    """Labelled rows by tenant, of tenants with rows in the locked test; None where nobody has read the sheet."""
+
+    snapshot: bool | None = None
+    """The RAG service's answers name the knowledge base; None where nobody has asked it."""
+
+
+class Obstacle(Config):
+    """One reason that holds every model of such a run, and what removes it."""
+
+    reason: str
+    next_step: str
+
+
+def find_obstacles(run: PlannedRun, gate: GateConfig) -> list[Obstacle]:
+    """All that stands against a promotion, whatever the models learn."""
+    return [*_of_examiner(run), *_of_rows(run, gate), *_of_tenants(run), *_of_cost(run, gate), *_of_snapshot(run)]
+
+
+def _of_examiner(run: PlannedRun) -> Iterator[Obstacle]:
+    if same_model(run.examiner, run.judge):
+        yield Obstacle(
+            reason=f"The examiner is the judge, {run.judge}: its scores are no second opinion.",
+            next_step="Name another model, better of another family, as gateway.examiner.",
+        )
+
+
+def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
+    if run.test is not None and (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
+        yield Obstacle(
+            reason=f"The locked test has {rows:,} rows with gold passages; evaluate.gate.rows wants {gate.rows:,}.",
+            next_step="Label the passages that answer in more of its conversations, mark more labelled "
+            "conversations as test, or bring more rows.",
+        )
+
+
+def _of_tenants(run: PlannedRun) -> Iterator[Obstacle]:
+    """Where several tenants are tested each needs an interval, and one conversation alone has none."""
+    tenants = run.test or {}
+    few = sorted(tenant for tenant, labelled in tenants.items() if labelled.conversations < 2)
+    if few and len(tenants) > 1:
+        yield Obstacle(
+            reason=f"Several tenants are tested, and {', '.join(few)} cannot be measured: fewer than two "
+            "conversations of the locked test have gold passages.",
+            next_step="Label some of them, or run that tenant alone.",
+        )
+
+
+def _of_cost(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
+    if run.teacher_price == 0 and run.hour_price > 0:
+        yield Obstacle(
+            reason=f"The teacher's price is 0, and the student may cost {gate.cost_ratio:g} times as much at most.",
+            next_step="Put what the teacher costs by the token into gateway.teacher.price; of a model of your own, "
+            "what its machine costs.",
+        )
+
+
+def _of_snapshot(run: PlannedRun) -> Iterator[Obstacle]:
+    if run.snapshot is False:
+        yield Obstacle(
+            reason="The RAG service's answers name no knowledge base.",
+            next_step="Have it send data.snapshot, the SHA-256 of the JSONL that it serves; "
+            "`stand_ins: {rag: true}` starts a service that does.",
+        )

@@ -1,0 +1,233 @@
+"""Every system asked the same way: its query retrieves, and for a sample of rows two judges score its rewrite."""
+
+import asyncio
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.measures import TOP_K, RetrievalResult, measure_rewrite, rank
+from qinglan.concurrency import gather_or_cancel, map_in_order
+from qinglan.errors import DataError, RowError
+from qinglan.files import atomic_write
+from qinglan.lineage.digests import digest
+from qinglan.llm.client import GatewayClient, PlannedRequest
+from qinglan.progress import progress
+from qinglan.prompts import JUDGE_FORMAT, judge_messages
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagData, RagRequest
+from qinglan.rows import Question, QuestionWithNeed, ValidatedRewrite
+
+STEP = "evaluate"
+SYSTEMS = ("plain", "history", "teacher", "sft", "rl")
+ROWS_UNDER_WAY = 32
+LONGEST_QUERY = 4000
+JudgeRole = Literal["examiner", "judge"]
+SystemQueries = Mapping[str, Sequence[str]]
+"""Each system's query for each row, in the order of the rows."""
+
+ScorableRow = ValidatedRewrite | QuestionWithNeed
+"""What a query is judged by: a question, its need, and the knowledge base."""
+
+
+class ScoredRow(NamedTuple):
+    """What came of one row."""
+
+    values: dict[str, dict[str, float]]
+    """By system and metric."""
+
+    judge: dict[str, float]
+    """The training judge's score by system, where it was asked."""
+
+    unexamined: list[str]
+    """Why a rewrite got no score."""
+
+    snapshot: str
+    prediction: bytes
+
+
+class ScoredRows(NamedTuple):
+    """All rows' answers, small enough to hold."""
+
+    values: list[dict[str, dict[str, float]]]
+    judge: list[dict[str, float]]
+    unexamined: Counter[str]
+    snapshots: list[str]
+    report: dict[str, Any]
+    """The gateway's, after the last ask."""
+
+
+def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
+    """The systems that need no model: the question alone, with its history, and the teacher's rewrite."""
+    return {
+        "plain": [row.question for row in rows],
+        "history": [with_history(row) for row in rows],
+        "teacher": [row.rewritten_query for row in rows],
+    }
+
+
+def with_history(row: ValidatedRewrite) -> str:
+    """The question and as much of its history's end as a query may hold."""
+    room = LONGEST_QUERY - len(row.question) - 1
+    return f"{row.question} {row.history_summary[-room:]}".strip() if room > 0 else row.question
+
+
+def draw_rows(rows: Sequence[Question], wanted: int, seed: int) -> list[int]:
+    """About so many rows, as whole conversations in an order that the seed gives."""
+    order: dict[tuple[str, str], list[int]] = {}
+    for at, row in enumerate(rows):
+        order.setdefault((row.tenant_id, row.conversation_id), []).append(at)
+    out: list[int] = []
+    for name in sorted(order, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
+        if len(out) >= wanted:
+            break
+        out += order[name]
+    return out
+
+
+def score_all(
+    rows: Sequence[ValidatedRewrite], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
+    config: EvaluateConfig, gateway_url: str,
+) -> ScoredRows:  # fmt: skip
+    """Ask every system about every row, and write a prediction line for each."""
+    return asyncio.run(_score_all(rows, texts, slices, predictions, config, gateway_url))
+
+
+async def _score_all(
+    rows: Sequence[ValidatedRewrite], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
+    config: EvaluateConfig, gateway_url: str,
+) -> ScoredRows:  # fmt: skip
+    drawn = draw_rows(rows, config.examined_rows, config.seed)
+    examined, judged = set(drawn), set(drawn[: config.agreement_rows])
+    out = ScoredRows([], [], Counter(), [], {})
+    async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        await gateway.ahead(lambda: judgement_requests(rows, texts, examined, judged))
+        asker = RowScorer(gateway, rag, config)
+
+        async def ask(at: int) -> ScoredRow:
+            queries = {name: texts[name][at] for name in texts}
+            return await asker.row(rows[at], queries, slices.get(rows[at].id, ()), at in examined, at in judged)
+
+        with atomic_write(predictions) as partial, partial.open("wb") as file, progress(STEP, len(rows)) as tick:
+            async for answered in map_in_order(range(len(rows)), ask, ROWS_UNDER_WAY):
+                file.write(answered.prediction)
+                out.values.append(answered.values)
+                out.judge.append(answered.judge)
+                out.unexamined.update(answered.unexamined)
+                if answered.snapshot and answered.snapshot not in out.snapshots:
+                    out.snapshots.append(answered.snapshot)
+                tick()
+        await gateway.exported(digest(predictions))
+        return out._replace(report=await gateway.report())
+
+
+def judgement_requests(
+    rows: Sequence[ValidatedRewrite], texts: SystemQueries, examined: set[int], judged: set[int]
+) -> Iterator[PlannedRequest]:
+    """What examiner and judge will be asked."""
+    asked: tuple[tuple[JudgeRole, set[int]], ...] = (("examiner", examined), ("judge", judged))
+    for at, row in enumerate(rows):
+        for role, drawn in asked:
+            for text in dict.fromkeys(texts[name][at] for name in texts) if at in drawn else ():
+                yield PlannedRequest(role, row.id, judge_messages(row, text), JUDGE_FORMAT)
+
+
+class RowScorer:
+    """Asks RAG and judges about one row's rewrites; the same text is asked about once."""
+
+    def __init__(self, gateway: GatewayClient, rag: RagClient, config: EvaluateConfig) -> None:
+        self._gateway, self._rag, self._config = gateway, rag, config
+
+    async def row(
+        self, row: ScorableRow, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
+    ) -> ScoredRow:
+        distinct = list(dict.fromkeys(queries.values()))
+        found = dict(
+            zip(distinct, await gather_or_cancel(*(self._retrieve(row, query) for query in distinct)), strict=True)
+        )
+        scores = await self._scores("examiner", row, distinct) if examined else {}
+        others = await self._scores("judge", row, distinct) if judged else {}
+        values = {
+            name: measure_rewrite(row, query, found[query]) | {"quality": _number(scores.get(query))}
+            for name, query in queries.items()
+        }
+        both = {name: score for name, query in queries.items() if isinstance(score := others.get(query), float)}
+        return ScoredRow(
+            values, both, [score for score in scores.values() if isinstance(score, str)],
+            next((one.snapshot for one in found.values()), ""), _prediction(row, queries, found, values, slices),
+        )  # fmt: skip
+
+    async def _retrieve(self, row: ScorableRow, query: str) -> RetrievalResult:
+        """What the query finds; an empty one finds nothing."""
+        if not query.strip():
+            return RetrievalResult()
+        request = RagRequest(
+            query=row.question, rewritten_query=query, need=row.need, tenant_id=row.tenant_id,
+            kb_name=self._config.kb_name, top_k=TOP_K, score_threshold=self._config.score_threshold,
+        )  # fmt: skip
+        data = (await self._rag.retrieve(request)).data
+        refuse_other_snapshot(row, data.snapshot)
+        return to_retrieval_result(data)
+
+    async def _scores(self, role: JudgeRole, row: ScorableRow, texts: Sequence[str]) -> dict[str, float | str]:
+        return dict(
+            zip(texts, await gather_or_cancel(*(self._score(role, row, text) for text in texts)), strict=True)
+        )
+
+    async def _score(self, role: JudgeRole, row: ScorableRow, text: str) -> float | str:
+        """From 1 to 5, or why there is none: never a zero."""
+        try:
+            answer = await self._gateway.ask(
+                role, judge_messages(row, text), row=row.id, response_format=JUDGE_FORMAT
+            )
+            return read_score(answer.text)
+        except RowError as error:
+            return error.reason
+
+
+def read_score(text: str) -> float:
+    """The whole score of a judgement; a RowError when it has none in range."""
+    score = orjson.loads(text).get("综合得分")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 1 <= score <= 5:
+        raise RowError("malformed", "The judgement has no 综合得分 from 1 to 5.", text)
+    return float(score)
+
+
+def to_retrieval_result(data: RagData) -> RetrievalResult:
+    hits = data.recall[:TOP_K]
+    first = hits[0].reranker_score if hits else 0.0
+    judged = first if data.scored_against == "need" else math.nan
+    return RetrievalResult(tuple(hit.id for hit in hits), tuple(hit.content for hit in hits), judged, data.snapshot)
+
+
+def refuse_other_snapshot(row: ScorableRow, answered: str) -> None:
+    if answered and row.snapshot and answered != row.snapshot:
+        raise DataError(
+            f"row {row.id}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
+            f"{row.snapshot[:12]}. Its gold passages may be gone: serve the run's knowledge base."
+        )
+
+
+def _number(score: float | str | None) -> float:
+    return score if isinstance(score, float) else math.nan
+
+
+def _prediction(
+    row: ScorableRow, queries: Mapping[str, str], found: Mapping[str, RetrievalResult],
+    values: Mapping[str, Mapping[str, float]], slices: Sequence[str],
+) -> bytes:  # fmt: skip
+    """Everything that a number of the report can be traced to."""
+    systems = {
+        name: {"rewrite": query, "hits": found[query].ids, "rank": rank(found[query].ids, row.gold), **values[name]}
+        for name, query in queries.items()
+    }
+    return orjson.dumps({
+        "id": row.id, "tenant_id": row.tenant_id, "conversation_id": row.conversation_id, "question": row.question,
+        "history_summary": row.history_summary, "need": row.need, "gold": row.gold, "slices": slices,
+        "systems": systems,
+    }) + b"\n"  # fmt: skip

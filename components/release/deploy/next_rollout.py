@@ -1,0 +1,68 @@
+"""What deploying a release comes to, as the cluster is now: a pure function of the rollouts that are there."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from qinglan.errors import ConflictError, GateHeldError
+from qinglan.model_rollouts import (
+    Object,
+    describe_rollout,
+    rollout_number,
+    rollout_object,
+    rollout_outcome,
+    rollouts_of_service,
+)
+
+
+class RolloutDecision(NamedTuple):
+    name: str
+    """The rollout's."""
+
+    create: dict[str, Any] | None
+    """It, where there is none of this release yet."""
+
+    said: str
+
+
+def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str, Any]) -> RolloutDecision:
+    """The next rollout of the service, or the one that has this release already.
+
+    A Conflict names another one that is under way; Held, why this release was taken back: nothing tries it again by
+    itself. Whoever else decides the same at the same time chooses the same name, and one of the two is refused it.
+    """
+    service, release = spec["inferenceService"], spec["release"]
+    own = rollouts_of_service(rollouts, service)
+    last = own[-1] if own else None
+    if last and last["spec"]["release"]["uri"] == release["uri"]:
+        return _again(last)
+    for one in own:
+        if not rollout_outcome(one):
+            raise ConflictError(
+                f"{_name(one)} is bringing {_digest(one)} to {service} ({describe_rollout(one)}). One at a time: "
+                "wait for it (`qinglan rollout watch`), or end it (`qinglan rollout abort`), then run again."
+            )
+    made = rollout_object(namespace, max(map(rollout_number, own), default=0) + 1, spec)
+    return RolloutDecision(
+        _name(made), made, f"{release['name']} {release['digest'][:12]} goes to {service} by {_name(made)}"
+    )
+
+
+def _again(last: Object) -> RolloutDecision:
+    """The same release once more: nothing changes."""
+    outcome, name = rollout_outcome(last), _name(last)
+    if outcome not in ("", "Promoted"):
+        reasons = "; ".join((last.get("status") or {}).get("reasons") or ["it gave no reason"])
+        raise GateHeldError(
+            f"{name} has tried this release, and ended {outcome}: {reasons}. Nothing tries it again by itself: train "
+            f"another, or delete the modelrollout {name} and run again."
+        )
+    said = "serves all of the traffic" if outcome else f"is on its way ({describe_rollout(last)})"
+    return RolloutDecision(name, None, f"{_digest(last)} {said} by {name}: nothing to do")
+
+
+def _name(one: Object) -> str:
+    return str(one["metadata"]["name"])
+
+
+def _digest(one: Object) -> str:
+    return str(one["spec"]["release"]["digest"][:12])

@@ -1,0 +1,53 @@
+"""What the reward asked of the gateway since training began: calls and how many of them cost nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from qinglan.reward.scorer import STEP
+
+UsageCounts = Mapping[str, float]
+
+
+class GatewayUsage:
+    """The gateway's own counts, as a step's figures. Empty while it does not answer: the reward will say so."""
+
+    def __init__(self, gateway_url: str) -> None:
+        self._url = f"{gateway_url}/v1/journal/report"
+        self._before = self._counts()
+
+    def __call__(self) -> dict[str, float]:
+        now = self._counts()
+        return usage_since(self._before, now) if now else {}
+
+    def _counts(self) -> UsageCounts:
+        import httpx
+
+        try:
+            answer = httpx.get(self._url, timeout=5.0, trust_env=False)
+            return usage_counts(answer.raise_for_status().json())
+        except (httpx.HTTPError, ValueError):
+            return {}
+
+
+def usage_counts(report: Mapping[str, Any]) -> UsageCounts:
+    """Of a gateway's report: what the reward's calls and all retrievals came to."""
+    mine = [row for row in report.get("by_step", ()) if row["step"] == STEP]
+    return {
+        "judge_answered": sum(row["answered"] for row in mine),
+        "judge_hits": sum(row["hits"] for row in mine),
+        "rag_hits": report.get("retrieval_hits", 0),
+        "rag_misses": report.get("retrieval_misses", 0),
+    }
+
+
+def usage_since(before: UsageCounts, now: UsageCounts) -> dict[str, float]:
+    """The plan's figures: calls made, and the share answered from journal or cache."""
+    new = {name: value - before.get(name, 0) for name, value in now.items()}
+    judged = new["judge_answered"] + new["judge_hits"]
+    retrieved = new["rag_misses"] + new["rag_hits"]
+    return {
+        "rag_calls": retrieved,
+        "rag_hit_rate": new["rag_hits"] / retrieved if retrieved else 0.0,
+        "judge_calls": judged,
+        "judge_hit_rate": new["judge_hits"] / judged if judged else 0.0,
+    }

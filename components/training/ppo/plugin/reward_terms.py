@@ -1,0 +1,45 @@
+"""What the reward function returned, among a step's metrics, so that every logger of verl has it: reward/<figure>.
+
+verl logs the total alone while training; the terms lie beside the samples.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from components.training.ppo.plugin.import_hooks import when_imported
+from qinglan.reward.summary import summarise_rollouts
+
+
+@when_imported("verl.trainer.ppo.v1.trainer_base")
+def log_reward_terms(module: ModuleType) -> None:
+    silent = module.PPOTrainer._compute_metrics
+
+    def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
+        silent(self, batch, metrics, *args, **named)
+        kept = getattr(self.agent_loop_manager, "figures", None)  # ours keeps them; verl's puts them in the queue
+        terms, spent = kept or _queued(module.tq, batch)
+        if kept:  # there verl waited for the rewards as it computed advantages
+            metrics["timing_s/adv"] -= spent["seconds_unhidden"]
+        figures = summarise_rollouts(terms) | spent
+        metrics.update({f"reward/{name}": value for name, value in figures.items()})
+
+    module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, float]]:
+    data = queue.kv_batch_get(
+        keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields", "metrics"]
+    )
+    fields, timings = (data.pop(name).tolist() for name in ("extra_fields", "metrics"))
+    return [field["reward_extra_info"] for field in fields], reward_seconds(timings)
+
+
+def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """How long a sample waited for its reward, and what of it did not hide behind the others' generation."""
+    written = [sample["generate_sequences"] for sample in samples]
+    scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
+    return {
+        "seconds_mean": (sum(scored) - sum(written)) / len(samples),
+        "seconds_unhidden": max(scored) - max(written),
+    }

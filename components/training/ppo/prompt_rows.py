@@ -1,0 +1,174 @@
+"""The prompts that verl trains on and tests with, chosen from what the convert stage wrote."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.training.ppo.config import PpoConfig
+from qinglan.errors import DataError
+from qinglan.files import atomic_write, dump_line
+from qinglan.rewriter import render_prompt
+from qinglan.rows import QuarantinedRow
+
+COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
+LEFT_OUT = "left_out.jsonl"
+"""In the log: the prompts that verl does not get, each with its reason and figures."""
+
+
+class PreparedPrompts(NamedTuple):
+    """What was written for verl."""
+
+    train: int
+    dev: int
+    hard: int
+    """Of the rows that came in, those on which the teacher leaves something to win."""
+
+    too_long: int
+    """Left out."""
+
+    longest: int
+    """Tokens of the longest prompt that stayed: verl pads all to it, and its time goes with it."""
+
+    dev_by_tenant: dict[str, int]
+    """By data source: verl averages each on its own."""
+
+    system_prompts: dict[str, str]
+    """By tenant."""
+
+
+def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -> PreparedPrompts:
+    """Write train.parquet and dev.parquet for verl: what fits, with the hard rows' share."""
+    train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
+    _check_tokenizer(tokenizer, train[0])
+    given = {"train": train, "dev": dev}
+    fits = {name: _split_by_length(those, tokenizer, config.max_prompt_tokens) for name, those in given.items()}
+    for name, left in fits.items():
+        if not left.rows:
+            raise DataError(
+                f"{rows / f'{name}.parquet'}: no prompt has {config.max_prompt_tokens} tokens or fewer. "
+                "Raise ppo.max_prompt_tokens."
+            )
+    hard = [is_hard(row["extra_info"]) for row in fits["train"].rows]
+    chosen = [fits["train"].rows[at] for at in oversample_hard(hard, config.hard_share, config.seed)]
+    if len(chosen) < config.prompts:
+        raise DataError(
+            f"{rows / 'train.parquet'}: {len(chosen)} prompts are fewer than the {config.prompts} of one step. "
+            "Lower ppo.collection, or bring more rows."
+        )
+    tested = random.Random(config.seed).sample(fits["dev"].rows, min(len(fits["dev"].rows), config.dev_rows))
+    too_long = [entry for fitting in fits.values() for entry in fitting.too_long]
+    not_drawn = [*_not_drawn(fits["train"].rows, chosen), *_not_drawn(fits["dev"].rows, tested)]
+    _write_left_out(too_long, not_drawn, config, work / "log" / LEFT_OUT)
+    _write(chosen, rows / "train.parquet", work / "train.parquet")
+    _write(tested, rows / "dev.parquet", work / "dev.parquet")
+    return PreparedPrompts(
+        train=len(chosen), dev=len(tested), hard=sum(hard),
+        too_long=len(too_long),
+        longest=max(left.longest for left in fits.values()),
+        dev_by_tenant=dict(Counter(row["data_source"] for row in tested)),
+        system_prompts={row["extra_info"]["tenant_id"]: row["prompt"][0]["content"] for row in train},
+    )  # fmt: skip
+
+
+def is_hard(row: Mapping[str, Any]) -> bool:
+    """Whether the teacher's rewrite misses: by the gold passage where it is known, else by the validation."""
+    if len(row["gold"]):
+        return bool(row["teacher_retrieval"]["gold_rank"] != 1)
+    return not row["accepted"]
+
+
+def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:
+    """As many rows as there are, `share` of them hard; each kind is used up before any row comes again."""
+    kinds = {kind: [at for at, flag in enumerate(hard) if flag == kind] for kind in (True, False)}
+    if not share or not all(kinds.values()):
+        return list(range(len(hard)))
+    wanted = {True: round(share * len(hard))}
+    wanted[False] = len(hard) - wanted[True]
+    rng = random.Random(seed)
+    out: list[int] = []
+    for kind, those in kinds.items():
+        rounds, rest = divmod(wanted[kind], len(those))
+        out += those * rounds + rng.sample(those, rest)
+    return sorted(out)
+
+
+class LengthSplit(NamedTuple):
+    """Rows whose prompt is not too long, and the others with their tokens."""
+
+    rows: list[dict[str, Any]]
+    longest: int
+    too_long: list[tuple[dict[str, Any], int]]
+
+
+def _split_by_length(rows: Sequence[dict[str, Any]], tokenizer: Any, allowed: int) -> LengthSplit:
+    texts = [render_prompt(tokenizer, row["prompt"]) for row in rows]
+    tokens = [len(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
+    fits = [at for at, count in enumerate(tokens) if count <= allowed]
+    too_long = [(row, count) for row, count in zip(rows, tokens, strict=True) if count > allowed]
+    return LengthSplit([rows[at] for at in fits], max((tokens[at] for at in fits), default=0), too_long)
+
+
+def _not_drawn(rows: Sequence[dict[str, Any]], drawn: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    ids = {row["extra_info"]["id"] for row in drawn}
+    return [row for row in rows if row["extra_info"]["id"] not in ids]
+
+
+def _write_left_out(
+    too_long: Sequence[tuple[dict[str, Any], int]],
+    not_drawn: Sequence[dict[str, Any]],
+    config: PpoConfig,
+    target: Path,
+) -> None:
+    target.parent.mkdir(exist_ok=True)
+    with atomic_write(target) as partial, partial.open("wb") as file:
+        for row, tokens in too_long:
+            detail = f"its prompt has {tokens:,} tokens, ppo.max_prompt_tokens allows {config.max_prompt_tokens:,}"
+            file.write(dump_line(_left_out(row, "prompt_too_long", detail)))
+        for row in not_drawn:
+            setting = "dev_rows" if row["extra_info"]["split"] == "dev" else "hard_share"
+            detail = f"ppo.{setting} is {getattr(config, setting):g}, and other rows were drawn by ppo.seed"
+            file.write(dump_line(_left_out(row, "not_drawn", detail)))
+
+
+def _left_out(row: Mapping[str, Any], reason: str, detail: str) -> QuarantinedRow:
+    info = row["extra_info"]
+    return QuarantinedRow(
+        id=info["id"], tenant_id=info["tenant_id"], where=f"row {info['id']}", stage="ppo", reason=reason,
+        detail=detail, question=info["question"],
+    )  # fmt: skip
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise DataError(f"{path}: cannot be read as parquet ({error}). The convert stage writes it.") from error
+    if missing := set(COLUMNS) - set(table.column_names):
+        raise DataError(f"{path}: no column {', '.join(sorted(missing))}. Run the convert stage again.")
+    if not table.num_rows:
+        raise DataError(f"{path}: no rows. Look at the convert stage's counts, and at the sheet's splits.")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _write(rows: list[dict[str, Any]], like: Path, target: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    with atomic_write(target) as partial:
+        schema = pyarrow.parquet.read_schema(like)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
+
+
+def _check_tokenizer(tokenizer: Any, row: Mapping[str, Any]) -> None:
+    text = render_prompt(tokenizer, row["prompt"])
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    if not ids or tokenizer.decode(ids) != text:
+        raise DataError(
+            f"The SFT model's tokenizer ({type(tokenizer).__name__}) turns a prompt of {len(text)} characters into "
+            f"{len(ids)} ids that read {tokenizer.decode(ids)[:40]!r}. Save it under the class it was made with."
+        )

@@ -1,0 +1,83 @@
+"""The chats that the student learns from, looked at before anything is trained on them."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.prompts import Message
+from qinglan.rewriter import render_prompt
+
+
+class Chats(NamedTuple):
+    """What a file of chats holds."""
+
+    rows: int
+    system_prompts: dict[str, str]
+    first: list[Message]
+
+
+def read_chats(path: Path) -> Chats:
+    """Every row is whole, and a tenant has one system prompt: it will serve with that."""
+    rows, prompts, first = 0, dict[str, str](), list[Message]()
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. The convert stage writes it.")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            messages, tenant = _read(line, f"{path}:{number}")
+            if prompts.setdefault(tenant, messages[0]["content"]) != messages[0]["content"]:
+                raise DataError(
+                    f"{path}:{number}: another system prompt than the rows of {tenant!r} before. "
+                    "Serving shows one; run the convert stage again."
+                )
+            first = first or messages
+            rows += 1
+    if not rows:
+        raise DataError(
+            f"{path}: no rows to learn from. Look at what the validate stage accepted, and at its why not."
+        )
+    return Chats(rows, prompts, first)
+
+
+def _read(line: bytes, where: str) -> tuple[list[Message], str]:
+    try:
+        row: dict[str, Any] = orjson.loads(line)
+        messages, tenant = row["messages"], str(row["metadata"]["tenant_id"])
+        roles = [message["role"] for message in messages]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{where}: no chat row ({type(error).__name__}: {error}). Run the convert stage again."
+        ) from error
+    if roles != ["system", "user", "assistant"] or not str(messages[2]["content"]).strip():
+        raise DataError(
+            f"{where}: a chat is system, user and an assistant's answer; this one is {', '.join(roles) or 'empty'}"
+            f"{'' if 'assistant' not in roles else ' with an empty answer'}. Run the convert stage again."
+        )
+    return messages, tenant
+
+
+def check_tokenizer(tokenizer: Any, chats: Chats, where: Path) -> None:
+    """Some tokenizers load under another class and give no ids, in silence; nothing could be learned from that."""
+    text = render_prompt(tokenizer, chats.first[:2])
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    back = tokenizer.decode(ids)
+    if not ids or back != text:
+        raise DataError(
+            f"{where}: its tokenizer ({type(tokenizer).__name__}) turns a prompt of {len(text)} characters into "
+            f"{len(ids)} ids that read {back[:40]!r}. Save it under the class that it was made with."
+        )
+
+
+def check_lengths(tokenizer: Any, path: Path, longest: int) -> None:
+    """A row above the limit would be left out in silence."""
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        messages = orjson.loads(line)["messages"]
+        text = render_prompt(tokenizer, messages[:2]) + messages[2]["content"]
+        if (count := len(tokenizer(text, add_special_tokens=False).input_ids)) >= longest:
+            raise DataError(
+                f"{path}:{number}: {count} tokens, and sft.max_length is {longest}. Raise it, or shorten the row's "
+                "question, profile or history in the sheet."
+            )

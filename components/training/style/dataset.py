@@ -1,0 +1,80 @@
+"""What the classifier learns from: token ids, and a target that is a distribution over the labels."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.training.style.config import StyleConfig
+from qinglan.style.engines import pad
+from qinglan.style.labels import Labels
+from qinglan.style.rows import StyleRow
+
+ANSWER = "\n回答："
+
+
+class StyleDataset:
+    """A data set as transformers' Trainer reads it."""
+
+    def __init__(self, ids: Sequence[Sequence[int]], targets: NDArray[np.float64]) -> None:
+        self._ids, self.targets = ids, targets
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        return {"input_ids": self._ids[at], "labels": self.targets[at]}
+
+
+class LabelledText(NamedTuple):
+    """A text with its label's id."""
+
+    text: str
+    label: int
+
+
+def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig) -> list[LabelledText]:
+    """Every row, and some of them once more without their answer; rare labels as often as the others if wanted."""
+    rng = random.Random(config.seed)
+    whole = [LabelledText(row.input, labels.ids[row.label]) for row in rows]
+    if config.balance == "sampling":
+        whole = oversampled(whole, rng)
+    asked = rng.sample(whole, round(len(whole) * config.answer_dropped))
+    return whole + [LabelledText(without_answer(one.text), one.label) for one in asked]
+
+
+def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[LabelledText]:
+    """Each label as often as the most frequent one: all its rows, and drawn ones again."""
+    by_label: dict[int, list[LabelledText]] = {}
+    for row in rows:
+        by_label.setdefault(row.label, []).append(row)
+    most = max(map(len, by_label.values()))
+    return [one for mine in by_label.values() for one in (*mine, *rng.choices(mine, k=most - len(mine)))]
+
+
+def without_answer(text: str) -> str:
+    """The question alone, in the training form."""
+    return text.partition(ANSWER)[0] + ANSWER
+
+
+def one_hot(labels: Sequence[int], count: int, smoothing: float) -> NDArray[np.float64]:
+    return np.eye(count)[list(labels)] * (1 - smoothing) + smoothing / count
+
+
+def class_weights(labels: Sequence[int], count: int) -> list[float]:
+    """Each label's total weight is the same, the mean over the rows is 1; a label without a row has none."""
+    rows = Counter(labels)
+    present = len(rows)
+    return [len(labels) / (present * rows[label]) if rows[label] else 0.0 for label in range(count)]
+
+
+def collate(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
+    """A batch padded to its own longest."""
+    import torch
+
+    ids, mask = pad([list(one["input_ids"]) for one in features], pad_token_id)
+    targets = torch.tensor(np.array([one["labels"] for one in features]), dtype=torch.float32)
+    return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask), "labels": targets}

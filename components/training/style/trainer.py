@@ -1,0 +1,135 @@
+"""transformers' Trainer around a classifier: validation, the best checkpoint, early stopping, resume after a kill."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from components.training.style.dataset import StyleDataset, collate
+from qinglan.errors import TrainingError
+from qinglan.progress import ShowStep, step_progress
+from qinglan.scratch import last_checkpoint
+
+NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
+NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}
+
+Loss = Callable[[Any, Any], Any]
+"""Of logits and targets."""
+
+
+class FitSettings(NamedTuple):
+    """How a training runs, whatever it learns."""
+
+    device: str
+    epochs: float
+    batch: int
+    eval_batch: int
+    learning_rate: float
+    seed: int
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    evaluations: int = 1
+    patience: int = 0
+
+
+class FitResult(NamedTuple):
+    model: Any
+    metrics: list[dict[str, float]]
+    """By step."""
+
+
+def fit(
+    label: str, model: Any, pad_token_id: int, train: StyleDataset, dev: StyleDataset, loss: Loss, pace: FitSettings,
+    checkpoints: Path,
+) -> FitResult:  # fmt: skip
+    """Train to the end, or to where dev no longer gains; the model is the best of them by macro-F1 on dev.
+
+    What was begun in the folder before goes on from its last whole checkpoint.
+    """
+    from transformers import EarlyStoppingCallback, Trainer
+
+    with step_progress(label) as show:
+        callbacks = [_watch(show)]
+        if pace.patience:
+            callbacks.append(EarlyStoppingCallback(pace.patience))
+        trainer = Trainer(
+            model=model, args=_arguments(len(train), pace, checkpoints), train_dataset=train, eval_dataset=dev,
+            data_collator=partial(collate, pad_token_id=pad_token_id), compute_metrics=dev_scores,
+            compute_loss_func=lambda outputs, targets, num_items_in_batch=None: loss(outputs.logits, targets),
+            callbacks=callbacks,
+        )  # fmt: skip
+        _quiet(trainer)
+        last = last_checkpoint(checkpoints)
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    return FitResult(trainer.model, _metrics(trainer.state.log_history))
+
+
+def _arguments(rows: int, pace: FitSettings, checkpoints: Path) -> Any:
+    from transformers import TrainingArguments
+
+    every = max(1, math.ceil(rows / pace.batch) // pace.evaluations)
+    on_gpu = pace.device == "cuda"
+    return TrainingArguments(
+        output_dir=str(checkpoints), num_train_epochs=pace.epochs, learning_rate=pace.learning_rate,
+        per_device_train_batch_size=pace.batch, per_device_eval_batch_size=pace.eval_batch, seed=pace.seed,
+        weight_decay=pace.weight_decay, warmup_steps=pace.warmup, bf16=on_gpu, use_cpu=not on_gpu,
+        train_sampling_strategy="group_by_length", remove_unused_columns=False, label_names=["labels"],
+        eval_strategy="steps", eval_steps=every, save_strategy="steps", save_steps=every, save_total_limit=2,
+        load_best_model_at_end=True, metric_for_best_model="macro_f1", greater_is_better=True,
+        restore_callback_states_from_checkpoint=True, logging_steps=max(1, every // 10),
+        report_to="none", disable_tqdm=True, dataloader_pin_memory=on_gpu,
+    )  # fmt: skip
+
+
+def _quiet(trainer: Any) -> None:
+    """Its own lines are dictionaries; ours say the step and what is left."""
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+
+
+def _watch(show: ShowStep) -> Any:
+    from transformers import TrainerCallback
+
+    class Watch(TrainerCallback):  # type: ignore[misc]
+        """Shows the step; ends a training whose loss is no number."""
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **_: Any) -> None:
+            check_finite(logs, state.global_step)
+            said = [f"{NAMES[name].replace('_', ' ')} {logs[name]:.3f}" for name in logs if name in SAID]
+            if said:
+                show(state.global_step, state.max_steps, ", ".join(said))
+
+    return Watch()
+
+
+SAID = ("loss", "eval_loss", "eval_macro_f1")
+
+
+def check_finite(logs: Mapping[str, float], step: int) -> None:
+    for name in ("loss", "eval_loss", "grad_norm"):
+        if name in logs and not math.isfinite(logs[name]):
+            raise TrainingError(
+                f"{NAMES[name].replace('_', ' ')} is {logs[name]} at step {step}. Lower the learning rate; "
+                "the checkpoints before it are kept."
+            )
+
+
+def dev_scores(predicted: Any) -> dict[str, float]:
+    """Accuracy and macro-F1 over the labels that dev has."""
+    from sklearn.metrics import f1_score
+
+    best, true = predicted.predictions.argmax(-1), predicted.label_ids.argmax(-1)
+    macro = f1_score(true, best, average="macro", labels=np.unique(true), zero_division=0)
+    return {"accuracy": float((best == true).mean()), "macro_f1": float(macro)}
+
+
+def _metrics(history: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+    rows = [
+        {"step": float(one["step"]), **{NAMES[name]: float(one[name]) for name in NAMES if name in one}}
+        for one in history
+    ]
+    return [row for row in rows if "loss" in row or "eval_loss" in row]

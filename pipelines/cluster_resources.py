@@ -1,0 +1,106 @@
+"""What a line's steps ask of a cluster: a pod each, GPUs where a profile trains on them, a volume to go on from."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import Field
+
+from pipelines.stage_lines import StageLine
+from qinglan.config import Config, Name, Positive
+
+
+class Pod(Config):
+    """What one stage's pod asks for and may take: quotas count both. Of one node, where a training has several."""
+
+    cpu: Positive = 2
+    """Cores."""
+
+    memory: Positive = 8
+    """GiB."""
+
+    hours: Positive = 24
+    """The longest that the stage may take, each of its attempts."""
+
+
+class ClusterConfig(Config):
+    """What a profile asks of a cluster; a run on this machine looks at none of it."""
+
+    pods: dict[str, Pod] = {}
+    """By stage; what is not named takes a pod as it comes."""
+
+    gpu_nodes: dict[str, str] = Field(
+        default={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}, validate_default=True, min_length=1
+    )
+    """Labels of the nodes that have the GPUs."""
+
+    scratch: Name = "qinglan-scratch"
+    """A volume claim (ReadWriteMany) for checkpoints, and what a job's nodes share. Only GPU profiles mount it."""
+
+    base_weights: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9-]{0,62})?$")
+    """A volume claim with base models by their public names, where pods have no way to the hub."""
+
+    immutable_inputs: bool = False
+    """Addresses of inputs name their content, so that KFP may take an address that it has seen for the same bytes.
+    Else each run imports them anew, and KFP's cache answers nothing."""
+
+
+class Machine(NamedTuple):
+    """What one stage gets."""
+
+    pod: Pod
+    gpus: int = 0
+    """Of one node."""
+
+    gpu_nodes: Mapping[str, str] = {}
+    scratch: str = ""
+    base_weights: str = ""
+
+
+class Cluster(NamedTuple):
+    """Where a graph runs. With nothing in it: here."""
+
+    machines: Mapping[str, Machine] = {}
+    """By stage."""
+
+    images: Mapping[str, str] = {}
+    """An image's name without tag, such as qinglan/cpu, and what stands in its place: in a release, its digest."""
+
+    immutable_inputs: bool = False
+    """As in the profile."""
+
+    tenant: str = ""
+    """Whose pods they are; empty where they are nobody's."""
+
+
+LOCAL_CLUSTER = Cluster()
+
+
+def stage_machines(line: StageLine, config: ClusterConfig, gpus: Mapping[str, int]) -> dict[str, Machine]:
+    """Each stage's; `gpus` are those of one node, of the stages that its settings put on GPUs."""
+    made = {}
+    for stage in line.stages:
+        made[stage] = Machine(
+            config.pods.get(stage, Pod()),
+            gpus.get(stage, 0),
+            config.gpu_nodes if gpus.get(stage) else {},
+            config.scratch if gpus and stage in line.resumes else "",
+            config.base_weights if stage == "base" else "",
+        )
+    return made
+
+
+def check_pod_stages(line: StageLine, config: ClusterConfig) -> None:
+    """A pod for a stage that the line has not is a typo that would ask for nothing."""
+    if strangers := sorted(set(config.pods) - set(line.stages)):
+        raise ValueError(f"cluster.pods: no stage {', '.join(strangers)}. There are: {', '.join(line.stages)}")
+
+
+def without_tag(image: str) -> str:
+    """qinglan/cpu of qinglan/cpu:0.1.0; a registry's port is no tag."""
+    head, slash, tail = image.partition("@")[0].rpartition("/")
+    return f"{head}{slash}{tail.partition(':')[0]}"
+
+
+def resolve_image(image: str, images: Mapping[str, str]) -> str:
+    """The image that stands in this one's place."""
+    return images.get(without_tag(image), image)

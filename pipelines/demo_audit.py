@@ -1,0 +1,75 @@
+"""What a demo shows of its release: the tree that an auditor sees; and what one changed byte does to it."""
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipelines.rundir import ARTIFACT_FILES, RunDir
+from qinglan.errors import AlteredError, ConfigError
+from qinglan.lineage.audit import Audit, audit, audit_error, audit_target
+from qinglan.lineage.audit_targets import open_target, read_notes
+from qinglan.lineage.deploy_gate import format_finding, may_deploy
+from qinglan.lineage.evidence_folders import RunFolder
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.terminal_tree import print_audit
+from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.store import open_store
+from qinglan.terminal import say
+
+LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
+"""What a copy of a run for an auditor does not need."""
+
+
+def show_audit(root: Path, store: str) -> None:
+    """Print the run's audit, with what lies beside its release in the store.
+
+    An error where it is not intact; what is missing is none where a signed override names it.
+    """
+    with open_target(str(root)) as run:
+        notes = tuple(read_notes(open_store(store), run.digest)) if run.release else ()
+        result = audit_target(run._replace(notes=notes), load_trust(keys_folder() / TRUST_FILE))
+    print_audit(result)
+    if is_overridden(result):
+        say("What is missing is what the signed override names; only a model that the gate promotes needs none.")
+    elif error := audit_error(result):
+        raise error
+
+
+def is_overridden(result: Audit) -> bool:
+    """Tell whether signed overrides name everything that is missing; what is altered they never cover."""
+    named = {reason for override in result.overrides for reason in override.missing}
+    return result.verdict == "incomplete" and all(format_finding(finding) in named for finding in result.findings)
+
+
+def show_refusal(root: Path, ancestor: str) -> None:
+    """Change one byte of an ancestor in a copy of the run; the audit must say so, and the deploy gate refuse."""
+    release = RunDir(root).files / ARTIFACT_FILES["release"]
+    if not release.is_dir():
+        raise ConfigError(f"{release}: no release there. `make demo` makes one.")
+    policy = load_trust(keys_folder() / TRUST_FILE)
+    with TemporaryDirectory(prefix="qinglan-audit-") as folder:
+        copy = RunDir(Path(folder) / root.name)
+        shutil.copytree(root, copy.root, symlinks=True, ignore=LEFT_BEHIND)
+        changed = (copy.files / ARTIFACT_FILES[ancestor]).resolve()
+        place, before, after = change_a_byte(changed)
+        say(f"In a copy of {root}: byte {place:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
+        found = audit(str(copy.root), policy)
+        print_audit(found)
+        name = str(found.name)
+        decision = may_deploy(copy.files / ARTIFACT_FILES["release"], policy, name, [RunFolder(copy.root)])
+        if decision.allowed or found.verdict != "altered":
+            raise AlteredError(f"{ancestor}: a changed byte was not noticed. That is a fault of ours.")
+    say(f"May {name} be deployed? No:")
+    for reason in decision.reasons:
+        say(f"  {reason}")
+
+
+def change_a_byte(path: Path) -> tuple[int, int, int]:
+    """In the middle of a file: where, what it was, what it is."""
+    content = bytearray(path.read_bytes())
+    place = len(content) // 2
+    before = content[place]
+    content[place] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+    return place, before, content[place]

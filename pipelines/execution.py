@@ -1,0 +1,194 @@
+"""A run of either line: its graph executed in a child, shown live; what it made is linked, what failed explained."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pipelines.rundir import RunDir, write_json
+from pipelines.stage_lines import LINEAGE, StageLine
+from pipelines.step_display import StepDisplay
+from qinglan.errors import ConfigError, GateHeldError, QinglanError
+from qinglan.jobs.processes import wait_for_process_group
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX
+from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.keys import keys_folder, load_signer
+from qinglan.services import end_with_parent
+from qinglan.terminal import quoted, say
+
+if TYPE_CHECKING:
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
+Config = TypeVar("Config", "RunConfig", "StyleRunConfig")
+STORE_VARIABLE = "QINGLAN_STORE"
+KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
+INTERRUPTED = 130
+STEP_ENDS_SECONDS = 60.0
+"""Time for a step that was stopped to end its training, before it is killed."""
+
+STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
+KEPT = {
+    "rewriter": "what was paid for is in the journal and costs nothing.",
+    "style": "a training that is finished is not done again.",
+}
+
+
+class StepFailed(QinglanError):
+    """A step ended with an error; its record tells which, and the exit code is that error's."""
+
+    def __init__(self, *lines: str, exit_code: int) -> None:
+        super().__init__(*lines)
+        self.exit_code = exit_code
+
+
+def select_stages(line: StageLine, only: str, until: str) -> tuple[str, ...]:
+    """One stage alone, or all up to one."""
+    there = line.stages if only else line.until(line.last)
+    if (wanted := only or until) not in there:
+        by_name = f" {wanted} runs by --only alone." if wanted in line.stages else ""
+        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(there)}.{by_name}")
+    return (only,) if only else line.until(until)
+
+
+def check_deploys(config: "RunConfig | StyleRunConfig", stages: Sequence[str]) -> None:
+    if "deploy" in stages and config.deploy is None:
+        raise ConfigError(
+            "deploy: the profile does not say where to. Give it `deploy: {namespace: ..., store: ...}`."
+        )
+
+
+@contextmanager
+def run_lock(run: RunDir) -> Iterator[None]:
+    """One run at a time in a folder: two would write over each other's records."""
+    run.root.mkdir(parents=True, exist_ok=True)
+    with run.lock.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from error
+        yield
+
+
+def prepare_folders(run: RunDir, line: StageLine, stages: Sequence[str], alone: bool) -> None:
+    """The run's folders, without the records of what is about to run again, or was made of what came before that.
+
+    A stage that is run alone leaves the others as they are: who asks for one knows what it stands between.
+    """
+    for folder in (run.records, run.logs, run.artifacts):
+        folder.mkdir(parents=True, exist_ok=True)
+    for stage in stages if alone else line.stages:
+        if stage not in stages:
+            run.unlink((run.step_record(stage) or {}).get("outputs", ()))
+        for ending in (".json", ENVELOPE_SUFFIX):
+            (run.records / f"{stage}{ending}").unlink(missing_ok=True)
+
+
+def check_keys() -> None:
+    """Every step signs: a run that could not is stopped before it begins. Who has no keys at all gets some."""
+    folder = keys_folder()
+    if ensure_keys(folder):
+        said = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
+        say(said, to=sys.stderr)
+    load_signer("builder")
+
+
+def with_store(config: Config, run: RunDir) -> Config:
+    """Releases are kept where the profile says; without that, in one folder for the runs that lie together."""
+    if config.register_.store:
+        return config
+    store = os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
+    return config.model_copy(update={"register_": config.register_.model_copy(update={"store": store})})
+
+
+def execute(run: RunDir, line: StageLine, stages: Sequence[str], quiet: bool) -> None:
+    """Run the child, show its steps, and turn a failure into an error that says what to do."""
+    log = run.logs / "run.log"
+    with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
+        child = _start_child(run, log, {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"})
+        try:
+            with StepDisplay(run, tuple(stages), log, quiet) as live:
+                while child.poll() is None:
+                    live.update()
+                    time.sleep(0.2)
+                live.update()
+        except KeyboardInterrupt as error:
+            where = _stop(child, run, stages)
+            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {KEPT[line.name]}"
+            raise StepFailed(message, exit_code=INTERRUPTED) from error
+        except BaseException:
+            _stop(child, run, stages)
+            raise
+    if child.returncode:
+        raise _failure(run, line, stages, log)
+
+
+def link_files(run: RunDir, given: Mapping[str, Path | None], stages: Sequence[str]) -> None:
+    """Show what these stages made; the others' links stay, as a copied run's records still name the first folder."""
+    for name, path in given.items():
+        if path is not None and path.exists():
+            run.link(name, path)
+    for stage in stages:
+        record = run.step_record(stage)
+        for name, made in (record or {}).get("outputs", {}).items():
+            run.link(name, Path(made["uri"]))
+        if lineage := (record or {}).get(LINEAGE):
+            run.link(LINEAGE, Path(lineage))
+
+
+def gate_verdict(steps: dict[str, Any], stages: Sequence[str]) -> dict[str, Any]:
+    """What the gate has said, where it was among these stages and was reached: the word and its reasons."""
+    said = ((steps.get("gate") or {}).get("facts") or {}) if "gate" in stages else {}
+    return {"word": said["verdict"], "reasons": said["reasons"]} if "verdict" in said else {}
+
+
+def raise_if_held(record: dict[str, Any]) -> None:
+    """End as the gate has said: a hold is no fault, but what follows must not happen."""
+    if record["verdict"].get("word") == "hold":
+        raise GateHeldError("The gate says hold: " + " ".join(record["verdict"]["reasons"]))
+
+
+def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:
+    """End the child and the step it was in, which could not say so itself. The answer is that step's name.
+
+    A step that trains ends its training first: the same command again must not find it still at work.
+    """
+    os.killpg(child.pid, signal.SIGTERM)
+    child.wait()
+    wait_for_process_group(child.pid, STEP_ENDS_SECONDS)
+    for stage in stages:
+        if (record := run.step_record(stage)) and record["status"] == "running":
+            ended = {"status": "failed", "ended": datetime.now(UTC).isoformat(timespec="milliseconds")}
+            write_json(run.records / f"{stage}.json", record | ended | {"failure": STOPPED})
+            return stage
+    return ""
+
+
+def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local_execution", str(run.root)],
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+
+
+def _failure(run: RunDir, line: StageLine, stages: Sequence[str], log: Path) -> StepFailed:
+    mended = f"Run the same command again when that is mended: {KEPT[line.name]}"
+    for stage in stages:
+        record = run.step_record(stage)
+        if record and record["status"] in ("failed", "running"):
+            failure = record.get("failure") or KILLED
+            detail = failure["message"] if failure["explained"] else failure["traceback"]
+            what = [f"{stage}:", *quoted(detail)] if "\n" in detail else [f"{stage}: {detail}"]
+            return StepFailed(*what, f"Log: {log}", mended, exit_code=failure["exit_code"])
+    tail = quoted("\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:]))
+    return StepFailed(f"The graph stopped outside of a step. {log} ends:", *tail, mended, exit_code=1)

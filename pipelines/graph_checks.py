@@ -1,0 +1,179 @@
+"""What a compiled graph must hold before anybody starts it: read off both of its documents, nothing imported.
+
+    check_compiled(text, release=True)      # what is wrong, in words; nothing: it may be started
+
+KFP takes much that can never run, or runs as nobody meant it: an accelerator without its type is no accelerator, a
+tag in a cached step is yesterday's code, a parameter is public.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+GPU = "nvidia.com/gpu"
+ARGUMENT_BYTES = 100_000
+"""Linux takes no argument over 128 KiB, and the launcher puts all parameters of a step into one."""
+
+OUTSIDE = ("register", "deploy", "launch", "rollout")
+"""Stages that change something outside of the run, by how their tasks' names begin."""
+
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+SECRET_NAME = re.compile(
+    r"(^|[_.-])(secret|password|passwd|credentials?|api_?key|private_?key|access_?key|token)s?($|[_.-])", re.I
+)
+SECRET_TEXT = re.compile(r"\bsk-[\w-]{16,}|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\bgh[pousr]_\w{30,}")
+
+
+class ExecutorStep(NamedTuple):
+    """One executor that runs a container, and all that is said of it."""
+
+    label: str
+    container: Mapping[str, Any]
+    pod: Mapping[str, Any]
+    """What Kubernetes is told."""
+
+    handed: frozenset[str]
+    """What the step hands on to a job that it launches."""
+
+    tasks: Mapping[str, Mapping[str, Any]]
+    """That run it, by name."""
+
+
+def check_compiled(text: str, release: bool = False) -> list[str]:
+    """Every finding; of a release also each image that has no digest."""
+    import yaml
+
+    try:
+        documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except yaml.YAMLError as error:
+        return [f"No YAML: {' '.join(str(error).split())}."]
+    if len(documents) != 2 or not all(isinstance(one, dict) for one in documents):
+        return ["No compiled graph: two documents are expected, the graph and what Kubernetes is told of its pods."]
+    spec, platform = documents
+    found = [*_parameters(spec), *_secrets(text)]
+    for step in _steps(spec, platform):
+        found += [f"{step.label}: {fault}" for fault in _faults(step, release)]
+    return found
+
+
+def _steps(spec: Mapping[str, Any], platform: Mapping[str, Any]) -> Iterator[ExecutorStep]:
+    components = spec.get("components", {})
+    pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    tasks = [
+        (name, task)
+        for component in (spec.get("root", {}), *components.values())
+        for name, task in component.get("dag", {}).get("tasks", {}).items()
+    ]
+    for label, executor in spec.get("deploymentSpec", {}).get("executors", {}).items():
+        if "container" not in executor:
+            continue  # an importer
+        mine = {name: one for name, one in components.items() if one.get("executorLabel") == label}
+        handed = {
+            one["field"]
+            for component in mine.values()
+            for one in component.get("taskConfigPassthroughs", ())
+            if not one.get("applyToTask")
+        }
+        ran = {name: task for name, task in tasks if task.get("componentRef", {}).get("name") in mine}
+        yield ExecutorStep(label, executor["container"], pods.get(label, {}), frozenset(handed), ran)
+
+
+def _faults(step: ExecutorStep, release: bool) -> Iterator[str]:
+    yield from _image_faults(step, release)
+    yield from _argument_faults(step)
+    yield from _environment_faults(step)
+    yield from _pod_faults(step)
+    yield from _retry_faults(step)
+    yield from _gpu_faults(step)
+
+
+def _image_faults(step: ExecutorStep, release: bool) -> Iterator[str]:
+    image = str(step.container.get("image", ""))
+    cached = sorted(name for name, task in step.tasks.items() if task.get("cachingOptions", {}).get("enableCache"))
+    if not image:
+        yield "there is no image."
+    elif not DIGEST.search(image):
+        if release:
+            yield f"image {image} has no digest. Give --image NAME=REFERENCE@sha256:DIGEST."
+        if cached:
+            yield f"{', '.join(cached)} is cached by image {image}: behind a tag there is other code tomorrow."
+    if outside := [name for name in cached if name.startswith(OUTSIDE) or step.handed]:
+        yield f"{', '.join(outside)} acts outside of the run, and KFP's cache would leave that undone."
+
+
+def _argument_faults(step: ExecutorStep) -> Iterator[str]:
+    words = [str(one) for part in ("command", "args") for one in step.container.get(part, ())]
+    if any("pip install" in word for word in words):
+        yield "it installs packages when it starts; its image holds all it needs."
+    constants = [json.dumps(value, ensure_ascii=False) for task in step.tasks.values() for value in _constants(task)]
+    if (longest := max((len(one.encode()) for one in (*words, *constants)), default=0)) >= ARGUMENT_BYTES:
+        yield f"an argument has {longest:,} bytes; {ARGUMENT_BYTES:,} are too many for a process."
+
+
+def _constants(task: Mapping[str, Any]) -> Iterator[Any]:
+    for given in task.get("inputs", {}).get("parameters", {}).values():
+        if "constant" in (value := given.get("runtimeValue", {})):
+            yield value["constant"]
+
+
+def _pod_faults(step: ExecutorStep) -> Iterator[str]:
+    asked, context = step.container.get("resources", {}), step.pod.get("securityContext", {})
+    needed = ("resourceCpuRequest", "resourceCpuLimit", "resourceMemoryRequest", "resourceMemoryLimit")
+    if missing := [name.removeprefix("resource") for name in needed if not asked.get(name)]:
+        yield f"no {', '.join(missing)}; a namespace with a quota refuses its pod."
+    if not context.get("runAsNonRoot") or not int(context.get("runAsUser", 0)):
+        yield "it may run as root; Pod Security refuses that."
+    if int(step.pod.get("activeDeadlineSeconds", 0)) <= 0:
+        yield "nothing ends it when it hangs; set a timeout."
+
+
+def _environment_faults(step: ExecutorStep) -> Iterator[str]:
+    for one in step.container.get("env", ()):
+        if SECRET_NAME.search(one.get("name", "")):
+            yield f"{one['name']} is written into the graph; take it from a Secret."
+
+
+def _retry_faults(step: ExecutorStep) -> Iterator[str]:
+    """Argo counts the time for retries from the first attempt's start, and ends the last one when it is over."""
+    for name, task in step.tasks.items():
+        retry = task.get("retryPolicy", {})
+        attempts, lasts = int(retry.get("maxRetryCount", 0)), str(retry.get("backoffMaxDuration", "0s"))
+        if attempts and float(lasts.removesuffix("s")) < int(step.pod.get("activeDeadlineSeconds", 0)):
+            yield f"{name} may be retried for {lasts} and takes longer: it would never be."
+
+
+def _gpu_faults(step: ExecutorStep) -> Iterator[str]:
+    asked = step.container.get("resources", {}).get("accelerator", {})
+    kind, count = (asked.get(name) for name in ("resourceType", "resourceCount"))
+    if not asked:
+        return
+    if not (kind and count):
+        yield "an accelerator needs its type and its count; with one of them the back end asks for none."
+    if not any(one.get("key") == GPU for one in step.pod.get("tolerations", ())):
+        yield f"it asks for GPUs and does not tolerate the taint {GPU} of the nodes that have them."
+    shared = any(one.get("mountPath") == "/dev/shm" for one in step.pod.get("emptyDirMounts", ()))
+    if not shared and "RESOURCES" not in step.handed:
+        yield "it asks for GPUs and mounts no memory at /dev/shm; 64 MiB are too few for data loaders and NCCL."
+
+
+def _parameters(spec: Mapping[str, Any]) -> Iterator[str]:
+    """KFP shows every parameter to everybody who may see the run."""
+    of_run = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+    for name, one in of_run.items():
+        if not str(one.get("description", "")).strip():
+            yield f"Parameter {name} has no description; people start runs by them."
+    every = {name for part in spec.get("components", {}).values() for name in _names(part)}
+    for name in sorted({*of_run, *every}):
+        if SECRET_NAME.search(name):
+            yield f"Parameter {name} looks like a secret; a Secret's key belongs into the environment, never here."
+
+
+def _names(component: Mapping[str, Any]) -> Iterator[str]:
+    yield from component.get("inputDefinitions", {}).get("parameters", {})
+
+
+def _secrets(text: str) -> Iterator[str]:
+    for found in SECRET_TEXT.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield f"Line {line} looks like a key ({found[0][:6]}...); whoever sees the graph has it. Revoke it."

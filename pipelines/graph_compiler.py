@@ -1,0 +1,151 @@
+"""Compile the graphs to the YAML that Kubeflow runs: a profile's settings and machines are part of it.
+
+The golden copies in the repository are one for each line and machine; a tenant's own profile compiles the same way.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipelines.cluster_resources import Cluster
+from pipelines.stage_lines import LINES, REWRITER, STYLE, StageLine
+from qinglan.errors import ConfigError
+from qinglan.files import atomic_write
+
+if TYPE_CHECKING:
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
+COMPILED = Path(__file__).parent / "compiled"
+"""The golden copies; a test compiles again and compares."""
+
+GOLDEN_TENANT = "fivedoctors"
+BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+
+
+class CompileTarget(NamedTuple):
+    """One graph to compile."""
+
+    name: str
+    """Of the file, without its ending."""
+
+    line: StageLine
+    config: "RunConfig | StyleRunConfig"
+    about: str
+    """Whose it is, for the page."""
+
+
+def golden_targets() -> list[CompileTarget]:
+    """Each line on each machine that there is a profile for."""
+    from pipelines.config import STYLES, TRAINING
+
+    trainings, styles = (sorted(path.stem for path in folder.glob("*.yaml")) for folder in (TRAINING, STYLES))
+    rewriters = [_golden_rewriter(training) for training in trainings]
+    return [*rewriters, *(style_target(profile) for profile in styles)]
+
+
+def _golden_rewriter(training: str) -> CompileTarget:
+    """The laptop's machines go with its stand-ins, the others with the plan's teacher."""
+    profile = "demo" if training == "laptop" else "gpt"
+    return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
+
+
+def rewriter_target(tenant: str, profile: str, training: str | None = None) -> CompileTarget:
+    """A tenant's own profile, on the machines that it names or on others."""
+    from pipelines.config import load_config
+
+    config = load_config(tenant, profile, training=training)
+    name = f"{REWRITER.name}.{tenant}-{Path(profile).stem}" + (f"-{training}" if training else "")
+    about = f"Tenant {tenant}, profile {Path(profile).stem}, trained on {config.training}."
+    return CompileTarget(name, REWRITER, config, about)
+
+
+def style_target(profile: str) -> CompileTarget:
+    from pipelines.style_config import load_style_config
+
+    stem = Path(profile).stem
+    config = load_style_config(profile, labelled=Path("labelled"))  # the run names its own
+    return CompileTarget(f"{STYLE.name}.{stem}", STYLE, config, f"Profile {stem}.")
+
+
+def select_targets(tenant: str, profile: str, training: str) -> list[CompileTarget]:
+    """One profile's graph; without a tenant the golden ones."""
+    if tenant:
+        return [target_of(tenant, profile, training)]
+    for option, value in (("--training", training), ("--profile", profile)):
+        if value:
+            raise ConfigError(f"{option} {value}: changes one tenant's graph. Give --tenant too.")
+    return golden_targets()
+
+
+def target_of(tenant: str, profile: str, training: str) -> CompileTarget:
+    """A tenant's graph, or the style line's; with the usual profile where none is named."""
+    if tenant != STYLE.name:
+        return rewriter_target(tenant, profile or "gpt", training or None)
+    if training:
+        raise ConfigError(
+            f"--training {training}: is the rewriter's alone. The machines of style are in its profile: --profile."
+        )
+    return style_target(profile or "a100")
+
+
+def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
+    """Write each graph into a folder; the same bytes every time. With images it is a release, and all are digests."""
+    from pipelines.graph_checks import check_compiled
+
+    out.mkdir(parents=True, exist_ok=True)
+    made = []
+    for target in targets:
+        path = out / f"{target.name}.yaml"
+        with atomic_write(path) as partial:
+            _compile(target, images, partial)
+            if faults := check_compiled(partial.read_text(encoding="utf-8"), release=bool(images)):
+                raise ConfigError(f"{path.name}: not written. " + " ".join(faults))
+        made.append(path)
+    return made
+
+
+def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) -> None:
+    from kfp import compiler
+
+    config = target.config
+    stages = target.line.graph(deploys=config.deploy is not None)
+    tenant = getattr(config, "tenant_id", "")
+    cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
+    graph = import_module(f"pipelines.{target.line.name}").until(stages, config.stages(), cluster, target.about)
+    yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
+    try:
+        compiler.Compiler().compile(graph, str(yaml))
+        yaml.replace(partial)
+    finally:
+        yaml.unlink(missing_ok=True)
+
+
+def read_images(given: Iterable[str]) -> dict[str, str]:
+    """NAME=REFERENCE of each image of a release."""
+    images: dict[str, str] = {}
+    for one in given:
+        there = image_names()
+        name, _, reference = one.partition("=")
+        if name not in there or not BY_DIGEST.fullmatch(reference):
+            raise ConfigError(
+                f"--image {one}: give NAME=REFERENCE@sha256:DIGEST, where NAME is one of {', '.join(sorted(there))}."
+            )
+        images[name] = reference
+    return images
+
+
+def image_names() -> set[str]:
+    """Of every image that a stage runs in, without tags."""
+    from pipelines.cluster_resources import without_tag
+
+    wirings = [import_module(f"pipelines.{line}").WIRING for line in LINES]
+    components = [component for wiring in wirings for component in wiring.components.values()]
+    return {without_tag(component.component_spec.implementation.container.image) for component in components}
+
+
+if __name__ == "__main__":
+    compile_targets(golden_targets(), Path(sys.argv[1]), {})

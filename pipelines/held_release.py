@@ -1,0 +1,84 @@
+"""A demo goes on although its gate holds: the held model as a release that says so, and the override to roll it out.
+
+    release_held(config, run, record["verdict"]["reasons"])
+
+`qinglan run` ends before this, with code 7. The release's name does not move to a held model.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.release.register.stage import Inputs, Registered, register_held, settings
+from pipelines.config import RunConfig
+from pipelines.execution import link_files
+from pipelines.local_execution import step_environment
+from pipelines.loopback_rollout import BY, release_store
+from pipelines.rundir import RunDir
+from pipelines.stage_lines import REWRITER
+from qinglan.lineage.deploy_gate import break_glass
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.record import recorded
+from qinglan.lineage.trust import TRUST_FILE, load_trust
+
+REASON = "only to show a demo's rollout, although the gate says hold:"
+GOES_ON = (
+    "This goes on only because it is a demo: the held model becomes a release that says so, and a signed override "
+    "lets it be rolled out here. `qinglan run` ends at a hold with code 7 and makes no release."
+)
+
+
+def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None:
+    """Print why the gate holds, register the held model, and sign the override by which the demo may roll it out."""
+    from qinglan.console import Console, styled
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in ("The gate holds:", *(f"  {reason}" for reason in reasons)):
+        console.print(styled((line, "bold red")))
+    console.print(GOES_ON)
+    release, made = _register(config, run)
+    store = release_store(config)
+    store.push(release, made.release)
+    policy = load_trust(keys_folder() / TRUST_FILE)
+    override, *missing = break_glass(
+        str(release), store.address, (), policy, f"{REASON} {' '.join(reasons)}", BY, made.name
+    )
+    console.print(styled((override, "bold white on red")))
+    for line in missing:
+        console.print(line)
+    console.print(f"Its audit shows the override: qinglan audit {made.release[:12]} --store {store.address}")
+
+
+def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:
+    """The register stage's part for a held model, recorded and signed as that of any step."""
+    from kfp import dsl
+
+    inputs = {name: dsl.Artifact(uri=str(run.artifact(name))) for name in REWRITER.thread["register"]}
+    before = dsl.Artifact(uri=(run.step_record("gate") or {})["lineage"])
+    folder = (run.artifacts / "held").resolve()
+    release, lineage = dsl.Model(uri=str(folder / "release")), dsl.Artifact(uri=str(folder / "lineage"))
+    paths = Inputs(
+        Path(inputs["evaluation"].path), Path(inputs["rl_model"].path), Path(inputs["report"].path), Path(before.path)
+    )
+    config_of_step = settings(config.register_)
+    with (
+        _as_step_of(run),
+        recorded("register", inputs, {"release": release}, config_of_step, lineage, before) as step,
+    ):
+        made = register_held(paths, Path(release.path), config.register_)
+        step.facts.update(made._asdict())
+    link_files(run, {}, ("register",))
+    return Path(release.path), made
+
+
+@contextmanager
+def _as_step_of(run: RunDir) -> Iterator[None]:
+    """What this process records in here is the run's."""
+    before = dict(os.environ)
+    os.environ.update(step_environment(run))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

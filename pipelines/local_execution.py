@@ -1,0 +1,113 @@
+"""The child process of `qinglan run`: executes the graph with kfp.local. `python -m pipelines.local_execution RUN`
+
+A process of its own, because kfp.local writes the steps' output to stdout and says no more than "failed".
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from pipelines.rundir import RunDir, write_json
+from pipelines.stage_lines import BEFORE, LINEAGE, LINES
+from qinglan.config import load_yaml
+from qinglan.lineage.record import RECORDS_VARIABLE, RUN_VARIABLE
+from qinglan.scratch import SCRATCH_VARIABLE as SCRATCH_VARIABLE
+
+JOB = "job.json"
+
+
+class LocalJob(NamedTuple):
+    """What the child must know beside the configuration."""
+
+    line: str
+    given: dict[str, str]
+    """Artifacts that no stage makes, and where they are."""
+
+    gateway_url: str
+    """Empty where no stage asks it."""
+
+    stages: tuple[str, ...]
+    """From the line's beginning; or one alone."""
+
+    alone: bool = False
+
+
+def write_job(run: RunDir, job: LocalJob) -> None:
+    write_json(run.root / JOB, job._asdict())
+
+
+def read_job(run: RunDir) -> LocalJob:
+    values = orjson.loads((run.root / JOB).read_bytes())
+    return LocalJob(**{**values, "stages": tuple(values["stages"])})
+
+
+def execute_job(run: RunDir) -> None:
+    """Run the line's stages, or one alone on what the run's folder holds."""
+    from kfp import local
+
+    job = read_job(run)
+    settings = _settings(run, job.line)
+    os.environ.update(step_environment(run))
+    local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
+    if job.alone:
+        _execute_alone(run, job, settings)
+    else:
+        _execute_all(job, settings)
+
+
+def step_environment(run: RunDir) -> dict[str, str]:
+    """Environment variables that tell a step of a run where its record goes."""
+    return {
+        RECORDS_VARIABLE: str(run.records.resolve()),
+        RUN_VARIABLE: run.root.resolve().name,
+        SCRATCH_VARIABLE: str(run.scratch.resolve()),
+    }
+
+
+def _settings(run: RunDir, line: str) -> dict[str, dict[str, Any]]:
+    """Each stage's."""
+    from pipelines.config import RunConfig
+    from pipelines.style_config import StyleRunConfig
+
+    config = (StyleRunConfig if line == "style" else RunConfig).parse(load_yaml(run.config), str(run.config))
+    return config.stages()
+
+
+def _graph_module(name: str) -> Any:
+    """The module with the line's graph."""
+    from importlib import import_module
+
+    return import_module(f"pipelines.{name}")
+
+
+def _execute_all(job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
+    gateway = {"gateway_url": job.gateway_url} if LINES[job.line].asks_the_gateway else {}
+    _graph_module(job.line).until(job.stages, settings)(**job.given, **gateway)
+
+
+def _execute_alone(run: RunDir, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
+    from pipelines.graph import GraphInputs, single_stage_graph
+
+    [stage], line = job.stages, LINES[job.line]
+    inputs = {name: job.given.get(name) or str(run.artifact(name)) for name in line.thread[stage]}
+    if stage != line.stages[0]:
+        inputs[BEFORE] = str(run.artifact(LINEAGE))
+    told = GraphInputs(settings, {"gateway_url": job.gateway_url, "name": settings["register"]["name"]})
+    single_stage_graph(_graph_module(job.line).WIRING, stage, inputs, told)()
+
+
+def _end_with_steps(*_: object) -> None:
+    """Steps are children of this process's group; one that outlived it would write beside the next run."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_with_steps)
+    try:
+        execute_job(RunDir(Path(sys.argv[1])))
+    except RuntimeError as error:  # kfp.local's word for a failed step; its record says more
+        sys.exit(f"kfp.local: {error}")

@@ -1,0 +1,198 @@
+"""A released model earns its users here: the shipped rollout over real servers on loopback, and users who are played.
+
+    verdict -> register -> deploy -> rollout
+
+What is stable is the run's SFT model. Nothing was ever compared with it, so it may serve by a signed override alone,
+which says so; every audit of it shows that.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import orjson
+
+from components.release.deploy.config import DeployConfig
+from components.release.deploy.stage import deploy
+from components.release.register.baseline import UNJUDGED, release_baseline
+from components.release.register.stage import Inputs
+from pipelines.audit_loopback import show_live
+from pipelines.config import LoopbackConfig, RunConfig
+from pipelines.preflight import knowledge_bases
+from pipelines.rundir import ARTIFACT_FILES, RunDir
+from pipelines.simulated_traffic import PLAIN, RequestBody, Traffic, simulated_users
+from qinglan.errors import ConfigError, OutageError, error_class_for
+from qinglan.lineage.deploy_gate import break_glass
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.release_address import ReleaseAddress
+from qinglan.lineage.rollout_statement import format_rollout as rollout_line
+from qinglan.lineage.rollout_statement import read_rollout_notes
+from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.rag.contract import RAG_PATH
+from qinglan.services import READY_SECONDS, end_with_parent, run_service
+from qinglan.store import Store, open_store
+from qinglan.terminal import say
+from serving.rollout.power_analysis import describe_power, estimate_power
+from serving.rollout.spec import RolloutSpec
+from serving.rollout.state import State
+from standins.rollout_local.ledger import FileRollouts, parse_state
+from standins.rollout_local.service import FileTarget, create_service
+
+FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
+BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
+SAMPLE_SEED, FRESH_SEED = 0, 1_000_003
+"""Whose world is asked about, and whose conversations ask."""
+POWER_RUNS, LOOKS_A_STEP = 100, 10
+
+
+def roll_out(config: RunConfig, root: Path) -> State:
+    """The run's release from its deploy to its rollout's end; each step is printed as it is taken."""
+    run, chosen = RunDir(root), config.loopback
+    if chosen is None:
+        raise ConfigError(
+            f"{run.config}: does not say how to roll out here. Give it `loopback:`, as the demo has it."
+        )
+    release = run.files / ARTIFACT_FILES["release"]
+    if not release.is_dir():
+        raise ConfigError(f"{release}: no release there. `make demo` makes one.")
+    folder = root / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    create_service(folder, _first_release(config, run, folder), BY)
+    _deploy(config, chosen, release, folder)
+    with ExitStack() as stack:
+        traffic, rag = _start_servers(config, chosen, run, folder, stack)
+        state = _run_controller(folder, rag)
+        _say_what_users_got(traffic)
+        show_live(folder)
+    _show_signed(config, folder)
+    return state
+
+
+def release_store(config: RunConfig) -> Store:
+    """The store that the run's releases go to."""
+    return open_store(config.register_.store).prepare()
+
+
+def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
+    """The SFT model as a release that no gate has judged, and the override that lets it serve."""
+    gate = run.step_record("gate") or {}
+    inputs = Inputs(
+        run.artifact("evaluation"), run.artifact("sft_model"), run.artifact("report"), Path(gate["lineage"])
+    )
+    place, store = folder / "baseline", release_store(config)
+    made = release_baseline(inputs, place, config.register_, "sft")
+    store.push(place, made.release)
+    policy = load_trust(keys_folder() / TRUST_FILE)
+    said = break_glass(str(place), store.address, (), policy, REASON, BY, made.name)
+    say(f"Stable is the SFT model, release {made.release[:12]}. {UNJUDGED}", *said)
+    return ReleaseAddress(store.address, made.release).uri
+
+
+def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
+    """The deploy stage's own: the lineage is walked, and a rollout is asked for."""
+    settings = DeployConfig(
+        name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
+    )
+    done = deploy(release, settings, load_trust(keys_folder() / TRUST_FILE), FileRollouts(folder))
+    say(f"✓ deploy: {done.said}")
+
+
+def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:
+    """What the policy can find out, before it decides anything."""
+    [one] = FileRollouts(folder).all()
+    spec = RolloutSpec.parse(one["spec"], "loopback.rollout")
+    per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
+    found = list(estimate_power(spec, chosen.supposed, per_look, POWER_RUNS))
+    say(f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:")
+    say(*(f"  {line}" for line in describe_power(found, POWER_RUNS)))
+
+
+def _start_servers(
+    config: RunConfig, chosen: LoopbackConfig, run: RunDir, folder: Path, stack: ExitStack
+) -> tuple[Traffic, str]:
+    """The router with its models, the RAG service that asks it, and the users who ask that."""
+    router = stack.enter_context(run_service(SERVER, [str(folder), "--port", "0"], folder / "logs" / "router.log"))
+    arguments = ["--index-root", str(run.index), "--rewriter", router, "--port", "0"]
+    for tenant, path in knowledge_bases(config).items():
+        arguments += ["--kb", f"{tenant}={path}"]
+        if (reranker := run.index / f"{tenant}-reranker.json").is_file():
+            arguments += ["--reranker", f"{tenant}={reranker}"]
+    _tell_power(chosen, folder)  # while the first model starts
+    _wait_for_stable(folder)
+    rag = stack.enter_context(run_service("serving.rag", arguments, folder / "logs" / "rag.log"))
+    traffic = stack.enter_context(
+        simulated_users(f"{rag}{RAG_PATH}", _questions(config, run), chosen.requests_a_second)
+    )
+    say(f"Users ask the RAG service at {rag}, which asks the router at {router}.")
+    return traffic, rag
+
+
+def _wait_for_stable(folder: Path) -> None:
+    until = time.monotonic() + READY_SECONDS
+    while time.monotonic() < until:
+        if FileTarget(folder).read().traffic:
+            return
+        time.sleep(0.2)
+    raise OutageError(f"{folder / 'logs'}: the first model was not ready after two minutes. Its log there says why.")
+
+
+def _questions(config: RunConfig, run: RunDir) -> Iterator[RequestBody]:
+    """Freshly sampled; none of the locked test, by what it asks about and by its words."""
+    from standins.samples.fresh_questions import fresh_turns
+
+    with (run.files / ARTIFACT_FILES["locked_test"]).open("rb") as file:
+        rows = [orjson.loads(line) for line in file]
+    locked = {(row["question"], row["user_profile"], row["history_summary"]) for row in rows}
+    for turn in fresh_turns(config.tenant_id, SAMPLE_SEED, FRESH_SEED):
+        if (turn.question, turn.profile, turn.history) not in locked:
+            yield {
+                "query": turn.question, "user_profile": turn.profile, "history_summary": turn.history,
+                "tenant_id": config.tenant_id, "score_threshold": config.validate_.quality_threshold,
+            }  # fmt: skip
+
+
+@contextmanager
+def _controller(folder: Path, rag: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "standins.rollout_local", str(folder), "--metrics", rag],
+        stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _run_controller(folder: Path, rag: str) -> State:
+    with _controller(folder, rag) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            say(f"  {line}".rstrip("\n"))
+        code = process.wait()
+    if code:
+        raise error_class_for(code)(f"{folder}: the rollout's controller ended with {code}. What it wrote is above.")
+    [one] = FileRollouts(folder).all()
+    return parse_state(one)
+
+
+def _show_signed(config: RunConfig, folder: Path) -> None:
+    """The history that the controller signed and laid beside the release, as every later audit tells it."""
+    [one] = FileRollouts(folder).all()
+    release, policy = one["spec"]["release"], load_trust(keys_folder() / TRUST_FILE)
+    kept = read_rollout_notes(
+        release_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id
+    )
+    for history in kept:
+        say(f"Beside the release: {rollout_line(history)}")
+
+
+def _say_what_users_got(traffic: Traffic) -> None:
+    answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
+    plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
+    asked = f"Users asked {traffic.asked:,} questions and got {traffic.errors:,} errors"
+    say(f"{asked}. Rewritten: {', '.join(answered)}; {plain}.")

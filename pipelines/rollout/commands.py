@@ -1,0 +1,88 @@
+"""A person's word to a rollout: what is written for it, what is said of it, or why it cannot be given."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pipelines.rollout.view import RolloutView
+from qinglan.errors import ConfigError
+
+Command = Literal["pause", "resume", "promote", "abort"]
+BACK = "it is on its way back to the stable model"
+
+
+class SpecChange(NamedTuple):
+    """`spec` is empty where nothing is to be changed."""
+
+    spec: Mapping[str, Any]
+    said: str
+
+
+def change_for_command(word: Command, one: RolloutView) -> SpecChange:
+    """A ConfigError where it would mean nothing, or contradicts what was said before."""
+    if one.done:
+        raise ConfigError(
+            f"{one.name} has ended {one.state.outcome}: there is nothing to {word}. `qinglan rollout start` begins "
+            "another."
+        )
+    if one.state.phase == "Rollback" and word != "abort":
+        raise ConfigError(f"{one.name}: {BACK} ({'; '.join(one.state.reasons)}), and nobody can {word} that.")
+    change = COMMANDS[word](one)
+    return change._replace(said=f"{one.name}: {change.said}")
+
+
+def controller_note(one: RolloutView) -> str:
+    return f"The controller of {one.namespace} reads it at its next look."
+
+
+def _pause(one: RolloutView) -> SpecChange:
+    if one.spec.abort:
+        raise ConfigError(f"{one.name}: abort was said; a pause would change nothing, since {BACK}.")
+    if one.spec.paused:
+        return SpecChange({}, "paused already. Nothing was changed.")
+    return SpecChange(
+        {"paused": True},
+        f"paused at {one.state.percent} %. The canary is given nothing more, and harm still takes it back. "
+        f"{controller_note(one)}",
+    )
+
+
+def _resume(one: RolloutView) -> SpecChange:
+    if not one.spec.paused:
+        return SpecChange({}, "not paused. Nothing was changed.")
+    return SpecChange({"paused": False}, f"goes on from {one.state.percent} %. {controller_note(one)}")
+
+
+def _promote(one: RolloutView) -> SpecChange:
+    if one.spec.abort:
+        raise ConfigError(
+            f"{one.name}: abort was said, and contradicts promote. When it has ended, `qinglan rollout start` begins "
+            "another."
+        )
+    if one.spec.promote:
+        return SpecChange({}, "promote was said already. Nothing was changed.")
+    held = " It is paused: `qinglan rollout resume` lets it act." if one.spec.paused else ""
+    return SpecChange(
+        {"promote": True},
+        f"gets all of the traffic as soon as its pods are ready, whatever the evidence says.{held} "
+        f"{controller_note(one)}",
+    )
+
+
+def _abort(one: RolloutView) -> SpecChange:
+    """Always possible, and final: who aborts is not made to take back a promote first."""
+    if one.spec.abort:
+        return SpecChange({}, "abort was said already. Nothing was changed.")
+    if one.state.phase == "Rollback":
+        return SpecChange({}, f"{BACK} already. Nothing was changed.")
+    instead = " That takes back the promote." if one.spec.promote else ""
+    return SpecChange(
+        {"abort": True, "promote": False}, f"goes back to the stable model, and ends.{instead} {controller_note(one)}"
+    )
+
+
+COMMANDS: Mapping[Command, Callable[[RolloutView], SpecChange]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "promote": _promote,
+    "abort": _abort,
+}

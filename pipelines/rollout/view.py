@@ -1,0 +1,222 @@
+"""A ModelRollout as people read it: pure functions of the API server's object."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from qinglan.errors import DataError, GateHeldError, QinglanError
+from qinglan.model_rollouts import Object, is_under_way, next_rollout, rollouts_of_service
+from serving.rollout.canary_analysis import describe_score, missing_evidence
+from serving.rollout.cluster.ledger import effective_checks
+from serving.rollout.decide import BLIND_NOTED_SECONDS
+from serving.rollout.sequential import harm_needed, safe_needed
+from serving.rollout.spec import CamelCaseConfig, RolloutSpec
+from serving.rollout.state import State
+
+NOT_BEGUN = "not begun"
+SHORT = 12
+"""Characters of a digest that people are shown."""
+
+
+class RolloutView(NamedTuple):
+    """One rollout, read."""
+
+    name: str
+    namespace: str
+    made: str
+    begun: bool
+    """Whether a controller has written anything of it yet."""
+
+    spec: RolloutSpec
+    state: State
+    behind: str = ""
+    """The rollout of the same service whose turn it is before this one's."""
+
+    checks_known: bool = True
+    """False before the controller's first write, where the spec leaves the checks to it."""
+
+    @property
+    def done(self) -> bool:
+        return self.state.phase == "Done"
+
+    @property
+    def phase(self) -> str:
+        return self.state.phase if self.begun else NOT_BEGUN
+
+    @property
+    def release(self) -> str:
+        return f"{self.spec.release.name} {self.spec.release.digest[:SHORT]}"
+
+
+def read_rollout(rollout: Object, there: Iterable[Object] = ()) -> RolloutView:
+    """Among others, if they are given; a DataError where a controller of another version has written it."""
+    meta, status = rollout["metadata"], rollout.get("status") or {}
+    where = f"modelrollout {meta['namespace']}/{meta['name']}"
+    state = State.parse(_known_fields(State, status), f"{where}, status")
+    policy = _known_fields(RolloutSpec, rollout["spec"])
+    by_default = "checks" not in policy
+    if by_default:  # until they are noted, those of a shadowed service: a step of 0 % is admitted with these alone
+        checks = effective_checks(state, shadowed=True)
+        policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
+    spec = RolloutSpec.parse(policy, where)
+    return RolloutView(
+        meta["name"],
+        meta["namespace"],
+        meta.get("creationTimestamp", ""),
+        bool(status),
+        spec,
+        state,
+        _blocking_rollout(rollout, there),
+        not by_default or state.phase != "Verify" or bool(state.checks),
+    )
+
+
+def _blocking_rollout(rollout: Object, there: Iterable[Object]) -> str:
+    turn = next_rollout(rollouts_of_service(there, rollout["spec"]["inferenceService"]))
+    name = turn["metadata"]["name"] if turn and is_under_way(rollout) else ""
+    return "" if name == rollout["metadata"]["name"] else str(name)
+
+
+def _known_fields(model: type[CamelCaseConfig], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what others may have put beside it; the API server lets nobody misspell a spec."""
+    return {name: value for name, value in values.items() if name in _aliases(model)}
+
+
+def _aliases(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
+    """The rollout of this name, or of the service's the one whose turn it is; where all have ended, the newest."""
+    there = list(rollouts)
+    exact = [one for one in there if one["metadata"]["name"] == name]
+    own = rollouts_of_service(there, name)
+    if found := exact or [one for one in (next_rollout(own),) if one] or own[-1:]:
+        return found[0]
+    names = ", ".join(sorted(one["metadata"]["name"] for one in there)) or "none"
+    raise DataError(f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names}.")
+
+
+HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON")
+
+
+def table(rollouts: Iterable[RolloutView], namespace: str) -> list[str]:
+    """A line each, as kubectl has them: a reason is long, and no terminal should cut it in pieces."""
+    rows = [HEADS, *map(table_row, rollouts)]
+    if len(rows) == 1:  # the API server says the same of a namespace that does not exist
+        return [
+            f"no rollouts in {namespace}; `kubectl get namespace {namespace}` says whether there is one of this name"
+        ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["   ".join(map(str.ljust, one, widths)).rstrip() for one in rows]
+
+
+def table_row(one: RolloutView) -> tuple[str, ...]:
+    """A line of the table of all."""
+    state = one.state
+    step = f"{state.step + 1}/{len(one.spec.steps)}" if one.begun else ""
+    phase = ", ".join(filter(None, (one.phase, _pending_command(one), one.behind and f"waits for {one.behind}")))
+    return (
+        one.name, one.spec.inference_service, one.release, phase,
+        f"{state.percent} %", step, state.outcome, (state.reasons or ("",))[0],
+    )  # fmt: skip
+
+
+def _pending_command(one: RolloutView) -> str:
+    """A person's word that still stands."""
+    words = ("abort", "promote", "paused")
+    return "" if one.done else next((word for word in words if getattr(one.spec, word)), "")
+
+
+def detail(one: RolloutView) -> list[str]:
+    """All that a person wants to know of one."""
+    spec, state = one.spec, one.state
+    shares = ", ".join(map(str, spec.steps))
+    return [
+        f"{one.name}: {one.release} to {spec.inference_service} in {one.namespace}, made {one.made}",
+        f"{one.phase}: {_progress(one)}; steps {shares} %"
+        + (f"; asked: {_pending_command(one)}" if _pending_command(one) else ""),
+        f"judged by {_checks(one)}",
+        *([f"stable: {state.stable.digest[:SHORT]}, version {state.stable.version}"] if state.stable else []),
+        f"run {spec.run or 'unnamed'}, verdict {spec.verdict[:SHORT] or 'unnamed'}",
+        *_section("waits for", waiting_reasons(one)),
+        *_section("reasons", state.reasons),
+        *_section("evidence", evidence_lines(one)),
+        *_section("lacking before the next share", missing_for_next_share(one)),
+    ]
+
+
+def _checks(one: RolloutView) -> str:
+    if not one.checks_known:
+        return "the controller's default checks, which its first look notes here"
+    return ", ".join(check.name for check in one.spec.checks)
+
+
+def _progress(one: RolloutView) -> str:
+    if one.state.outcome:
+        return one.state.outcome
+    return f"the canary at {one.state.percent} %, step {one.state.step + 1} of {len(one.spec.steps)}"
+
+
+def waiting_reasons(one: RolloutView) -> tuple[str, ...]:
+    """What must happen before anything is decided."""
+    if one.behind:
+        return (f"{one.behind}, which is older and has not ended",)
+    if one.state.phase == "Verify":
+        return tuple(line.why for line in one.state.history[-1:] if line.action == "unverified")
+    if one.state.phase == "Promote" and one.state.stable is None:
+        why = f"its pods: the first model of {one.spec.inference_service}, and nobody is served until they are ready"
+        return (why, *(f"so far {cause}" for cause in _blind_causes(one)))
+    if one.state.phase in ("Done", "Rollback") or not one.state.blind:
+        return ()
+    causes = _blind_causes(one) or ("nothing credible is seen of the canary",)
+    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in causes)
+
+
+def _blind_causes(one: RolloutView) -> tuple[str, ...]:
+    """Why, as the history has it. A line before the last is of now only once this time was noted, too."""
+    history = one.state.history
+    new = history[-1:] if one.state.blind < BLIND_NOTED_SECONDS else history
+    return tuple(line.why for line in new if line.action == "blind")[-1:]
+
+
+def _section(head: str, lines: Iterable[str]) -> list[str]:
+    found = [f"  {line}" for line in lines]
+    return [f"{head}:", *found] if found else []
+
+
+def evidence_lines(one: RolloutView) -> list[str]:
+    """Each check's counts at this step, and what both bets have become."""
+    needed = harm_needed(len(one.state.evidence) or 1)
+    return [
+        f"{describe_score(score)}: worse {score.harm_value:,.3g} to 1 (back at {needed:,.0f}), not worse by "
+        f"{100 * score.margin:.3g} points {score.safe_value:,.3g} to 1 (on at {safe_needed():,.0f})"
+        for score in one.state.evidence
+        if score.canary.of
+    ]
+
+
+def missing_for_next_share(one: RolloutView) -> tuple[str, ...]:
+    """What must still be seen before the canary has earned its next share."""
+    measured = one.state.phase == "Analyse" and one.state.evidence
+    return missing_evidence(one.state, one.spec) if measured else ()
+
+
+def rollout_json(one: RolloutView) -> dict[str, Any]:
+    return {
+        "name": one.name, "namespace": one.namespace, "made": one.made, "phase": one.phase,
+        "lacking": list(missing_for_next_share(one)), "waits_for": list(waiting_reasons(one)),
+        "spec": one.spec.model_dump(mode="json", by_alias=True, exclude=None if one.checks_known else {"checks"}),
+        "status": one.state.model_dump(mode="json", by_alias=True),
+    }  # fmt: skip
+
+
+def outcome_error(one: RolloutView) -> QinglanError | None:
+    """What a command that awaits its end says: nothing where the canary was promoted."""
+    if not one.done or one.state.outcome == "Promoted":
+        return None
+    reasons = "; ".join(one.state.reasons) or "it gave no reason"
+    return GateHeldError(
+        f"{one.name} ended {one.state.outcome}: {reasons}. `qinglan rollout history {one.name}` has it all."
+    )

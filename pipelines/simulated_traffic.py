@@ -1,0 +1,86 @@
+"""Users of the RAG service, played: freshly sampled questions, asked at a steady rate whatever the answers take."""
+
+import asyncio
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+RequestBody = Mapping[str, Any]
+TIMEOUT_SECONDS = 30.0
+PLAIN = "plain"
+
+
+class UserOutcome(NamedTuple):
+    """How one question ended for its user."""
+
+    status: int
+    """0: no answer at all."""
+    version: str
+    """Of the model that rewrote it; `plain` where it was searched as it was asked."""
+
+
+class Traffic:
+    """What users got so far."""
+
+    def __init__(self) -> None:
+        self.answers: Counter[UserOutcome] = Counter()
+
+    @property
+    def asked(self) -> int:
+        return self.answers.total()
+
+    @property
+    def errors(self) -> int:
+        return sum(count for told, count in self.answers.items() if told.status != 200)
+
+    def by_version(self) -> dict[str, int]:
+        return {
+            version: sum(count for told, count in self.answers.items() if told.version == version)
+            for version in sorted({told.version for told in self.answers if told.status == 200})
+        }
+
+
+@contextmanager
+def simulated_users(url: str, bodies: Iterable[RequestBody], a_second: float) -> Iterator[Traffic]:
+    """They ask as long as the block lasts; who has asked is answered before it ends."""
+    traffic, over = Traffic(), threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_send_all(url, bodies, a_second, traffic, over)))
+    thread.start()
+    try:
+        yield traffic
+    finally:
+        over.set()
+        thread.join()
+
+
+async def _send_all(
+    url: str, bodies: Iterable[RequestBody], a_second: float, traffic: Traffic, over: threading.Event
+) -> None:
+    import httpx
+
+    loop = asyncio.get_running_loop()
+    began, under_way = loop.time(), set[asyncio.Task[None]]()
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as http:
+        for number, body in zip(itertools.count(), bodies):
+            await asyncio.sleep(began + number / a_second - loop.time())
+            if over.is_set():
+                break
+            task = asyncio.create_task(_send_question(http, url, body, traffic))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        await asyncio.gather(*under_way)
+
+
+async def _send_question(http: Any, url: str, body: RequestBody, traffic: Traffic) -> None:
+    import httpx
+
+    try:
+        response = await http.post(url, json=dict(body))
+        data = response.json()["data"] if response.status_code == 200 else {}
+        version = str(data.get("rewriter_version") or PLAIN)
+        traffic.answers[UserOutcome(response.status_code, version)] += 1
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        traffic.answers[UserOutcome(0, "")] += 1

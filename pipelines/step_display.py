@@ -1,0 +1,115 @@
+"""The steps of a run as they go: a tree on a terminal, a line per change in a log."""
+
+import re
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipelines.rundir import RunDir
+from qinglan.terminal import say
+
+MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
+LINE_SECONDS = 5.0
+STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
+
+
+class StepDisplay:
+    """Reads the steps' records and the log's last progress lines; call update() now and then."""
+
+    def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
+        self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
+        self._said: dict[str, tuple[str, str]] = {}
+        self._last_line = 0.0
+        self._screen: Any = None
+
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stdout.isatty():
+            from rich.live import Live as Screen
+
+            from qinglan.console import Console
+
+            self._screen = Screen(console=Console(), refresh_per_second=5)
+            self._screen.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._screen is not None:
+            self._screen.__exit__(kind, error, trace)
+
+    def update(self) -> None:
+        if self._quiet:
+            return
+        states = [step_line(stage, self._run.step_record(stage), self._progress(stage)) for stage in self._stages]
+        if self._screen is not None:
+            self._screen.update(_tree(self._run.root.name, states))
+        else:
+            self._say(states)
+
+    def _progress(self, stage: str) -> str:
+        """The stage's newest progress line: what follows `[stage]`, or `[stage part]`."""
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - 4096))
+                tail = file.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        said = re.findall(rf"^\s*\[{stage}( [\w ]+)?\] (.*)$", tail, re.MULTILINE)
+        return " ".join(said[-1]).strip() if said else ""
+
+    def _say(self, states: list[tuple[str, str, str]]) -> None:
+        """A line when a step changes, and one every few seconds while it runs."""
+        for stage, status, text in states:
+            before = self._said.get(stage, ("waiting", ""))
+            news = status != before[0]
+            due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
+            if news or (status == "running" and due):
+                self._said[stage], self._last_line = (status, text), time.monotonic()
+                say(f"{MARKS[status]} {stage} {status} {text}".rstrip())
+
+
+def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
+    """A step's name, state, and what to say of it."""
+    if record is None:
+        return stage, "waiting", ""
+    if record["status"] == "running":
+        return stage, "running", progress
+    text = f"{duration_seconds(record):.1f} s"
+    if record["status"] == "done":
+        text = f"{text}  {format_facts(record['facts'])}"
+    return stage, record["status"], text
+
+
+def format_facts(facts: dict[str, Any]) -> str:
+    """A step's counts in words; what did not occur is left out."""
+    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts.items() if _counts(value))
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int | str) and bool(value))
+
+
+def _shown(value: int | float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
+def duration_seconds(record: dict[str, Any]) -> float:
+    ended, started = (datetime.fromisoformat(record[name]) for name in ("ended", "started"))
+    return (ended - started).total_seconds()
+
+
+def _tree(name: str, states: list[tuple[str, str, str]]) -> Any:
+    from rich.tree import Tree
+
+    from qinglan.console import styled
+
+    tree = Tree(styled((name, "bold")))
+    for stage, status, text in states:
+        tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text}"))
+    return tree

@@ -1,0 +1,249 @@
+"""What stands between a graph and its end on this cluster: a pure decision over what the cluster was seen to have.
+
+KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from pipelines.graph_checks import DIGEST
+from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, Node, Quota, join_names
+from pipelines.submit.input_checks import input_findings
+from pipelines.submit.requirements import NodeRequest, RequiredObject, Requirements
+from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
+from qinglan.lineage.keys import keys_folder
+
+JOBS = "pytorchjobs.kubeflow.org"
+TRAINING_OPERATOR = "github.com/kubeflow/training-operator/manifests/overlays/standalone?ref=v1.8.1"
+GIB = 1024**3
+SELECTOR_LABEL = "nvidia.com/gpu.product"
+CLAIM = (
+    '{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"%s"},'
+    '"spec":{"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"500Gi"}}}}'
+)
+
+
+def check_requirements(needs: Requirements, seen: ClusterSnapshot) -> list[Finding]:
+    """Everything that would keep a step waiting for ever, then what is worth knowing."""
+    found = [finding for need in needs.objects for finding in _object_findings(need, seen)]
+    found += [finding for asked in needs.machines for finding in _node_findings(asked, seen)]
+    found += [finding for asked in needs.machines for finding in _quota_findings(asked, seen)]
+    found += _token_findings(needs, seen)
+    found += [finding for inputs in needs.inputs for finding in input_findings(inputs, seen)]
+    found += _job_findings(needs, seen)
+    found += _claim_findings(seen)
+    found += _image_findings(needs, seen)
+    found += [Finding("unchecked", one) for one in seen.unread]
+    order = ("missing", "warning", "unchecked")
+    return sorted(dict.fromkeys(found), key=lambda one: order.index(one.weight))
+
+
+def _object_findings(need: RequiredObject, seen: ClusterSnapshot) -> Iterator[Finding]:
+    if (need.kind, need.name) not in seen.objects:
+        return  # among the unread
+    held = seen.objects[need.kind, need.name]
+    steps = join_names(need.steps, at_most=4)
+    if held is None:
+        yield Finding(
+            "missing",
+            f"{need.kind} {need.name} is not in namespace {seen.namespace}; {steps} cannot start without it.",
+            _next_step(need, seen.namespace),
+        )
+    elif missing := sorted(need.keys - held):
+        yield Finding(
+            "missing",
+            f"{need.kind} {need.name} in namespace {seen.namespace} has no key {', '.join(missing)}; "
+            f"{steps} cannot start without it.",
+            f"Make it anew, whole: kubectl -n {seen.namespace} delete {need.kind.lower()} {need.name}, then "
+            f"{_create_command(need, seen.namespace)}",
+        )
+
+
+def _next_step(need: RequiredObject, namespace: str) -> str:
+    if need.kind == "Service":
+        return (
+            "Apply the tenant's manifests, which have the gateway (manifests/README.md), or name the one there is: "
+            "--set gateway_url=http://HOST:PORT"
+        )
+    return f"Make it: {_create_command(need, namespace)}"
+
+
+def _create_command(need: RequiredObject, namespace: str) -> str:
+    """The command that makes an object of which we know the keys."""
+    if need.kind == "ServiceAccount":
+        return f"kubectl -n {namespace} create serviceaccount {need.name}"
+    if need.kind == "PersistentVolumeClaim":
+        return f"kubectl -n {namespace} apply -f - <<< '{CLAIM % need.name}'"
+    kind = "secret generic" if need.kind == "Secret" else "configmap"
+    sources = " ".join(_source(key) for key in sorted(need.keys))
+    return f"kubectl -n {namespace} create {kind} {need.name} {sources}".rstrip()
+
+
+def _source(key: str) -> str:
+    """How kubectl is told of one value; signing keys are files, which `qinglan keys new` makes."""
+    return f"--from-file={keys_folder() / key}" if key.endswith(".pem") else f"--from-literal={key}=..."
+
+
+def _token_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Finding]:
+    """Neither KFP nor Argo asks for a token in its pods, whose driver and launcher cannot do without one."""
+    if needs.service_account in seen.without_token:
+        account, namespace = needs.service_account, seen.namespace
+        yield Finding(
+            "missing",
+            f"ServiceAccount {account} in namespace {namespace} mounts no token into its pods "
+            "(automountServiceAccountToken: false): KFP's driver could not ask the API server, and the run would "
+            "fail at once.",
+            f"Mount it: kubectl -n {namespace} patch serviceaccount {account} "
+            "-p '{\"automountServiceAccountToken\":true}'",
+        )
+
+
+def _node_findings(asked: NodeRequest, seen: ClusterSnapshot) -> Iterator[Finding]:
+    """Say where too few nodes have the labels and the room; whether they are free or tainted KFP's pods will show."""
+    if seen.nodes is None:
+        return
+    labelled = [node for node in seen.nodes if _has_labels(node, asked)]
+    if sum(_has_room(node, asked.asks) for node in labelled) < asked.nodes:
+        yield Finding(
+            "missing", f"{_request(asked)}, and {_shortage(asked, seen.nodes, labelled)}.", _other_nodes(asked)
+        )
+
+
+def _has_labels(node: Node, asked: NodeRequest) -> bool:
+    return all(node.labels.get(name) == value for name, value in asked.labels.items())
+
+
+def _has_room(node: Node, asks: Mapping[str, float]) -> bool:
+    return all(node.allocatable.get(name, 0) >= count for name, count in asks.items())
+
+
+def _request(asked: NodeRequest) -> str:
+    wants = "wants" if len(asked.steps) == 1 else "want"
+    machines, each = ("a node", "") if asked.nodes == 1 else (f"{asked.nodes} nodes", " each")
+    labels = f"{_labels(asked.labels)} and " if asked.labels else ""
+    amounts = ", ".join(_amount(name, count) for name, count in asked.asks.items())
+    return f"{join_names(asked.steps)} {wants} {machines} with {labels}{amounts}{each}"
+
+
+def _amount(resource: str, count: float) -> str:
+    return f"{count / GIB:g} GiB memory" if resource == "memory" else f"{count:g} {resource}"
+
+
+def _shortage(asked: NodeRequest, nodes: tuple[Node, ...], labelled: list[Node]) -> str:
+    if not nodes:
+        return "the cluster has no node"
+    if not labelled:
+        return f"none of {len(nodes)} nodes has that label{_other_labels(asked, nodes)}"
+    if enough := sum(_has_room(node, asked.asks) for node in labelled):
+        return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
+    for resource, count in asked.asks.items():
+        most = max(node.allocatable.get(resource, 0) for node in labelled)
+        if most < count:
+            return f"the largest of them has {_amount(resource, most)}"
+    return "none of them has all of that"
+
+
+def _other_labels(asked: NodeRequest, nodes: tuple[Node, ...]) -> str:
+    """The values that nodes have for the label in question."""
+    values = sorted({node.labels[name] for name in asked.labels for node in nodes if name in node.labels})
+    return f" (there are: {', '.join(values)})" if values else ""
+
+
+def _other_nodes(asked: NodeRequest) -> str:
+    return (
+        f"See what there is: kubectl get nodes -L {next(iter(asked.labels), SELECTOR_LABEL)}; "
+        "add such nodes, or submit a profile for the ones you have."
+    )
+
+
+def _quota_findings(asked: NodeRequest, seen: ClusterSnapshot) -> Iterator[Finding]:
+    for quota in seen.quotas or ():
+        resource = quota.resource.removeprefix("requests.").removeprefix("limits.")
+        if total := asked.asks.get(resource, 0) * asked.nodes:
+            yield from _quota(asked, resource, total, quota, seen.namespace)
+
+
+def _quota(asked: NodeRequest, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
+    """One that is too small; or one that is in use, which a step waits for."""
+    each = "wants" if len(asked.steps) == 1 else "each want"
+    place = f"quota {quota.name} in namespace {namespace}"
+    said = f"{join_names(asked.steps)} {each} {_amount(resource, total)}, and {place}"
+    left = quota.hard - quota.used
+    if quota.hard < total:
+        yield Finding(
+            "missing",
+            f"{said} allows {_amount(resource, quota.hard)}.",
+            f"Submit a smaller profile, or have it raised: kubectl -n {namespace} edit quota {quota.name}",
+        )
+    elif left < total:
+        yield Finding(
+            "warning",
+            f"{said} has {_amount(resource, left)} left now: it waits until others are done.",
+            f"See who has them: kubectl -n {namespace} describe quota {quota.name}",
+        )
+
+
+def _job_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Finding]:
+    launching = [step for asked in needs.machines if asked.job for step in asked.steps]
+    if not launching:
+        return
+    if seen.job_kinds is not None and "pytorchjobs" not in seen.job_kinds:
+        yield Finding(
+            "missing",
+            f"{join_names(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
+            f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
+        )
+    if seen.denied:
+        account, namespace = needs.service_account, seen.namespace
+        denied = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in seen.denied)
+        yield Finding(
+            "missing",
+            f"ServiceAccount {account} in namespace {namespace} may not {denied}: {join_names(launching)} would "
+            "fail.",
+            f"Give it all that launching takes: kubectl -n {namespace} apply -f - <<< '{_role(account, namespace)}'",
+        )
+
+
+def _role(account: str, namespace: str) -> str:
+    """A Role with every right, and its binding."""
+    name, group = f"{account}-jobs", "rbac.authorization.k8s.io"
+    about = {"apiVersion": f"{group}/v1", "metadata": {"name": name, "namespace": namespace}}
+    role = {**about, "kind": "Role", "rules": [right.rule for right in LAUNCHER_PERMISSIONS]}
+    binding = {
+        **about,
+        "kind": "RoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]}, separators=(",", ":"))
+
+
+def _claim_findings(seen: ClusterSnapshot) -> Iterator[Finding]:
+    for name in sorted(seen.unbound):
+        yield Finding(
+            "warning",
+            f"PersistentVolumeClaim {name} has no volume yet. That is well where one is made for the first pod.",
+            f"If not: kubectl -n {seen.namespace} describe pvc {name}",
+        )
+
+
+def _image_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Finding]:
+    loose = [image for image in needs.images if not DIGEST.search(image)]
+    refused = [image for image in loose if seen.by_tag is not None and image not in seen.by_tag]
+    if refused:
+        yield Finding(
+            "missing",
+            f"{join_names(refused)}: by tag, and namespace {seen.namespace} takes images by digest alone "
+            "(qinglan.dev/images=by-digest).",
+            "Submit the line with --image NAME=REFERENCE@sha256:DIGEST for each, as `make images` prints them.",
+        )
+    elif loose:
+        yield Finding(
+            "warning",
+            f"{join_names(loose)}: by tag, which may be another image tomorrow, and KFP's cache would not know. "
+            "A release names images by digest.",
+        )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())

@@ -1,0 +1,90 @@
+"""A cluster as it was read before a run is sent, and what is found to stand in the run's way: plain data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from qinglan.jobs.rbac import Permission
+
+
+class Node(NamedTuple):
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, float]
+    """By resource: cores, bytes, accelerators."""
+
+
+class Quota(NamedTuple):
+    name: str
+    resource: str
+    hard: float
+    used: float
+
+
+class StoreSecret(NamedTuple):
+    """A Secret with the way to an S3 store, without its values but for the addresses."""
+
+    keys: frozenset[str]
+    """The keys that hold something."""
+
+    fetch_endpoint: str
+    """The store's address for KFP's launcher; "" is AWS."""
+
+    store_endpoint: str
+    """The same store's for our own steps."""
+
+
+class ClusterSnapshot(NamedTuple):
+    """What the cluster was seen to have; None where it could not be read."""
+
+    namespace: str
+    objects: Mapping[tuple[str, str], frozenset[str] | None]
+    """By kind and name the keys that it holds; None where there is no such object. Unread ones are left out."""
+
+    nodes: tuple[Node, ...] | None = ()
+    quotas: tuple[Quota, ...] | None = ()
+    job_kinds: frozenset[str] | None = frozenset()
+    """What the API server knows of kubeflow.org, such as pytorchjobs."""
+
+    denied: tuple[Permission, ...] = ()
+    """What launching PyTorchJobs takes, and the run's service account may not."""
+
+    unbound: frozenset[str] = frozenset()
+    """Volume claims that have no volume yet: some get one with their first pod, some never."""
+
+    by_tag: frozenset[str] | None = None
+    """Where images are named by digest or refused, those that are taken by tag; None: all are."""
+
+    without_token: frozenset[str] = frozenset()
+    """Service accounts that mount no token into their pods."""
+
+    cloud_identity: bool = False
+    """The run's service account is a cloud's own identity, so that its pods reach S3 without a key."""
+
+    pipeline_root: str | None = None
+    """KFP's: the launcher has the key of this bucket alone."""
+
+    root_without_address: bool = False
+    """KFP's settings leave this bucket's address to AWS's client, which goes by the step's environment first."""
+
+    stores: Mapping[str, StoreSecret | None] = {}
+    """By name, the Secrets that steps fetch their inputs with; None where there is none. Unread ones are left out."""
+
+    unread: tuple[str, ...] = ()
+    """What could not be looked at, and why."""
+
+
+class Finding(NamedTuple):
+    weight: Literal["missing", "warning", "unchecked"]
+    what: str
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.next_step}".strip()
+
+
+def join_names(names: Sequence[str], at_most: int = 12) -> str:
+    """The names in a sentence; many of them are counted."""
+    if len(names) > at_most:
+        names = (*names[: at_most - 1], f"{len(names) - at_most + 1} more")
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else str(last)

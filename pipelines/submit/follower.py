@@ -1,0 +1,263 @@
+"""A run as it goes: a line when a step changes, what keeps a pod waiting, and at the end what came of it.
+
+The run is KFP's: whoever follows it may go, and come back with `qinglan follow`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from pipelines.submit.kfp_client import FINAL_STATES, Run
+from qinglan.errors import GateHeldError, OutageError, TrainingError
+
+MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
+WORDS = {"SUCCEEDED": "done", "CANCELED": "canceled", "CANCELING": "is being canceled"}
+STILL = frozenset({"PENDING", "RUNNING", "CANCELING"})
+
+
+Answer = TypeVar("Answer")
+
+
+class PollIntervals(NamedTuple):
+    """How often to look, in seconds."""
+
+    first: float = 1.0
+    longest: float = 15.0
+    """A run that does not change is asked after ever less often, down to this."""
+
+    pods: float = 15.0
+    settle: float = 10.0
+    """How long the steps may say that they run after the run is over."""
+
+    patience: float = 600.0
+    """How long KFP may give no answer: it is restarted, or a laptop sleeps."""
+
+    cancel: float = 60.0
+    """How long a canceled run may take to end."""
+
+
+DEFAULT_INTERVALS = PollIntervals()
+
+
+class PodProblem(NamedTuple):
+    """Why a pod of a run stands still, or how it ended."""
+
+    step: str
+    name: str
+    state: Literal["waiting", "failed"]
+    why: str
+    container: str = "main"
+
+
+class PodReader(Protocol):
+    """The pods of the run, for whoever may see them."""
+
+    def stuck(self, run_id: str) -> list[PodProblem]: ...
+
+    def last_lines(self, pod: PodProblem) -> list[str]: ...
+
+
+class RunClient(Protocol):
+    """What following needs of KFP."""
+
+    def run(self, run_id: str) -> Run: ...
+
+    def spec(self, run: Run) -> dict[str, Any]: ...
+
+    def cancel(self, run_id: str) -> None: ...
+
+    def page(self, run_id: str) -> str: ...
+
+
+class Follower:
+    """Looks at a run until it is over, and says what is new."""
+
+    def __init__(
+        self,
+        kfp: RunClient,
+        run_id: str,
+        say: Callable[[str], None],
+        pods: PodReader | None = None,
+        namespace: str = "NAMESPACE",
+        pace: PollIntervals = DEFAULT_INTERVALS,
+    ) -> None:
+        self._kfp, self._id, self._say, self._pods, self._pace = kfp, run_id, say, pods, pace
+        self._namespace = namespace
+        self._names: frozenset[str] | None = None
+        self._branches: frozenset[str] = frozenset()
+        self._shown: dict[str, str] = {}
+        self._waits: set[tuple[str, str]] = set()
+        self._looked_at_pods = float("-inf")
+        self.state = "UNKNOWN"
+        """Of the run, as last seen."""
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Of each step, as last seen."""
+        return dict(self._shown)
+
+    def follow(self) -> Run:
+        """The run when it is over."""
+        delay = self._pace.first
+        while True:
+            run = self._look()
+            news = self._tell(run)
+            if run.over:
+                return self._settled(run)
+            self._tell_waiting()
+            delay = self._pace.first if news else min(delay * 1.5, self._pace.longest)
+            time.sleep(delay)
+
+    def cancel(self) -> Run:
+        """The run after KFP was asked to end it; it may still be ending it."""
+        run = self._look()
+        if run.over:
+            return run
+        if run.state != "CANCELING":
+            self._patiently(lambda: self._kfp.cancel(self._id))
+            self._say(f"{run.name}: cancel asked for")
+        until = time.monotonic() + self._pace.cancel
+        while not run.over and time.monotonic() < until:
+            time.sleep(self._pace.first)
+            run = self._look()
+            self._tell(run)
+        return run
+
+    def _look(self) -> Run:
+        run = self._patiently(lambda: self._kfp.run(self._id))
+        self.state = run.state
+        return run
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """An answer of KFP; an outage is said, and waited out."""
+        until, delay, said = time.monotonic() + self._pace.patience, self._pace.first, False
+        while True:
+            try:
+                answer = ask()
+            except OutageError as error:
+                if time.monotonic() + delay > until:
+                    raise OutageError(f"{error} The run goes on without you: `qinglan follow {self._id}`.") from error
+                if not said:
+                    self._say(f"{error} Asking again.")
+                said = True
+            else:
+                if said:
+                    self._say("KFP answers again.")
+                return answer
+            time.sleep(delay)
+            delay = min(delay * 2, self._pace.longest)
+
+    def _tell(self, run: Run) -> bool:
+        """Whether there was news, told."""
+        states = step_states(run, self._steps(run))
+        news = {name: state for name, state in states.items() if self._shown.get(name) != state}
+        for name, state in news.items():
+            self._say(f"{MARKS.get(state, '·')} {name} {WORDS.get(state, state.lower())}")
+        self._shown |= news
+        return bool(news)
+
+    def _steps(self, run: Run) -> frozenset[str]:
+        if self._names is None:
+            spec = self._patiently(lambda: self._kfp.spec(run))
+            self._names, self._branches = step_names(spec), branches(spec)
+        return self._names
+
+    def _tell_waiting(self) -> None:
+        """Once for each reason: KFP says RUNNING of a pod that cannot start."""
+        if self._pods is None or time.monotonic() - self._looked_at_pods < self._pace.pods:
+            return
+        self._looked_at_pods = time.monotonic()
+        for pod in self._pods.stuck(self._id):
+            if pod.state == "waiting" and (pod.step, pod.why) not in self._waits:
+                self._waits.add((pod.step, pod.why))
+                self._say(f"· {pod.step} waits: {pod.why}")
+
+    def _settled(self, run: Run) -> Run:
+        """A run is over before its steps and its branch say so: look again until they do."""
+        until = time.monotonic() + self._pace.settle
+        while time.monotonic() < until and not self._told_all(run):
+            time.sleep(self._pace.first)
+            run = self._look()
+            self._tell(run)
+        return run
+
+    def _told_all(self, run: Run) -> bool:
+        over = {task.name for task in run.tasks if task.state in FINAL_STATES}
+        steps = step_states(run, self._steps(run))
+        return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or self._branches <= over)
+
+    def failure(self, run: Run) -> list[str]:
+        """What failed, in lines, with the message of its pod where that can be read."""
+        failed = [name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED"]
+        lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{_at(failed)}. {run.error}".rstrip()]
+        found = [pod for pod in (self._pods.stuck(self._id) if self._pods else ()) if pod.state == "failed"]
+        for pod in found:
+            lines.append(f"{pod.step}: pod {pod.name}: {pod.why}")
+            lines += [f"  | {line}" for line in (self._pods.last_lines(pod) if self._pods else ())]
+        if not found:
+            lines.append(f"Its log: kubectl logs -n {self._namespace} -l pipeline/runid={self._id} -c main --tail=50")
+        return [*lines, f"The page: {self._kfp.page(self._id)}"]
+
+
+def raise_unless_released(run: Run, failure: Callable[[Run], Iterable[str]]) -> None:
+    """An error unless the run ended with a release."""
+    if run.state != "SUCCEEDED":
+        raise TrainingError(*failure(run))
+    if any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks):
+        raise GateHeldError(
+            f"{run.name}: the gate says hold. Nothing is released; the evaluation on the run's page says why."
+        )
+
+
+def cancel_message(run: Run, page: str) -> str:
+    """What came of a cancel."""
+    if run.over:
+        return f"{run.name}: {WORDS.get(run.state, run.state.lower())}"
+    return (
+        f"{run.name}: KFP has been told, and is still ending it: a step runs on until its pod is gone. See {page}, "
+        f"or `qinglan follow {run.id}`."
+    )
+
+
+def _at(failed: Iterable[str]) -> str:
+    names = ", ".join(failed)
+    return f" at {names}" if names else ""
+
+
+def branches(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The branches that a run comes to in any case: whether they were taken says what the gate said."""
+    tasks = spec.get("root", {}).get("dag", {}).get("tasks", {})
+    return frozenset(name for name in tasks if name.startswith("condition-"))
+
+
+def step_names(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The tasks of a graph that do something, as KFP names them; not the branches around them."""
+    components = spec.get("components", {})
+    dags = [spec.get("root", {}), *components.values()]
+    return frozenset(
+        name
+        for component in dags
+        for name, task in component.get("dag", {}).get("tasks", {}).items()
+        if "dag" not in components.get(task["componentRef"]["name"], {})
+    )
+
+
+STATES_BY_SEVERITY = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "CANCELING", "CANCELED", "FAILED")
+
+
+AROUND = frozenset({"root", "executor"})
+"""What KFP lists beside the steps; told apart by this alone where a run's graph is gone."""
+
+
+def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
+    """Each step's state, without what KFP puts around it: drivers, executors, branches, what has no name.
+
+    A driver counts where it fails: its step then never comes to be. A step in a loop is as its worst part.
+    """
+    states: dict[str, str] = {}
+    for task in run.tasks:
+        name = task.name.removesuffix("-driver") if task.state == "FAILED" else task.name
+        known = name in names if names else name not in AROUND and not name.startswith("condition-")
+        if known and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):
+            states[name] = max(states.get(name, STATES_BY_SEVERITY[0]), task.state, key=STATES_BY_SEVERITY.index)
+    return states

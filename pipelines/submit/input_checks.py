@@ -1,0 +1,177 @@
+"""Judges whether KFP's launcher can fetch a run's inputs: it has the key of its own bucket, and of no other.
+
+Read in KFP 2.17 (backend/src/v2): the importer records an address and opens nothing. The launcher of each step that
+takes the input opens the bucket before the step begins (fetchNonDefaultBuckets): with KFP's settings where scheme and
+bucket are those of the pipeline root, else with AWS's Go client and the step's environment alone. The same client
+opens the pipeline root, and an address in the environment goes for that too where KFP's settings name none.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from pipelines.store_secret import FETCH_ENDPOINT, REGION
+from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, StoreSecret, join_names
+from pipelines.submit.requirements import ImportedInputs
+from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE, ENDPOINT_PATTERN, SECRET_KEY_VARIABLE
+
+REQUIRED = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, REGION)
+BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
+"""gs:// is Google's, whose client finds a key by itself."""
+
+GLOBAL_ENDPOINT = re.compile(r"(https://)?s3\.amazonaws\.com", re.IGNORECASE)
+"""KFP's launcher takes it as no address (newS3Client in its object_store.go)."""
+
+
+def input_findings(inputs: ImportedInputs, seen: ClusterSnapshot) -> Iterator[Finding]:
+    """What keeps these steps from their inputs and outputs; nothing is said of what could not be read."""
+    yield from _redirected(inputs, seen)
+    if seen.pipeline_root is None or seen.cloud_identity:
+        return
+    outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(seen.pipeline_root))]
+    if not outside or (inputs.secret and inputs.secret not in seen.stores):
+        return
+    store = seen.stores[inputs.secret] if inputs.secret else None
+    if store is None:
+        yield _without_secret(inputs, outside, seen)
+    elif lacking := [key for key in _required(store) if key not in store.keys]:
+        address = _by_address(store.store_endpoint, seen.namespace)
+        values = {key: address if key == FETCH_ENDPOINT else "..." for key in lacking}
+        yield Finding(
+            "missing",
+            f"Secret {inputs.secret} in namespace {seen.namespace} has no {', '.join(lacking)}: "
+            f"{_fetching(inputs, outside, seen)}",
+            f"{_patch(inputs, seen, values)}{_copying(seen)}",
+        )
+    elif store.fetch_endpoint and not ENDPOINT_PATTERN.fullmatch(store.fetch_endpoint):
+        yield Finding(
+            "missing",
+            f"{FETCH_ENDPOINT} in Secret {inputs.secret} is not http(s)://host:port and nothing else: "
+            f"{_fetching(inputs, outside, seen)}",
+            f"{_patch(inputs, seen, {FETCH_ENDPOINT: 'http://ADDRESS:PORT'})}{_copying(seen)}",
+        )
+    elif _named_in_the_cluster(store.fetch_endpoint):
+        yield _by_name(inputs, outside, seen, store.fetch_endpoint)
+
+
+def root_without_address(root: str, providers: str) -> bool:
+    """Tell whether KFP's settings (`providers` of kfp-launcher) leave the address of its bucket to AWS's client."""
+    if not root.startswith("s3://") or "endpoint=" in root:
+        return False
+    try:
+        settings = yaml.safe_load(providers)
+    except yaml.YAMLError:
+        return False  # KFP says so itself, before any step
+    s3 = _mapping(_mapping(settings).get("s3"))
+    endpoint = _override(root, s3) or str(_mapping(s3.get("default")).get("endpoint") or "")
+    return not endpoint or GLOBAL_ENDPOINT.match(endpoint) is not None
+
+
+def _override(root: str, s3: Mapping[str, Any]) -> str:
+    """The address that the first override for the root's folder names (getOverrideByPrefix in KFP's s3.go)."""
+    for override in map(_mapping, s3.get("Overrides") or s3.get("overrides") or ()):
+        if f"{root}/".startswith(f"s3://{override.get('bucketName')}/{override.get('keyPrefix') or ''}"):
+            return str(override.get("endpoint") or "")
+    return ""
+
+
+def _redirected(inputs: ImportedInputs, seen: ClusterSnapshot) -> Iterator[Finding]:
+    """What these steps make would go to the store of their inputs, which does not know KFP's key."""
+    store = seen.stores.get(inputs.secret)
+    if not (store and store.fetch_endpoint and seen.root_without_address):
+        return
+    yield Finding(
+        "missing",
+        f"{FETCH_ENDPOINT} in Secret {inputs.secret} goes for KFP's own bucket too ({seen.pipeline_root}), "
+        f"whose address the ConfigMap kfp-launcher in namespace {seen.namespace} does not name: "
+        f"what {join_names(inputs.steps, at_most=4)} make would be sent to the store of their inputs.",
+        "Name it there, under providers: s3: default: endpoint (of AWS, s3.REGION.amazonaws.com).",
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _bucket(uri: str) -> tuple[str, ...] | None:
+    match = BUCKET.match(uri)
+    return match.groups() if match else None
+
+
+def _required(store: StoreSecret) -> tuple[str, ...]:
+    """An address too, where the store is not AWS."""
+    host = urlsplit(store.store_endpoint).hostname or ""
+    return REQUIRED if not host or "amazonaws.com" in host else (*REQUIRED, FETCH_ENDPOINT)
+
+
+def _named_in_the_cluster(endpoint: str) -> bool:
+    """Tell whether the cluster's own DNS must know the host: it knows no BUCKET.HOST."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        ip_address(host)
+    except ValueError:
+        return bool(host) and (host.count(".") < 2 or host.endswith((".svc", ".cluster.local")))
+    return False
+
+
+def _fetching(inputs: ImportedInputs, outside: list[str], seen: ClusterSnapshot) -> str:
+    return (
+        f"KFP could not fetch {join_names(outside)} for {join_names(inputs.steps, at_most=4)}, "
+        f"in another bucket than its own ({seen.pipeline_root})."
+    )
+
+
+def _copying(seen: ClusterSnapshot) -> str:
+    return f" Or copy the files into KFP's own bucket, {''.join(_bucket(seen.pipeline_root or '') or ())}."
+
+
+def _patch(inputs: ImportedInputs, seen: ClusterSnapshot, values: dict[str, str]) -> str:
+    pairs = ",".join(f'"{key}":"{value}"' for key, value in values.items())
+    return (
+        f"Add to store.env, or: kubectl -n {seen.namespace} patch secret {inputs.secret} "
+        f"-p '{{\"stringData\":{{{pairs}}}}}'."
+    )
+
+
+def _without_secret(inputs: ImportedInputs, outside: list[str], seen: ClusterSnapshot) -> Finding:
+    fetching = _fetching(inputs, outside, seen)
+    if not inputs.secret:
+        why = "The graph gives no store's key to steps that take an input"
+        return Finding("missing", f"{why}: {fetching}", f"Compile it anew with `qinglan compile`.{_copying(seen)}")
+    literals = " ".join(f"--from-literal={key}=..." for key in (*REQUIRED, FETCH_ENDPOINT))
+    return Finding(
+        "missing",
+        f"Secret {inputs.secret} is not in namespace {seen.namespace}: {fetching}",
+        f"Make it: kubectl -n {seen.namespace} create secret generic {inputs.secret} {literals} "
+        f"({FETCH_ENDPOINT} for a store that is not AWS).{_copying(seen)}",
+    )
+
+
+def _by_name(inputs: ImportedInputs, outside: list[str], seen: ClusterSnapshot, endpoint: str) -> Finding:
+    """AWS's client asks a store that it is given by name for http://BUCKET.NAME, and one by address for a path."""
+    host = urlsplit(endpoint).hostname
+    bucket = (_bucket(outside[0]) or ("", ""))[1]
+    return Finding(
+        "missing",
+        f"{FETCH_ENDPOINT} in Secret {inputs.secret} is {endpoint}, so that KFP's launcher would ask "
+        f"{bucket}.{host}, which no cluster's DNS knows: {_fetching(inputs, outside, seen)}",
+        "Name the service by its address. "
+        f"{_patch(inputs, seen, {FETCH_ENDPOINT: _by_address(endpoint, seen.namespace)})}{_copying(seen)}",
+    )
+
+
+def _by_address(endpoint: str, namespace: str) -> str:
+    """The endpoint with its Service's address, as a shell finds it out; unchanged where it names no Service."""
+    if not ENDPOINT_PATTERN.fullmatch(endpoint):
+        return "..."
+    if not _named_in_the_cluster(endpoint):
+        return endpoint
+    parts = urlsplit(endpoint)
+    service, _, rest = str(parts.hostname).partition(".")
+    place = rest.partition(".")[0] or namespace
+    port = f":{parts.netloc.rpartition(':')[2]}" if ":" in parts.netloc else ""
+    return f"{parts.scheme}://'$(kubectl -n {place} get service {service} -o jsonpath={{.spec.clusterIP}})'{port}"

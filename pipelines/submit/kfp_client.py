@@ -1,0 +1,356 @@
+"""Kubeflow Pipelines as its REST API has it: upload a version, start a run, look at it, cancel it.
+
+kfp.Client is not used: it reads a namespace from a file in the home folder, looks for a cluster where it was given
+none, waits half a minute for an answer that does not come, and takes a login page for one.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from pipelines.submit.graph import Graph
+from qinglan.errors import ConfigError, OutageError, QinglanError
+
+ENDPOINT, TOKEN, TOKEN_FILE, PAGES = "KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_UI_ENDPOINT"
+MOUNTED_VARIABLE, MOUNTED_TOKEN = "KF_PIPELINES_SA_TOKEN_PATH", Path("/var/run/secrets/kubeflow/pipelines/token")
+"""Where KFP's own SDK looks for a service account's token: a projected volume of audience pipelines.kubeflow.org."""
+
+TOKEN_STEP = f"Set {TOKEN_FILE} to a file that holds one, or {TOKEN} to the token."
+
+SECONDS = (5, 60)
+"""To connect, and to answer."""
+
+FINAL_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
+SHOWN_BODY = 300
+
+
+class KfpNotFound(ConfigError):
+    """What was asked for by name or id is not there."""
+
+
+class KfpAlreadyExists(ConfigError):
+    """Somebody was faster."""
+
+
+class KfpAccess(NamedTuple):
+    """Where KFP is, and who asks."""
+
+    endpoint: str
+    """With the prefix that it is behind, if any: https://host/pipeline."""
+
+    token: Callable[[], str] | None = None
+    """Asked before each request: a mounted token is renewed while a run is followed."""
+
+    pages: str = ""
+    """Where people see it, where that is elsewhere."""
+
+    ca_file: str = ""
+
+    @property
+    def page_of(self) -> str:
+        return f"{(self.pages or self.endpoint).rstrip('/')}/#/runs/details/"
+
+
+class Task(NamedTuple):
+    name: str
+    state: str
+
+
+class Run(NamedTuple):
+    id: str
+    name: str
+    state: str
+    error: str
+    tasks: tuple[Task, ...]
+    pipeline_id: str = ""
+    version_id: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.state in FINAL_STATES
+
+
+def read_access(endpoint: str = "", environment: Mapping[str, str] = os.environ) -> KfpAccess:
+    """What the command line and the environment say of the way to KFP."""
+    where = (endpoint or environment.get(ENDPOINT, "")).rstrip("/")
+    parts = urlsplit(where)
+    if not where:
+        raise ConfigError(f"Where is KFP? Give --endpoint, or set {ENDPOINT}: https://kubeflow.example.com/pipeline.")
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.fragment:
+        raise ConfigError(f"--endpoint {where}: is no address such as https://kubeflow.example.com/pipeline.")
+    if parts.username or parts.password:
+        raise ConfigError(f"--endpoint: leave name and password out of it. A token goes into {TOKEN}.")
+    return KfpAccess(where, _token(environment), environment.get(PAGES, ""), environment.get("SSL_CERT_FILE", ""))
+
+
+def _token(environment: Mapping[str, str]) -> Callable[[], str] | None:
+    if token := environment.get(TOKEN, "").strip():
+        return lambda: token
+    named = environment.get(TOKEN_FILE) or environment.get(MOUNTED_VARIABLE)
+    path = Path(named) if named else MOUNTED_TOKEN
+    if not named and not path.is_file():
+        return None
+    return lambda: _read_token(path)
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"{path}: the token for KFP cannot be read ({why}). {TOKEN_STEP}") from error
+    if not token:
+        raise ConfigError(f"{path}: holds no token for KFP. {TOKEN_STEP}")
+    return token
+
+
+class KfpClient:
+    """One KFP; every failure is an error of ours, which says what to do."""
+
+    def __init__(self, access: KfpAccess) -> None:
+        import kfp_server_api as api
+        from urllib3 import Retry
+
+        configuration = api.Configuration(host=access.endpoint)
+        configuration.retries = Retry(total=0, redirect=0, raise_on_redirect=False)  # a login page is no answer
+        configuration.ssl_ca_cert = access.ca_file or None
+        if access.token:
+            token = access.token
+            configuration.api_key = {"authorization": token()}
+            configuration.api_key_prefix = {"authorization": "Bearer"}
+            configuration.refresh_api_key_hook = lambda mine: mine.api_key.update(authorization=token())
+        self._models, self._access = api, access
+        client = api.ApiClient(configuration)
+        self._pipelines, self._uploads = api.PipelineServiceApi(client), api.PipelineUploadServiceApi(client)
+        self._experiments, self._runs = api.ExperimentServiceApi(client), api.RunServiceApi(client)
+        self._health = api.HealthzServiceApi(client)
+
+    def page(self, run_id: str) -> str:
+        """The address of a run for people."""
+        return f"{self._access.page_of}{run_id}"
+
+    def many_users(self) -> bool:
+        """Whether everything is in somebody's namespace; asked first, it also shows that KFP is there."""
+        return bool(self._ask("reach KFP", self._health.healthz_service_get_healthz_with_http_info).multi_user)
+
+    def version(self, name: str, graph: Graph, namespace: str) -> tuple[str, str, bool]:
+        """The ids of the pipeline and of the version that holds these bytes, and whether it is new."""
+        pipeline = self._pipeline(name, graph, namespace)
+        called = f"sha256-{graph.digest[:24]}"
+        if found := self._version(pipeline, called):
+            return pipeline, found, False
+        try:
+            return pipeline, self._upload(pipeline, called, graph), True
+        except KfpAlreadyExists:
+            return pipeline, self._version(pipeline, called), False
+
+    def _upload(self, pipeline: str, called: str, graph: Graph) -> str:
+        """The bytes that were checked, whatever the file holds by now."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "pipeline.yaml")
+            file.write_bytes(graph.text)
+            made = self._ask(
+                f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(file),
+                pipelineid=pipeline, name=called, display_name=called,
+            )  # fmt: skip
+        return str(made.pipeline_version_id)
+
+    def _pipeline(self, name: str, graph: Graph, namespace: str) -> str:
+        """A pipeline's id; made where there is none of this name."""
+        wanted = {"namespace": namespace} if namespace else {}
+        find = self._pipelines.pipeline_service_get_pipeline_by_name_with_http_info
+        try:
+            return str(self._ask(f"look for pipeline {name}", find, name, **wanted).pipeline_id)
+        except KfpNotFound:
+            pass
+        made = self._models.V2beta1Pipeline(
+            name=name, display_name=name, namespace=namespace or None,
+            description=graph.spec["pipelineInfo"].get("description"),
+        )  # fmt: skip
+        create = self._pipelines.pipeline_service_create_pipeline_with_http_info
+        try:
+            return str(self._ask(f"make pipeline {name}", create, made).pipeline_id)
+        except KfpAlreadyExists:
+            return str(self._ask(f"look for pipeline {name}", find, name, **wanted).pipeline_id)
+
+    def _version(self, pipeline: str, called: str) -> str:
+        found = self._ask(
+            "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
+            page_size=10, filter=_equals("name", called),
+        )  # fmt: skip
+        return next((str(one.pipeline_version_id) for one in found.pipeline_versions or ()), "")
+
+    def experiment(self, name: str, namespace: str) -> str:
+        """An experiment's id; made where there is none of this name."""
+        wanted = {"namespace": namespace} if namespace else {}
+        found = self._ask(
+            f"look for experiment {name}", self._experiments.experiment_service_list_experiments_with_http_info,
+            page_size=10, filter=_equals("name", name), **wanted,
+        )  # fmt: skip
+        for one in found.experiments or ():
+            if one.storage_state == "ARCHIVED":
+                raise ConfigError(f"Experiment {name} is archived. Restore it on its page, or give --experiment.")
+            return str(one.experiment_id)
+        made = self._models.V2beta1Experiment(display_name=name, namespace=namespace or None)
+        create = self._experiments.experiment_service_create_experiment_with_http_info
+        return str(self._ask(f"make experiment {name}", create, made).experiment_id)
+
+    def start(
+        self, name: str, pipeline: str, version: str, experiment: str, parameters: Mapping[str, Any], account: str
+    ) -> str:
+        """A run's id. Where the answer is lost on its way, the run is looked for by its name."""
+        asked = self._models.V2beta1Run(
+            display_name=name, experiment_id=experiment, service_account=account,
+            pipeline_version_reference=self._models.V2beta1PipelineVersionReference(
+                pipeline_id=pipeline, pipeline_version_id=version
+            ),
+            runtime_config=self._models.V2beta1RuntimeConfig(parameters=dict(parameters)),
+        )  # fmt: skip
+        create = self._runs.run_service_create_run_with_http_info
+        try:
+            return str(self._ask("start the run", create, asked, experiment_id=experiment).run_id)
+        except OutageError as error:
+            if found := self._named(name, experiment, error):
+                return found
+            raise
+
+    def _named(self, name: str, experiment: str, error: OutageError) -> str:
+        try:
+            found = self._ask(
+                "look for the run", self._runs.run_service_list_runs_with_http_info,
+                experiment_id=experiment, page_size=10, filter=_equals("name", name),
+            )  # fmt: skip
+        except QinglanError as cause:
+            raise OutageError(
+                f"{error} Whether the run has started is not known: look for {name!r} among the runs first."
+            ) from cause
+        return next((str(one.run_id) for one in found.runs or ()), "")
+
+    def run(self, run_id: str) -> Run:
+        """A run as it is now."""
+        found = self._of_run(run_id, "look at", self._runs.run_service_get_run_with_http_info)
+        details = found.run_details
+        tasks = tuple(
+            Task(one.display_name, one.state or "")
+            for one in (details and details.task_details) or ()
+            if one.display_name
+        )
+        reference = found.pipeline_version_reference
+        return Run(
+            str(found.run_id or run_id), found.display_name or run_id, found.state or "", _error(found), tasks,
+            (reference and reference.pipeline_id) or "", (reference and reference.pipeline_version_id) or "",
+        )  # fmt: skip
+
+    def spec(self, run: Run) -> dict[str, Any]:
+        """The graph of a run, as KFP keeps it; nothing where it is gone."""
+        if not run.version_id:
+            return {}
+        get = self._pipelines.pipeline_service_get_pipeline_version_with_http_info
+        try:
+            found = self._ask("look at the run's graph", get, run.pipeline_id, run.version_id).pipeline_spec or {}
+        except KfpNotFound:
+            return {}
+        return dict(found.get("pipeline_spec", found))
+
+    def cancel(self, run_id: str) -> None:
+        """Ask KFP to end a run; it takes its time."""
+        self._of_run(run_id, "cancel", self._runs.run_service_terminate_run_with_http_info)
+
+    def _of_run(self, run_id: str, what: str, call: Callable[..., Any]) -> Any:
+        try:
+            return self._ask(f"{what} run {run_id}", call, run_id)
+        except KfpNotFound as error:
+            runs = self._access.page_of.removesuffix("/details/")
+            raise KfpNotFound(f"{error} Is the id whole? The runs are listed at {runs}") from error
+
+    def _ask(self, what: str, call: Callable[..., Any], *words: Any, **options: Any) -> Any:
+        """The answer of KFP, and of nobody in front of it."""
+        from kfp_server_api.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer, status, headers = call(*words, **options, _request_timeout=SECONDS)
+        except ApiException as error:
+            raise self._explained(what, error) from error
+        except HTTPError as error:
+            raise self._no_answer(what, error) from error
+        if "json" not in headers.get("Content-Type", ""):
+            raise ConfigError(
+                f"Cannot {what}: {self._access.endpoint} answers {status} with a page, not as KFP does. "
+                f"{self._where()}"
+            )
+        return answer
+
+    def _explained(self, what: str, error: Any) -> QinglanError:
+        """What KFP, or what is in front of it, has said instead of an answer."""
+        status, said, ours = int(error.status or 0), *_error_message(error.body)
+        where = f"Cannot {what}: {self._access.endpoint} said {status}{f' ({said})' if said else ''}."
+        if status == 401 or 300 <= status < 400:
+            return ConfigError(f"{where} {self._who()}")
+        if status == 403 and not _is_html(error.body):
+            return ConfigError(f"{where} You are known, and may not: ask whoever runs KFP, or give your --namespace.")
+        if status == 404 and ours:
+            return KfpNotFound(where)
+        if status in (403, 404):
+            return ConfigError(f"{where} There is something else. {self._where()}")
+        if status == 409:
+            return KfpAlreadyExists(where)
+        if 400 <= status < 500 and status != 429:
+            return ConfigError(where)
+        return OutageError(f"{where} Try again in a while; the log of the ml-pipeline pod has the reason.")
+
+    def _no_answer(self, what: str, error: Exception) -> QinglanError:
+        from urllib3.exceptions import SSLError
+
+        reason = getattr(error, "reason", None) or error
+        if isinstance(reason, SSLError):
+            return ConfigError(
+                f"Cannot {what}: the certificate of {self._access.endpoint} does not count ({reason}). "
+                "Set SSL_CERT_FILE to the certificate of whoever signed it."
+            )
+        return OutageError(
+            f"Cannot {what}: no answer from {self._access.endpoint} ({reason}). Is KFP up, and reached from here?"
+        )
+
+    def _who(self) -> str:
+        if self._access.token is None:
+            return f"It wants to know who you are: set {TOKEN}, or {TOKEN_FILE} to a file that is kept fresh."
+        return f"Your token does not count, or no longer: get a new one into {TOKEN} or {TOKEN_FILE}."
+
+    def _where(self) -> str:
+        login = f" A login page may stand before it: set {TOKEN}." if self._access.token is None else ""
+        return f"Is the address whole? Behind a prefix it ends with that, such as /pipeline.{login}"
+
+
+def _equals(field: str, value: str) -> str:
+    """A filter, quoted once more than HTTP does: the API server unquotes it twice."""
+    return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "string_value": value}]}))
+
+
+def _error(found: Any) -> str:
+    """A run's own error, or the last in its history."""
+    history = [one.error for one in found.state_history or () if one.error]
+    error = found.error or (history[-1] if history else None)
+    return str(error.message or "") if error else ""
+
+
+def _is_html(body: Any) -> bool:
+    """HTML or XML: an object store, or a web server, and not KFP or what lets people through to it."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
+    return text.lstrip().startswith("<")
+
+
+def _error_message(body: Any) -> tuple[str, bool]:
+    """The message of an answer that is an error, and whether it is one of KFP's."""
+    try:
+        read = json.loads(body or "")
+    except ValueError:
+        return "", False
+    if not isinstance(read, dict):
+        return "", False
+    message = read.get("error_message") or read.get("message") or read.get("error") or ""
+    return " ".join(str(message).split())[:SHOWN_BODY], "code" in read or "error_message" in read

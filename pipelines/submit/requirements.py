@@ -1,0 +1,271 @@
+"""What a graph's steps want of the cluster that runs them: read off the compiled graph, with the run's parameters."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
+from typing import Any, Literal, NamedTuple
+
+from pipelines.submit.graph import Graph, accelerator_count, accelerator_type, parameters_of
+from qinglan.lineage.keys import MOUNTED_KEYS
+from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE
+
+Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Service"]
+GATEWAY = "gateway_url"
+"""The parameter of every step that asks the gateway."""
+
+SERVICE = re.compile(r"https?://([a-z0-9-]+)(:\d+)?(/.*)?")
+"""An address of the run's own namespace: a name without a dot."""
+
+PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+
+
+class RequiredObject(NamedTuple):
+    """An object that pods of these steps cannot start without."""
+
+    kind: Kind
+    name: str
+    keys: frozenset[str]
+    """That it must hold."""
+
+    steps: tuple[str, ...]
+
+
+class NodeRequest(NamedTuple):
+    """What the pods of these steps ask of a node, or those of the job that each launches."""
+
+    steps: tuple[str, ...]
+    asks: Mapping[str, float]
+    """Of one node, by resource: cores, bytes, accelerators."""
+
+    nodes: int
+    labels: Mapping[str, str]
+    job: bool
+    """Whether it is a PyTorchJob that asks, and the step itself for nothing."""
+
+
+class ImportedInputs(NamedTuple):
+    """Imported inputs that KFP's launcher fetches for these steps, with the key in the steps' own environment."""
+
+    uris: tuple[str, ...]
+    steps: tuple[str, ...]
+    secret: str
+    """The Secret that this key is in; "" where the graph gives these steps none."""
+
+
+class Requirements(NamedTuple):
+    objects: tuple[RequiredObject, ...]
+    machines: tuple[NodeRequest, ...]
+    images: tuple[str, ...]
+    service_account: str
+    inputs: tuple[ImportedInputs, ...] = ()
+
+
+class ContainerTask(NamedTuple):
+    """A task that runs a container, with the parameters it is given."""
+
+    name: str
+    component: Mapping[str, Any]
+    container: Mapping[str, Any]
+    pod: Mapping[str, Any]
+    scope: Mapping[str, Any]
+    """Its own parameters over those of the graph around it."""
+
+    uris: tuple[str, ...]
+    """Of the imported artifacts that it takes."""
+
+
+def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Requirements:
+    """All that must be there before the first step starts, though the last one uses it hours later."""
+    found = list(steps(graph, parameters))
+    wanted: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
+    for step in found:
+        for kind, name, keys in _objects(step):
+            held, users = wanted.setdefault((kind, name), (set(), []))
+            held.update(keys)
+            users.append(step.name)
+    objects = [RequiredObject("ServiceAccount", service_account, frozenset(), tuple(step.name for step in found))]
+    objects += [
+        RequiredObject(kind, name, frozenset(keys), tuple(dict.fromkeys(users)))
+        for (kind, name), (keys, users) in wanted.items()
+    ]
+    machines = _machines(found)
+    images = dict.fromkeys(str(step.container["image"]) for step in found)
+    return Requirements(tuple(objects), tuple(machines), tuple(images), service_account, _inputs(found))
+
+
+def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[ContainerTask]:
+    """Every task that runs a container, those in branches too."""
+    yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters}, {})
+
+
+def _steps(
+    graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any], outer: Mapping[str, str]
+) -> Iterator[ContainerTask]:
+    """`outer` has the addresses of imported artifacts that the graph around this one hands in, by name."""
+    executors = graph.spec["deploymentSpec"]["executors"]
+    imported: dict[str, str] = {}
+    for name, task in _in_order(component["dag"]["tasks"]):
+        inner = graph.spec["components"][task["componentRef"]["name"]]
+        given = task.get("inputs", {}).get("parameters", {})
+        taken = {one: _value(source, scope) for one, source in given.items()}
+        mine = {**_defaults(inner), **taken}
+        uris = _uris(task, imported, outer)
+        if "dag" in inner:
+            yield from _steps(graph, inner, mine, uris)
+            continue
+        executor = executors[inner["executorLabel"]]
+        if "importer" in executor:
+            source = executor["importer"]["artifactUri"]
+            parameter = source.get("runtimeParameter")
+            imported[name] = str(mine.get(parameter) if parameter else _value(source, mine))
+        elif "container" in executor:
+            pod = graph.platform.get(inner["executorLabel"], {})
+            shown = task.get("taskInfo", {}).get("name", name)
+            addresses = tuple(dict.fromkeys(uris.values()))
+            yield ContainerTask(shown, inner, executor["container"], pod, {**scope, **mine}, addresses)
+
+
+def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
+    """By the task's name for it, the address of each imported artifact that it takes."""
+    addresses = {}
+    for name, source in task.get("inputs", {}).get("artifacts", {}).items():
+        producer = source.get("taskOutputArtifact", {}).get("producerTask")
+        address = imported.get(producer) or outer.get(source.get("componentInputArtifact", ""))
+        if address:
+            addresses[name] = address
+    return addresses
+
+
+def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """As they run; a compiled graph has them by name."""
+    before = {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
+    yield from ((name, tasks[name]) for name in TopologicalSorter(before).static_order())
+
+
+def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one["defaultValue"] for name, one in parameters_of(component).items() if "defaultValue" in one}
+
+
+def _value(source: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
+    """A parameter's value, where it is known before the run: None for what a step will make."""
+    if "componentInputParameter" in source:
+        return scope.get(source["componentInputParameter"])
+    constant = source.get("runtimeValue", {}).get("constant", source.get("constant"))
+    return _filled(constant, scope)
+
+
+def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
+    found = PARAMETER.fullmatch(constant) if isinstance(constant, str) else None
+    return scope.get(found[1]) if found else constant
+
+
+def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
+    """The objects that this step's pod cannot start without, or would wait for in vain."""
+    pod = step.pod
+    for one in pod.get("secretAsEnv", ()):
+        if not one.get("optional"):
+            yield "Secret", _named(one, "secretName", step), frozenset(key["secretKey"] for key in one["keyToEnv"])
+    for one in pod.get("secretAsVolume", ()):
+        if not one.get("optional"):
+            name = _named(one, "secretName", step)
+            yield "Secret", name, _signing_keys(name) if one["mountPath"] == str(MOUNTED_KEYS) else frozenset()
+    for one in pod.get("imagePullSecret", ()):
+        yield "Secret", _named(one, "secretName", step), frozenset({".dockerconfigjson"})
+    for one in pod.get("configMapAsEnv", ()):
+        if not one.get("optional"):
+            keys = frozenset(key["configMapKey"] for key in one["keyToEnv"])
+            yield "ConfigMap", _named(one, "configMapName", step), keys
+    for one in pod.get("configMapAsVolume", ()):
+        if not one.get("optional"):
+            yield "ConfigMap", _named(one, "configMapName", step), frozenset()
+    for one in pod.get("pvcMount", ()):
+        if name := one.get("constant") or _value(one.get("pvcNameParameter", one), step.scope):
+            yield "PersistentVolumeClaim", str(name), frozenset()
+    if GATEWAY in parameters_of(step.component) and (found := SERVICE.fullmatch(str(step.scope.get(GATEWAY)))):
+        yield "Service", found[1], frozenset()
+
+
+def _named(one: Mapping[str, Any], field: str, step: ContainerTask) -> str:
+    return str(_value(one.get(f"{field}Parameter", {}), step.scope) or one.get(field))
+
+
+def _signing_keys(secret: str) -> frozenset[str]:
+    """The files that a step looks for where the keys are mounted: who releases holds both."""
+    return frozenset({"builder.pem", "releaser.pem"} if "release" in secret else {"builder.pem"})
+
+
+def _inputs(steps: Iterable[ContainerTask]) -> tuple[ImportedInputs, ...]:
+    """Imported inputs, by the Secret that they are fetched with."""
+    groups: dict[str, list[ContainerTask]] = {}
+    for step in steps:
+        if step.uris:
+            groups.setdefault(_store_secret(step), []).append(step)
+    return tuple(
+        ImportedInputs(
+            tuple(dict.fromkeys(uri for step in group for uri in step.uris)),
+            tuple(step.name for step in group),
+            secret,
+        )
+        for secret, group in groups.items()
+    )
+
+
+def _store_secret(step: ContainerTask) -> str:
+    """The Secret that gives a step the key of an S3 store."""
+    for source in step.pod.get("secretAsEnv", ()):
+        if ACCESS_KEY_VARIABLE in {key["envVar"] for key in source["keyToEnv"]}:
+            return _named(source, "secretName", step)
+    return ""
+
+
+def _machines(found: Iterable[ContainerTask]) -> list[NodeRequest]:
+    """Steps that ask for the same, together."""
+    groups: list[NodeRequest] = []
+    for step in found:
+        if not (asked := _node_request(step)):
+            continue
+        same = [one for one in groups if one._replace(steps=()) == asked._replace(steps=())]
+        if same:
+            groups[groups.index(same[0])] = same[0]._replace(steps=(*same[0].steps, step.name))
+        else:
+            groups.append(asked)
+    return groups
+
+
+def _node_request(step: ContainerTask) -> NodeRequest | None:
+    asks = _resource_requests(step.container.get("resources", {}), step.scope)
+    if not asks:
+        return None
+    launches = any(
+        one.get("field") == "RESOURCES" and not one.get("applyToTask")
+        for one in step.component.get("taskConfigPassthroughs", ())
+    )
+    nodes = _nodes(step.scope.get("config")) if launches else 1
+    return NodeRequest((step.name,), asks, nodes, _labels(step), launches)
+
+
+def _resource_requests(resources: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, float]:
+    from kubernetes.utils.quantity import parse_quantity
+
+    accelerator = resources.get("accelerator", {})
+    wanted = {
+        _filled(accelerator_type(accelerator), scope): _filled(accelerator_count(accelerator), scope),
+        "cpu": _filled(resources.get("resourceCpuRequest"), scope),
+        "memory": _filled(resources.get("resourceMemoryRequest"), scope),
+    }
+    counts = {str(name): float(parse_quantity(count)) for name, count in wanted.items() if name and count}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _nodes(config: Any) -> int:
+    """A training's machines: sft has them beside its settings, ppo under its hardware."""
+    if not isinstance(config, Mapping):
+        return 1
+    hardware = config.get("hardware")
+    return int(config.get("nodes") or (isinstance(hardware, Mapping) and hardware.get("nodes")) or 1)
+
+
+def _labels(step: ContainerTask) -> dict[str, str]:
+    selector = step.pod.get("nodeSelector", {})
+    read = _value(selector.get("nodeSelectorJson", {}), step.scope)
+    return {**selector.get("labels", {}), **(read if isinstance(read, Mapping) else {})}

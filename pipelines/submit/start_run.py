@@ -1,0 +1,152 @@
+"""From a profile to a run on Kubeflow: compiled, checked, uploaded once, started.
+
+submitted = submit(Kfp(access()), graph, Wanted(...), print)
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.stage_lines import LINES
+from pipelines.submit.cluster_checks import check_requirements
+from pipelines.submit.cluster_snapshot import Finding
+from pipelines.submit.graph import Graph, read_graph, read_parameters
+from pipelines.submit.kfp_client import KfpClient
+from pipelines.submit.requirements import read_requirements
+from qinglan.errors import ConfigError
+
+FILE_PARAMETERS = ("questions", "knowledge_base", "labelled")
+"""Parameters that name files, which a step on the cluster reads from an object store."""
+
+STORE_ADDRESS = re.compile(r"(s3|minio|gs)://[^/\s]+/.+")
+"""Where KFP's launcher fetches a step's inputs from; with any other address the first step fails."""
+
+SINGLE_USER_NAMESPACE = "kubeflow"
+"""Where KFP runs everybody's pods unless each has a namespace."""
+
+
+class RunRequest(NamedTuple):
+    """How a run shall be started."""
+
+    pipeline: str
+    parameters: Mapping[str, Any]
+    experiment: str
+    name: str = ""
+    namespace: str = ""
+    service_account: str = "pipeline-runner"
+    checks: bool = True
+
+
+class SubmittedRun(NamedTuple):
+    run_id: str
+    page: str
+    name: str
+    experiment: str
+    pipeline: str
+    version: str
+    uploaded: bool
+    """Whether KFP did not have these bytes yet."""
+
+    namespace: str
+
+
+def submit(kfp: KfpClient, graph: Graph, wanted: RunRequest, say: Callable[[str], None]) -> SubmittedRun:
+    """Start a run of a graph; nothing is uploaded before all that it needs is there."""
+    parameters = read_parameters(graph, check_input_addresses(wanted.parameters))
+    kfp_namespace, namespace = namespaces(kfp.many_users(), wanted.namespace)
+    if wanted.checks:
+        check_cluster(graph, parameters, wanted.service_account, namespace, say)
+    pipeline, version, uploaded = kfp.version(wanted.pipeline, graph, kfp_namespace)
+    say(f"{wanted.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
+    experiment = kfp.experiment(wanted.experiment, kfp_namespace)
+    name = wanted.name or f"{wanted.pipeline} {datetime.now().astimezone().isoformat(' ', 'milliseconds')}"
+    run_id = kfp.start(name, pipeline, version, experiment, parameters, wanted.service_account)
+    say(f"{name}: started in experiment {wanted.experiment}")
+    return SubmittedRun(
+        run_id, kfp.page(run_id), name, wanted.experiment, wanted.pipeline, version, uploaded, namespace
+    )
+
+
+def load_graph(
+    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
+) -> tuple[Graph, str]:
+    """A compiled graph and the pipeline it is a version of; a profile's is compiled anew, into `folder`."""
+    if line.endswith(".yaml"):
+        if tenant or profile or training or images:
+            raise ConfigError(f"{line} is compiled: tenant, profile, training and images are part of it.")
+        graph = read_graph(Path(line))
+        return graph, "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(line).stem.lower())))
+    if line not in LINES:
+        raise ConfigError(f"No line {line!r}. There are: {', '.join(LINES)}; or give a path that ends in .yaml.")
+    if (line == "rewriter") is not (tenant not in ("", "style")):
+        raise ConfigError(f"{line}: {'whose? Give a tenant' if line == 'rewriter' else 'is no tenant`s'}.")
+    return compile_profile(line, tenant, profile, training, images, folder)
+
+
+def compile_profile(
+    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
+) -> tuple[Graph, str]:
+    """A profile's graph as the repository says now."""
+    from pipelines.graph_compiler import compile_targets, read_images, target_of
+
+    target = target_of(tenant or line, profile, training)
+    [path] = compile_targets([target], folder, read_images(images))
+    return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
+
+
+def parse_set_options(given: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE of each."""
+    told = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--set {one}: write it as NAME=VALUE.")
+        told[name] = value
+    return told
+
+
+def namespaces(many_users: bool, given: str) -> tuple[str, str]:
+    """What KFP is told, and where the pods will be."""
+    if many_users and not given:
+        raise ConfigError("This KFP has many users: give yours with --namespace.")
+    return (given, given) if many_users else ("", given or SINGLE_USER_NAMESPACE)
+
+
+def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Files are where a step on the cluster can read them."""
+    for name in FILE_PARAMETERS:
+        value = parameters.get(name)
+        if value is None or STORE_ADDRESS.fullmatch(str(value)):
+            continue
+        why = "KFP fetches a step's files from s3://, minio:// or gs:// alone, as bucket and path"
+        if "://" not in str(value):
+            why = "a step on the cluster cannot read a file of this machine"
+        raise ConfigError(
+            f"--{name.replace('_', '-')} {value}: {why}. "
+            "Copy it into the object store and give its address: s3://bucket/path."
+        )
+    return parameters
+
+
+def check_cluster(
+    graph: Graph, parameters: Mapping[str, Any], service_account: str, namespace: str, say: Callable[[str], None]
+) -> None:
+    """An error that names all that is missing; what is only worth knowing is said."""
+    from pipelines.submit.cluster_reader import connect, read_cluster
+
+    wanted = read_requirements(graph, parameters, service_account)
+    refuse_missing(check_requirements(wanted, read_cluster(connect(), wanted, namespace)), say)
+
+
+def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:
+    missing = []
+    for one in findings:
+        if one.weight == "missing":
+            missing.append(one)
+        else:
+            say(f"{'note' if one.weight == 'warning' else 'not checked'}: {one}")
+    if missing:
+        lines = (line for one in missing for line in (f"  - {one.what}", f"    {one.next_step}"))
+        raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)

@@ -1,0 +1,58 @@
+"""Many slow calls at once, their results in the order of the input, and only a window of them in memory."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+async def map_in_order(
+    items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], window: int
+) -> AsyncIterator[Result]:
+    """Yield work(item) for each item in order; the first failure cancels what is under way and is raised."""
+    pending: deque[asyncio.Task[Result]] = deque()
+    failed = asyncio.Event()
+
+    async def run(item: Item) -> Result:
+        try:
+            return await work(item)
+        except Exception:
+            failed.set()
+            raise
+
+    alarm = asyncio.create_task(failed.wait())
+    try:
+        for item in items:
+            pending.append(asyncio.create_task(run(item)))
+            if len(pending) >= window:
+                yield await _oldest(pending, alarm)
+        while pending:
+            yield await _oldest(pending, alarm)
+    finally:
+        for task in (alarm, *pending):
+            task.cancel()
+        await asyncio.gather(alarm, *pending, return_exceptions=True)
+
+
+async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool]) -> Result:
+    """The oldest result; the failure of a younger one is raised at once rather than when its turn comes."""
+    await asyncio.wait((pending[0], alarm), return_when=asyncio.FIRST_COMPLETED)
+    if alarm.done():
+        for task in pending:
+            if task.done():
+                task.result()
+    return await pending.popleft()
+
+
+async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
+    """All results; the first failure ends the others before it is raised. (asyncio.gather lets them run on.)"""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

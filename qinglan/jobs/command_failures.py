@@ -1,0 +1,44 @@
+"""Why a training command ended badly, in words that name the next step: read off its log's last lines."""
+
+import re
+from pathlib import Path
+
+from qinglan.errors import QinglanError, TrainingError
+from qinglan.jobs.spec import Outcome
+
+TAIL = 200_000
+CAUSES = (
+    (r"No space left on device", "the disk is full", "Free some space"),
+    (r"CUDA out of memory|OutOfMemoryError", "the GPU's memory is full", "Lower the batch or shard over more GPUs"),
+    (r"longer than max_length|exceeds? the (?:maximum|max)[ _]length", "a row is too long", "Raise max_length"),
+    (r"NCCL.*(?:timed? ?out|error)", "the nodes lost each other", "See that all pods run and can reach each other"),
+)
+SIGNAL_CAUSES = {-9: "it was killed, most often because the machine's memory was full", -15: "it was told to stop"}
+RESUMES = "and run again: it goes on from its last checkpoint."
+
+
+def explain_failure(name: str, outcome: Outcome, log: Path) -> QinglanError:
+    """The error for a command that ended so: what its log says, and what the cluster says of its pods."""
+    tail = _tail(log)
+    there = f" {outcome.reason}" if outcome.reason else ""
+    for pattern, cause, step in CAUSES:
+        if re.search(pattern, tail):
+            return TrainingError(f"{name} stopped: {cause}. {step}, {RESUMES}{there} Log: {log}")
+    if outcome.code in SIGNAL_CAUSES and not there:
+        return TrainingError(f"{name} stopped: {SIGNAL_CAUSES[outcome.code]}. Mend that, {RESUMES} Log: {log}")
+    return TrainingError(f"{name} ended with code {outcome.code}: {last_error(tail)}{there} Log: {log}")
+
+
+def last_error(tail: str) -> str:
+    """The last line that names an error, or simply the last."""
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"^[\w.]*(?:Error|Exception)\b.*:", line)]
+    return (named or lines or ["it said nothing."])[-1][:500]
+
+
+def _tail(log: Path) -> str:
+    if not log.is_file():  # a pod that never ran said nothing
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL))
+        return file.read().decode("utf-8", "replace")

@@ -1,0 +1,82 @@
+"""This pod among its job's: what training-operator says in the environment, held against what was asked for."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from qinglan.errors import ConfigError
+
+WORLD_SIZE_VARIABLE = "QINGLAN_WORLD_SIZE"
+"""How many processes must train together; who trains looks (see components/training/sft/plugin/together.py)."""
+
+OPERATOR_REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+OPERATOR_VARIABLES = (
+    *OPERATOR_REQUIRED, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT",
+)  # fmt: skip
+POD = re.compile(r"(.+)-(?:master|worker)-\d+")
+"""How training-operator names a job's pods, and a pod its host."""
+
+
+class NodeInfo(NamedTuple):
+    rank: int
+    """The node's, not a process's."""
+
+    nodes: int
+    per_node: int
+    head: str
+    """Where rank 0 is reached: a name that resolves to its pod."""
+
+    port: int
+    job: str = ""
+
+    def pod(self, rank: int) -> str:
+        """The name that training-operator gives the pod of this rank."""
+        if not self.job:
+            return f"node {rank}"
+        return f"{self.job}-worker-{rank - 1}" if rank else f"{self.job}-master-0"
+
+
+def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) -> NodeInfo:
+    """Where this pod stands; an environment that says anything else than was asked for is an error."""
+    if nodes == 1 and "RANK" not in environment:
+        return NodeInfo(0, 1, per_node, "127.0.0.1", 0)
+    if missing := [name for name in OPERATOR_REQUIRED if not environment.get(name)]:
+        raise ConfigError(
+            f"This pod cannot know its place among {nodes} nodes: {', '.join(missing)} not set. training-operator "
+            f"sets them in the pods of a PyTorchJob; run it as one, with nprocPerNode {per_node}."
+        )
+    if odd := environment_mismatches(environment, nodes, per_node):
+        raise ConfigError(
+            f"{nodes} nodes with {per_node} processes each were asked for, and this pod's environment says otherwise "
+            f"({'; '.join(odd)}): training would not be one. The PyTorchJob needs 1 Master, {nodes - 1} Workers and "
+            f"nprocPerNode {per_node}."
+        )
+    head, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    named = POD.fullmatch(environment.get("HOSTNAME", "")) or POD.fullmatch(head)
+    return NodeInfo(int(environment["RANK"]), nodes, per_node, head, port, named[1] if named else "")
+
+
+def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node: int) -> list[str]:
+    """What is set and differs from what was asked for."""
+    rank = environment["RANK"]
+    expected = {
+        "WORLD_SIZE": nodes * per_node, WORLD_SIZE_VARIABLE: nodes * per_node,
+        "PET_NNODES": nodes, "NNODES": nodes,
+        "PET_NPROC_PER_NODE": per_node, "NPROC_PER_NODE": per_node,
+        "PET_NODE_RANK": rank, "NODE_RANK": rank,
+    }  # fmt: skip
+    said = [
+        f"{name}={environment[name]} instead of {value}"
+        for name, value in expected.items()
+        if name in environment and environment[name] != str(value)
+    ]
+    if not rank.isdecimal() or int(rank) >= nodes:
+        said.append(f"RANK={rank} is no rank of {nodes} nodes")
+    if not environment["MASTER_PORT"].isdecimal():
+        said.append(f"MASTER_PORT={environment['MASTER_PORT']} is no port")
+    return said
+
+
+def without_operator_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment as it was before training-operator: its RANK is a node's, and programs take it for theirs."""
+    return {name: value for name, value in environment.items() if name not in OPERATOR_VARIABLES}

@@ -1,0 +1,131 @@
+"""Who is there: each worker holds a connection to the head for as long as it lives, and both notice its end.
+
+Lines of JSON: a worker says `{"token", "rank", "pod"}`; the head `{"ray": ADDRESS}`, `{"complete": true}` when Ray
+has all nodes, and at the end `{"ended": CODE}`; a worker whose Ray has ended before that, `{"lost": WHY}`.
+"""
+
+import contextlib
+import hmac
+import json
+import select
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+LONGEST_LINE = 4096
+HELLO_SECONDS = 10.0
+KEEPALIVE_OPTIONS = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
+"""A machine that vanishes closes nothing: after half a minute without an answer it counts as lost."""
+
+
+class RendezvousServer:
+    """The head's side."""
+
+    def __init__(self, port: int, token: str, nodes: int) -> None:
+        self._token, self._nodes = token, nodes
+        self._lines: dict[int, JsonConnection] = {}
+        self._lock = threading.Lock()
+        self.lost: dict[int, str] = {}
+        """By rank: why."""
+        self._listening = socket.create_server(("", port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def missing(self) -> list[int]:
+        """The ranks that have not come yet."""
+        with self._lock:
+            return [rank for rank in range(1, self._nodes) if rank not in self._lines]
+
+    def my_address(self) -> str:
+        """The address of this machine at which a worker reached it."""
+        with self._lock:
+            return next(iter(self._lines.values())).own_address()
+
+    def tell(self, word: Mapping[str, Any]) -> None:
+        with self._lock:
+            lines = list(self._lines.values())
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.say(word)
+
+    def dismiss(self, code: int, seconds: float) -> None:
+        """Tell how it ended, and give the workers time to end too."""
+        self.tell({"ended": code})
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and len(self.lost) < len(self._lines):
+            time.sleep(0.1)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                asking, _ = self._listening.accept()
+                threading.Thread(target=self._follow, args=(JsonConnection(asking),), daemon=True).start()
+
+    def _follow(self, line: "JsonConnection") -> None:
+        """One worker, from its first word to its end."""
+        hello = line.next(HELLO_SECONDS) or {}
+        rank = hello.get("rank")
+        known = hmac.compare_digest(str(hello.get("token")), self._token)
+        if not known or not isinstance(rank, int) or not 0 < rank < self._nodes:
+            line.close()
+            return
+        with self._lock:
+            self._lines[rank] = line
+        while (word := line.next(None)) is not None:
+            if "lost" in word:
+                self.lost[rank] = str(word["lost"])
+        self.lost.setdefault(rank, "its connection closed")
+
+
+class JsonConnection:
+    """Lines of JSON over a socket."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket, self._rest = connected, b""
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE_OPTIONS:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def own_address(self) -> str:
+        return str(self._socket.getsockname()[0])
+
+    def say(self, word: Mapping[str, Any]) -> None:
+        self._socket.sendall(json.dumps(word).encode() + b"\n")
+
+    def ready(self, seconds: float) -> bool:
+        """There is something to read, if only the end."""
+        return b"\n" in self._rest or bool(select.select([self._socket], [], [], seconds)[0])
+
+    def next(self, seconds: float | None) -> dict[str, Any] | None:
+        """The next word; None when the other side is gone or says nothing sensible in time."""
+        try:
+            self._socket.settimeout(seconds)
+            while b"\n" not in self._rest:
+                read = self._socket.recv(LONGEST_LINE)
+                if not read or len(self._rest) > LONGEST_LINE:
+                    return None
+                self._rest += read
+            line, self._rest = self._rest.split(b"\n", 1)
+            word = json.loads(line)
+        except (OSError, ValueError):
+            return None
+        return word if isinstance(word, dict) else None
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def connect_to_head(host: str, port: int, hello: Mapping[str, Any], seconds: float) -> JsonConnection | None:
+    """The worker's side: its line to the head; None when there is no head within this time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:  # the name resolves once the head's pod has an address
+            line = JsonConnection(socket.create_connection((host, port), timeout=HELLO_SECONDS))
+            line.say(hello)
+        except OSError:
+            time.sleep(min(1.0, max(0.0, until - time.monotonic())))
+        else:
+            return line
+    return None

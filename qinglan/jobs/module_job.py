@@ -1,0 +1,64 @@
+"""Heavy work after a training, as a command of its own, so that it runs where the training ran.
+
+On a cluster the launching step has neither the GPUs nor the memory for a model. What it has to say goes through files
+beside the training: settings there, an answer back, or the error that it ended with.
+
+answer = follow_up(runner, "sft-finish", "components.training.sft.finish", settings, work / "finish.json", log, gpus)
+
+    if __name__ == "__main__":      # in that module
+        sys.exit(answering(sys.argv[1], finish))
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import QinglanError, error_class_for
+from qinglan.files import atomic_write
+from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.spec import Command, JobSpec, Runner
+
+
+def run_module_job(
+    runner: Runner, name: str, module: str, settings: Mapping[str, Any], note: Path, log: Path, per_node: int
+) -> dict[str, Any]:
+    """Run the module on these settings, and give what it answered; its error is raised here as it was there."""
+    with atomic_write(note) as partial:
+        partial.write_bytes(orjson.dumps(settings))
+    command = Command([sys.executable, "-m", module, str(note)], {"HF_HUB_OFFLINE": "1"})
+    outcome = runner.run(JobSpec(name, command, per_node=per_node), log)
+    answer = _read(_answer(note))
+    if "error" in answer:
+        raise error_class_for(answer["exit_code"])(answer["error"])
+    if outcome.code or "answer" not in answer:
+        raise explain_failure(name, outcome, log)
+    found: dict[str, Any] = answer["answer"]
+    return found
+
+
+def module_job_main(note: str, work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
+    """The other side: the module's exit code."""
+    path = Path(note)
+    _answer(path).unlink(missing_ok=True)
+    said: dict[str, Any] = {}
+    try:
+        said = {"answer": work(_read(path))}
+    except QinglanError as error:
+        said = {"error": str(error), "exit_code": error.exit_code}
+    with atomic_write(_answer(path)) as partial:
+        partial.write_bytes(orjson.dumps(said))
+    return int(said.get("exit_code", 0))
+
+
+def _answer(note: Path) -> Path:
+    return note.with_name(f"{note.stem}-answer.json")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = orjson.loads(path.read_bytes())
+    return found

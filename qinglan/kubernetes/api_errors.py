@@ -1,0 +1,81 @@
+"""What the API server refused, in words that name the next step: pure functions over its answers."""
+
+import re
+
+import orjson
+
+from qinglan.errors import ConfigError, OutageError, QinglanError
+
+VERBS = {"GET": "read", "POST": "create", "PUT": "change", "PATCH": "change", "DELETE": "delete"}
+INSTALL_HINTS = {
+    "pytorchjobs": ("PyTorchJobs", "training-operator is not installed there. Ask for it (version 1.8 or newer)"),
+    "workflows": ("Workflows", "Argo Workflows, which Kubeflow Pipelines runs on, is not installed there"),
+    "modelrollouts": ("ModelRollouts", "apply manifests/platform there"),
+    "inferenceservices": ("InferenceServices", "KServe is not installed there. Ask for it"),
+}
+UNKNOWN_PATH = "404 page not found"
+
+
+class ApiError(Exception):
+    """A call that did not do what was asked. Status 0: there was no answer."""
+
+    def __init__(self, method: str, resource: str, status: int, body: str | bytes) -> None:
+        super().__init__(f"{method} {resource}: {status} {body!r}")
+        self.method, self.resource, self.status = method, resource, status
+        self.text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+
+    @property
+    def message(self) -> str:
+        """The server's own, of the Status that it answers with."""
+        try:
+            told = orjson.loads(self.text)
+        except orjson.JSONDecodeError:
+            return self.text.strip()
+        return str(told.get("message", self.text)) if isinstance(told, dict) else self.text
+
+    @property
+    def missing(self) -> bool:
+        """No such object, though the server knows its kind."""
+        return self.status == 404 and UNKNOWN_PATH not in self.text
+
+    @property
+    def passing(self) -> bool:
+        """May be well again by itself: a server that restarts says the oddest things meanwhile."""
+        return self.status in (0, 401, 403, 429) or self.status >= 500
+
+    @property
+    def at_once(self) -> bool:
+        """Worth another try even when nothing has worked yet."""
+        return self.status in (0, 429) or self.status >= 500
+
+
+def explain_api_error(refusal: ApiError, host: str, namespace: str) -> QinglanError:
+    """The error that a person can do something about."""
+    said, what = refusal.message, f"{VERBS[refusal.method]} {refusal.resource} in {namespace}"
+    if refusal.status == 0 and "certificate" in said.lower():
+        return ConfigError(f"The API server {host} and this login do not trust each other: {said}. Renew KUBECONFIG.")
+    if refusal.at_once:
+        return OutageError(f"The API server {host} did not {what}: {said}. Check that it runs and can be reached.")
+    if refusal.status == 401:
+        return ConfigError(
+            f"The API server {host} does not know this login: its token has expired, or is of another cluster. "
+            "Get a new one (in a pod: start the step again; else renew KUBECONFIG), and run again."
+        )
+    if refusal.status == 403 and (who := re.search(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"', said)):
+        return ConfigError(_forbidden(who[1], who[2], who[3], namespace))
+    if refusal.status == 404 and not refusal.missing and refusal.resource in INSTALL_HINTS:
+        kind, step = INSTALL_HINTS[refusal.resource]
+        return ConfigError(f"The API server {host} knows no {kind}: {step}.")
+    if refusal.status == 404:
+        return ConfigError(f"The API server {host} could not {what}: {said}. Check the namespace's name.")
+    return ConfigError(f"The API server {host} refused to {what}: {said}. Mend what it names, and run again.")
+
+
+def _forbidden(user: str, verb: str, resource: str, namespace: str) -> str:
+    account = re.fullmatch(r"system:serviceaccount:([^:]+):([^:]+)", user)
+    who = f"ServiceAccount {account[2]} of {account[1]}" if account else f"user {user}"
+    return (
+        f"{who[0].upper()}{who[1:]} may not {verb} {resource} in namespace {namespace}. Give it a Role with "
+        f"this verb and a RoleBinding there, then check: "
+        f"kubectl auth can-i {verb} {resource} -n {namespace} --as {user}"
+    )

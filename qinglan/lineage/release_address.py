@@ -1,0 +1,36 @@
+"""How a release is named where it is served: its place in a store by its digest, as an InferenceService's storageUri.
+
+Address("s3://qinglan/fivedoctors", digest).uri     s3://qinglan/fivedoctors/releases/<digest>
+read_address(uri).digest
+"""
+
+import re
+from typing import NamedTuple
+
+from qinglan.errors import ConfigError
+from qinglan.store.store import RELEASES
+
+ADAPTER = "/model/adapter"
+RELEASE_URI = re.compile(rf"(?P<store>[^@?#]+)/{RELEASES}/(?P<digest>[0-9a-f]{{64}})(?P<adapter>{ADAPTER})?")
+
+
+class ReleaseAddress(NamedTuple):
+    store: str
+    digest: str
+    adapter: bool = False
+    """For a server that has the base model: the merged weights stay in the store."""
+
+    @property
+    def uri(self) -> str:
+        return f"{self.store}/{RELEASES}/{self.digest}{ADAPTER if self.adapter else ''}"
+
+
+def parse_release_uri(uri: str) -> ReleaseAddress:
+    """A ConfigError where no digest names what would be served."""
+    found = RELEASE_URI.fullmatch(uri)
+    if found is None:
+        raise ConfigError(
+            f"{uri}: names no release by its digest. A model is served from STORE/{RELEASES}/<64 hex digits>, with "
+            f"{ADAPTER} behind it where merged weights stay in the store."
+        )
+    return ReleaseAddress(found["store"], found["digest"], found["adapter"] is not None)

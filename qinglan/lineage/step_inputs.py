@@ -1,0 +1,100 @@
+"""What a stage took from the run's gateway, by digest: paid answers, prices, knowledge bases, prompts.
+
+    add_gateway(step, "generate", gateway_url)
+    add_prompts(step, "teacher.*")
+
+Neither a question nor an answer is in it: a line of the paper names a call by the digest of what was asked, and the
+answer by its own.
+"""
+
+import hashlib
+from typing import Any
+
+import httpx
+import orjson
+
+from qinglan.errors import OutageError
+from qinglan.lineage import digests
+from qinglan.lineage.record import StepReport
+from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
+from qinglan.llm.contract import PAID_PATH, PRICES_PATH
+from qinglan.prompts import PROMPTS_FOLDER
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
+from qinglan.reward.config import RewardConfig
+from qinglan.style.service_responses import STYLE_MODEL_PATH
+
+SECONDS = 60.0
+
+
+def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
+    """Add what this stage asked and got; an OutageError where the gateway does not say."""
+    with httpx.Client(base_url=gateway_url, timeout=SECONDS, trust_env=False) as http:
+        paid = _get(http, PAID_PATH, {"step": stage})
+        prices = _get(http, PRICES_PATH)
+        bases = _served(http)
+    answers = paid.count(b"\n")
+    if answers:
+        cost = sum(orjson.loads(line)["cost"] for line in paid.splitlines())
+        add_supporting_file(
+            step, "journal", f"paid-{stage}.jsonl", paid, {"answers": answers, "cost": round(cost, 6)}
+        )
+        add_supporting_file(step, "prices", f"prices-{stage}.json", prices)
+    for base in bases:
+        name = f"knowledge base {base['tenant_id']}/{base['kb_name']}"
+        step.used.append(ArtifactRef(name, base["snapshot"], "", {EXTERNAL_INPUT: True}))
+
+
+def add_prompts(step: StepReport, pattern: str) -> None:
+    """Add the texts of the prompt files with such names."""
+    for path in sorted(PROMPTS_FOLDER.glob(f"{pattern}.txt")):
+        add_supporting_file(step, f"prompt {path.stem}", f"prompt-{path.name}", path.read_bytes())
+
+
+def add_reward(step: StepReport, config: RewardConfig) -> None:
+    """Add the reward's definition, and the style model behind it where there is one."""
+    defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+    add_supporting_file(step, "reward", "reward.json", defined)
+    if config.style is not None:
+        with httpx.Client(base_url=config.style.url, timeout=SECONDS, trust_env=False) as http:
+            model = orjson.loads(_get(http, STYLE_MODEL_PATH))["sha256"]
+        step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
+
+
+def add_supporting_file(
+    step: StepReport, name: str, file: str, content: bytes, about: dict[str, Any] | None = None
+) -> None:
+    """Add bytes that the lineage keeps, so that an auditor can read what was used."""
+    step.used.append(
+        ArtifactRef(name, hashlib.sha256(content).hexdigest(), "", {EXTERNAL_INPUT: True, **(about or {})})
+    )
+    step.papers[file] = content
+
+
+def _served(http: httpx.Client) -> list[dict[str, Any]]:
+    """What the RAG service says it serves; a company's own service may say nothing."""
+    try:
+        response = http.get(KNOWLEDGE_BASES_PATH)
+    except httpx.HTTPError as error:
+        raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, error) from error
+    if 400 <= response.status_code < 500:
+        return []
+    if response.status_code != 200:
+        raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, f"status {response.status_code}")
+    listed = response.json().get("knowledge_bases", [])
+    return [base for base in listed if base.get("snapshot")]
+
+
+def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
+    try:
+        response = http.get(path, params=parameters)
+        response.raise_for_status()
+    except httpx.HTTPError as error:
+        raise _gateway_outage(http, path, error) from error
+    return response.content
+
+
+def _gateway_outage(http: httpx.Client, path: str, why: object) -> OutageError:
+    return OutageError(
+        f"{str(http.base_url).rstrip('/')}{path}: the gateway does not say what was used ({why}). "
+        "Run the stage again: what was paid for is in its journal."
+    )

@@ -1,0 +1,154 @@
+"""What a journal says, read beside the gateway or long after it: a report, a digest, an export.
+
+report = read_report(Path("runs/demo/journal.sqlite"))
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files import atomic_write
+from qinglan.llm.journal import APPLICATION_ID, SCHEMA_VERSION
+
+CALLS = """
+SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(sum(state = 'failed'), 0) failed,
+  coalesce(sum(input), 0) input_tokens, coalesce(sum(cached), 0) cached_tokens,
+  coalesce(sum(output), 0) output_tokens, coalesce(sum(reasoning), 0) reasoning_tokens FROM calls
+"""
+ATTEMPTS = "SELECT count(*) attempts, coalesce(sum(cost), 0) cost FROM attempts"
+BY_STEP = """
+SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hits, sum(cost) cost FROM (
+  SELECT step, role, count(*) attempts, sum(outcome = 'answered') answered, 0 hits, sum(cost) cost
+    FROM attempts GROUP BY step, role
+  UNION ALL SELECT step, role, 0, 0, sum(hits), 0 FROM entries GROUP BY step, role
+) GROUP BY step, role ORDER BY step, role
+"""
+POSSIBLY_BILLED = """
+SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, row
+"""
+OPEN_BATCHES = """
+SELECT role, name, batch, status, rows, made_at FROM batches WHERE NOT ended ORDER BY id
+"""
+ANSWERED = """
+SELECT key, model, sample, request, response, input, cached, output, reasoning,
+  (SELECT sum(cost) FROM attempts WHERE call = key) cost
+FROM calls WHERE state = 'answered' ORDER BY key
+"""
+
+PAID = """
+SELECT DISTINCT key, role, calls.model, response, (SELECT sum(cost) FROM attempts WHERE attempts.call = key) cost
+FROM entries JOIN calls ON entries.call = calls.key WHERE step = ? AND state = 'answered' ORDER BY key, role
+"""
+
+ATTEMPTS_OF = """
+SELECT row, outcome, cost, answered_at - sent_at seconds FROM attempts WHERE step = ? AND role = ? ORDER BY id
+"""
+
+
+class Attempt(NamedTuple):
+    """One request that left, for whom, and what came of it."""
+
+    row: str
+    outcome: str
+    cost: float
+    seconds: float | None
+    """Until its outcome was known, the journal's own commit before it left within; None where none came."""
+
+
+def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
+    """Every request that a step sent to a role's model."""
+    with _reading(path) as database:
+        return [Attempt(*row) for row in database.execute(ATTEMPTS_OF, (step, role))]
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
+    with _reading(path) as database:
+        report: dict[str, Any] = {**_one(database, CALLS), **_one(database, ATTEMPTS)}
+        by_step = [dict(row) for row in database.execute(BY_STEP)]
+        hits = sum(row["hits"] for row in by_step)
+        lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
+        exports = [dict(row) for row in database.execute(
+            "SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact"
+        )]  # fmt: skip
+        batches = [dict(row) for row in database.execute(OPEN_BATCHES)]
+    asked = hits + report["answered"]
+    return {
+        **report,
+        "hits": hits,
+        "hit_rate": hits / asked if asked else 0.0,
+        "possibly_billed": lost,
+        "by_step": by_step,
+        "exports": exports,
+        "batches": batches,
+        "digest": journal_digest(path),
+    }
+
+
+def journal_digest(path: Path) -> str:
+    """The name of the journal's answers: of each call's key and answer, whatever the order they came in."""
+    digest = sha256()
+    with _reading(path) as database:
+        for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
+            digest.update(row["key"].encode() + sha256(row["response"]).digest())
+    return digest.hexdigest()
+
+
+def paid_answers_jsonl(path: Path, step: str) -> bytes:
+    """The answers that a step got, a JSON line each: what was asked and what came back by digest, and the cost."""
+    with _reading(path) as database:
+        return b"".join(
+            orjson.dumps({
+                "call": row["key"], "role": row["role"], "model": row["model"],
+                "answer": sha256(row["response"]).hexdigest(), "cost": row["cost"],
+            }) + b"\n"
+            for row in database.execute(PAID, (step,))
+        )  # fmt: skip
+
+
+def read_answers(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Each answered call's key, and the answer as it was received."""
+    with _reading(path) as database:
+        for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered'"):
+            yield str(row["key"]), bytes(row["response"])
+
+
+def export_journal(path: Path, target: Path) -> int:
+    """Write each answered call once, in the order of the keys, as JSONL; the answer is how many."""
+    count = 0
+    with _reading(path) as database, atomic_write(target) as partial, partial.open("wb") as file:
+        for count, row in enumerate(database.execute(ANSWERED), 1):  # noqa: B007
+            request, response = orjson.Fragment(row["request"]), orjson.Fragment(row["response"])
+            file.write(orjson.dumps({**dict(row), "request": request, "response": response}) + b"\n")
+    return count
+
+
+def _one(database: sqlite3.Connection, query: str) -> dict[str, Any]:
+    return dict(database.execute(query).fetchone())
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The journal as it stands now: one consistent view, and no lock on its writer."""
+    if not path.is_file():
+        raise DataError(f"{path}: no journal there. A run writes it; see that the path is right.")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.row_factory = sqlite3.Row
+        try:
+            database.execute("PRAGMA query_only=1")
+            names = ("application_id", "user_version")
+            found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"{path}: cannot be read ({error}).") from error
+        if found != (APPLICATION_ID, SCHEMA_VERSION):
+            raise DataError(
+                f"{path}: no journal of version {SCHEMA_VERSION}. Read it with the release that wrote it."
+            )
+        database.execute("BEGIN")
+        yield database

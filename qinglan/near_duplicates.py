@@ -1,0 +1,113 @@
+"""Near-duplicates: texts that share most of their three-character pieces, every one of them found.
+
+known = Known(["…", …], threshold=0.8)
+known.alike("…")            # those at least as alike as the threshold
+
+Two alike texts share so many pieces that some are among the rarest of both: only texts that share rare ones are
+compared. What is left out cannot be alike, so nothing hangs on luck.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qinglan.text import normalise
+
+EXTRA_RARE_PIECES = 12
+"""Rare pieces looked at beyond those that must share one, and so many must be shared. It changes the time alone."""
+
+ROUNDING = 1e-9
+"""A share of exactly the threshold counts."""
+
+
+def question_key(question: str, history: str) -> str:
+    """What makes two rows one task: an elliptic question means nothing without its history.
+
+    The history sets them apart; width, case, punctuation and spaces do not.
+    """
+    return f"{normalise(question)}|{normalise(history)}"
+
+
+def shingles(text: str) -> set[str]:
+    return {text[i : i + 3] for i in range(max(1, len(text) - 2))}
+
+
+def similarity(one: set[str], other: set[str]) -> float:
+    """Jaccard: what two sets share of what they hold together."""
+    shared = len(one & other)
+    return shared / (len(one) + len(other) - shared)
+
+
+class NearDuplicateIndex:
+    """Distinct texts that others are held against."""
+
+    def __init__(self, texts: Iterable[str], threshold: float) -> None:
+        self.threshold = threshold
+        self.texts = list(dict.fromkeys(texts))
+        self._rank = _by_rarity(self.texts)
+        self._pieces = [np.array(sorted(self._rank[piece] for piece in shingles(text))) for text in self.texts]
+        self._sizes = np.array([len(pieces) for pieces in self._pieces])
+        self._holding = self._held_by_rare()
+
+    def alike(self, text: str) -> list[str]:
+        """The known texts that are at least as alike as the threshold, itself among them where it is known."""
+        pieces = shingles(text)
+        own = sorted(self._rank[piece] for piece in pieces if piece in self._rank)
+        if len(own) < self._least(len(pieces)):
+            return []
+        mine = set(own)
+        return [self.texts[at] for at in self._candidates(own, len(pieces)) if self._is_alike(mine, len(pieces), at)]
+
+    def _is_alike(self, mine: set[int], size: int, at: int) -> bool:
+        theirs = self._pieces[at].tolist()
+        shared = len(mine.intersection(theirs))
+        return shared >= self.threshold * (size + len(theirs) - shared) - ROUNDING
+
+    def _candidates(self, own: Sequence[int], size: int) -> list[int]:
+        """Texts of like size that share enough of the rarest pieces; a piece that nobody knows is the rarest."""
+        rarest = own[: max(0, self._wide(size) - (size - len(own)))]
+        if not (held := [self._holding[piece] for piece in rarest if piece in self._holding]):
+            return []
+        shared = np.bincount(np.concatenate(held))
+        found = np.flatnonzero(shared >= min(EXTRA_RARE_PIECES, self._least(size)))
+        sizes = self._sizes[found]
+        smallest, largest = self.threshold * size - ROUNDING, size / self.threshold + ROUNDING
+        return [int(at) for at in found[(smallest <= sizes) & (sizes <= largest)]]
+
+    def _least(self, size: int) -> int:
+        """So many of its pieces a text must share at least."""
+        return max(1, math.ceil(self.threshold * size - ROUNDING))
+
+    def _wide(self, size: int) -> int:
+        """Among so many of its rarest pieces, alike texts share WIDER, or all that they must share at all."""
+        return size - self._least(size) + EXTRA_RARE_PIECES
+
+    def _held_by_rare(self) -> dict[int, NDArray[np.intp]]:
+        held: dict[int, list[int]] = defaultdict(list)
+        for at, pieces in enumerate(self._pieces):
+            for piece in pieces[: self._wide(len(pieces))].tolist():
+                held[piece].append(at)
+        return {piece: np.array(texts) for piece, texts in held.items()}
+
+
+def _by_rarity(texts: Iterable[str]) -> dict[str, int]:
+    """A number for each piece, the smallest for the rarest."""
+    counts = Counter(piece for text in texts for piece in shingles(text))
+    return {piece: n for n, piece in enumerate(sorted(counts, key=lambda piece: (counts[piece], piece)))}
+
+
+def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
+    """A number for each text, the same for texts that are alike, directly or through others between them."""
+    known = NearDuplicateIndex(texts, threshold)
+    group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
+    for text in known.texts:
+        mine = len(group_of)
+        group_of[text], members[mine] = mine, [text]
+        for other in {group_of[one] for one in known.alike(text) if one in group_of} - {mine}:
+            for moved in members.pop(other):
+                group_of[moved] = mine
+                members[mine].append(moved)
+    return [group_of[text] for text in texts]

@@ -1,0 +1,117 @@
+"""Writes the files of a search index, a batch of passages at a time.
+
+Memory holds the ids, for none may be used twice, and the vocabulary. What a pair weighs is known only when every
+passage was counted: until then each passage's pairs wait in a file, 8 bytes a pair.
+"""
+
+import logging
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import orjson
+from tantivy import Document, Index, IndexWriter, SchemaBuilder
+
+from qinglan.progress import EVERY_SECONDS, progress_line
+from qinglan.rag.contract import Passage
+from qinglan.rag.index import OFFSETS, PASSAGES, SEARCH, WEIGHTS, inverse_frequency, read_knowledge_base
+from qinglan.rag.passage_bigrams import (
+    ONE,
+    BatchBigrams,
+    Counts,
+    DocumentFrequencies,
+    Weights,
+    extract_bigrams,
+    passage_batches,
+)
+
+WRITER_BYTES = 50_000_000
+
+log = logging.getLogger("qinglan.rag")
+
+
+def write_index(kb: Path, folder: Path) -> int:
+    """Every file of the index but its manifest; the number of passages."""
+    (folder / SEARCH).mkdir(parents=True)
+    schema = SchemaBuilder()
+    schema.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
+    schema.add_unsigned_field("number", fast=True)
+    index = Index(schema.build(), path=str(folder / SEARCH))
+    starts = array("Q", [0])
+    tell = BuildProgressLog(kb)
+    with BigramSpool(folder / f"{WEIGHTS}.waiting") as weights:
+        with (folder / PASSAGES).open("wb") as lines, index.writer(WRITER_BYTES, num_threads=1) as writer:
+            for batch in passage_batches(read_knowledge_base(kb)):
+                cut = extract_bigrams(batch)
+                weights.add(cut)
+                _add(writer, cut.bodies, len(starts) - 1)
+                for line in map(_line, batch):
+                    starts.append(starts[-1] + lines.write(line))
+                tell.done(len(starts) - 1, starts[-1])
+        with (folder / WEIGHTS).open("wb") as file:
+            for weighed in weights.of_passages():
+                weighed.tofile(file)
+    (folder / OFFSETS).write_bytes(starts.tobytes())
+    return len(starts) - 1
+
+
+def _line(passage: Passage) -> bytes:
+    return orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE)  # read from JSON, it holds nothing else
+
+
+def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
+    for number, body in enumerate(bodies, first):
+        document = Document(body=body)
+        document.add_unsigned("number", number)
+        writer.add_document(document)
+
+
+class BigramSpool:
+    """What passages weigh: their pairs wait in a file, gone with the block, until all of them are counted."""
+
+    def __init__(self, waiting: Path) -> None:
+        self._path = waiting
+        self._file = waiting.open("w+b")
+        self._batches: list[Counts] = []
+        self._passages = 0
+        self._frequencies = DocumentFrequencies()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._path.unlink()
+
+    def add(self, cut: BatchBigrams) -> None:
+        self._frequencies.add(cut)
+        (cut.pairs << ONE | cut.in_title).tofile(self._file)
+        self._batches.append(cut.counts.astype(np.uint32))
+        self._passages += len(cut.counts)
+
+    def of_passages(self) -> Iterator[Weights]:
+        """The idf of all the pairs of each passage together, and of its title's; a batch at a time."""
+        weigh = self._frequencies.weigher(lambda df: inverse_frequency(df, self._passages))
+        self._file.seek(0)
+        for counts in self._batches:
+            pairs = np.fromfile(self._file, np.uint64, counts.sum())
+            yield weigh(pairs >> ONE, pairs & ONE == ONE, counts)
+
+
+class BuildProgressLog:
+    """A line in the log every few seconds: a million passages take a minute."""
+
+    def __init__(self, kb: Path) -> None:
+        self._name, self._bytes = kb.name, kb.stat().st_size
+        self._started = self._last = time.monotonic()
+
+    def done(self, passages: int, written: int) -> None:
+        """So many passages of so many bytes; how many there are in all follows from the file's size."""
+        now = time.monotonic()
+        if now - self._last >= EVERY_SECONDS:
+            self._last = now
+            total = max(passages, round(passages * self._bytes / written))
+            log.info("%s", progress_line(f"index {self._name}", passages, total, now - self._started, ""))

@@ -1,0 +1,149 @@
+"""Many requests to a run's gateway in one message; each answer comes back as soon as it is there.
+
+A step of PPO asks some five hundred times at once: as messages of their own, client and gateway spend more time on
+HTTP than on answers. What one turn of the event loop asks travels together; nobody waits for others to ask or to be
+answered.
+
+    bundles = Bundles("http://127.0.0.1:8200")
+    reply = await bundles.post("/api/chat/general_rag", body, {})
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import httpx2
+import orjson
+
+from qinglan.llm.http_client import http_client
+
+BUNDLE_PATH = "/v1/bundle"
+"""POST: requests as frames, each under its path and headers; the answer streams frames, each under its place."""
+
+MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
+"""Requests and bytes in one message; a request that is larger goes alone."""
+
+
+class FrameHeader(NamedTuple):
+    """What stands before a frame's body."""
+
+    place: int
+    """Of the request in its message."""
+
+    what: str
+    """A request's path, an answer's status."""
+
+    headers: dict[str, str]
+
+
+class BundledResponse(NamedTuple):
+    """One request's answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class _PendingRequest(NamedTuple):
+    path: str
+    body: bytes
+    headers: dict[str, str]
+    reply: "asyncio.Future[BundledResponse]"
+
+
+class BundleClient:
+    """Posts to one gateway. A message that it refuses is refused to each of its requests; what could not be delivered
+    is raised by each."""
+
+    def __init__(self, base_url: str) -> None:
+        self._url = f"{base_url.rstrip('/')}{BUNDLE_PATH}"
+        # A request waits for its turn at the gateway for as long as that takes; only connecting has a limit.
+        self._http = http_client(httpx2.Timeout(None, connect=5.0))
+        self._waiting: list[_PendingRequest] = []
+        self._messages: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        for message in self._messages:
+            message.cancel()
+        await asyncio.gather(*self._messages, return_exceptions=True)
+        await self._http.aclose()
+
+    async def post(self, path: str, body: bytes, headers: dict[str, str]) -> BundledResponse:
+        """The gateway's answer to this request; httpx2.TransportError where it could not be asked."""
+        loop = asyncio.get_running_loop()
+        request = _PendingRequest(path, body, headers, loop.create_future())
+        self._waiting.append(request)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._send)  # after all that this turn of the loop still asks
+        return await request.reply
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for requests in split_into_messages([request for request in waiting if not request.reply.cancelled()]):
+            task = asyncio.create_task(self._deliver(requests))
+            self._messages.add(task)
+            task.add_done_callback(self._messages.discard)
+
+    async def _deliver(self, requests: Sequence[_PendingRequest]) -> None:
+        content = b"".join(
+            encode_frame(FrameHeader(place, one.path, one.headers), one.body) for place, one in enumerate(requests)
+        )  # fmt: skip
+        try:
+            async with self._http.stream("POST", self._url, content=content) as response:
+                if response.status_code != 200:
+                    refused = BundledResponse(response.status_code, response.headers, await response.aread())
+                    for request in requests:
+                        _settle(request, refused)
+                    return
+                frames = FrameDecoder()
+                async for chunk in response.aiter_raw():
+                    for head, body in frames.feed(chunk):
+                        _settle(requests[head.place], BundledResponse(int(head.what), head.headers, body))
+            raise httpx2.RemoteProtocolError("the connection was closed before every answer had come")
+        except Exception as error:  # whatever it is, nobody may wait for ever; of no concern to who has an answer
+            for request in requests:
+                if not request.reply.done():
+                    request.reply.set_exception(error)
+
+
+def _settle(request: _PendingRequest, reply: BundledResponse) -> None:
+    if not request.reply.done():
+        request.reply.set_result(reply)
+
+
+def split_into_messages(requests: Sequence[_PendingRequest]) -> Iterator[list[_PendingRequest]]:
+    """The requests, so many and so large together."""
+    message: list[_PendingRequest] = []
+    size = 0
+    for request in requests:
+        if message and (len(message) >= MAX_REQUESTS or size + len(request.body) > MAX_MESSAGE_BYTES):
+            yield message
+            message, size = [], 0
+        message.append(request)
+        size += len(request.body)
+    if message:
+        yield message
+
+
+def encode_frame(head: FrameHeader, body: bytes) -> bytes:
+    """A line of JSON that says how long the body is, and the body."""
+    return orjson.dumps([*head, len(body)]) + b"\n" + body
+
+
+class FrameDecoder:
+    """Takes bytes as they come, and gives the frames that are whole."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[FrameHeader, bytes]]:
+        """The frames that end in this data."""
+        rest, at = self._rest + data, 0
+        while (line := rest.find(b"\n", at)) >= 0:
+            place, what, headers, length = orjson.loads(rest[at:line])
+            end = line + 1 + length
+            if end > len(rest):
+                break
+            yield FrameHeader(place, what, headers), rest[line + 1 : end]
+            at = end
+        self._rest = rest[at:]

@@ -1,0 +1,133 @@
+"""What verl calls for every rollout: `reward.custom_reward_function.path` is this file, `.name` compute_score.
+
+Its settings are a file, {"gateway_url", "config", "folder"}, named by the keyword `settings`. In the folder every
+rollout is written down with each of its terms, and what makes a reward impossible: see outage.py.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+from pydantic import ValidationError
+
+from qinglan.config import Config, explain_validation_error
+from qinglan.errors import ConfigError, DataError, QinglanError
+from qinglan.reward.config import RewardConfig
+from qinglan.reward.episode import Prompt
+from qinglan.reward.outage import read_outage, write_outage
+from qinglan.reward.scorer import Scorer
+
+
+class RewardSettings(Config):
+    """What a reward worker is told, whatever machine it runs on."""
+
+    gateway_url: str
+    """The run's gateway."""
+
+    config: RewardConfig = RewardConfig()
+    """How rewrites are rewarded."""
+
+    folder: Path
+    """Where rollouts and a possible outage are written, on every machine the same."""
+
+
+class RewardWorker:
+    """What one event loop of one process keeps between rollouts."""
+
+    def __init__(self, settings: RewardSettings) -> None:
+        self.folder = settings.folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._scorer = Scorer(settings.gateway_url, settings.config)
+        self._rollouts = self.folder / f"rollouts-{socket.gethostname()}-{os.getpid()}.jsonl"
+
+    async def score(self, rollouts: Sequence[tuple[Prompt, str]]) -> list[dict[str, float]]:
+        """The terms of each rewrite, in order, written down."""
+        terms = await self._scorer.score_all(rollouts)
+        at = round(time.time(), 3)
+        lines = [
+            {"at": at, "id": prompt.id, "split": prompt.split, "rewrite": text, **term}
+            for (prompt, text), term in zip(rollouts, terms, strict=True)
+        ]
+        with self._rollouts.open("ab") as file:  # one write of whole lines, which a killed worker leaves whole
+            file.write(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+        return terms
+
+    async def aclose(self) -> None:
+        await self._scorer.aclose()
+
+
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, RewardWorker]] = WeakKeyDictionary()
+
+
+async def compute_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None,
+    settings: str = "", **_: Any,
+) -> dict[str, float]:  # fmt: skip
+    """The reward under "score" beside every term of it; ground_truth is the row's need."""
+    sample = {"data_source": data_source, "solution_str": solution_str, "ground_truth": ground_truth}
+    [terms] = await compute_scores([{**sample, "extra_info": extra_info}], settings)
+    return terms
+
+
+async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) -> list[dict[str, float]]:
+    """The same for all samples of a step at once, each with compute_score's arguments by name.
+
+    What makes a reward impossible is raised and written down, and from then on nobody is asked any more.
+    """
+    worker = _worker(settings)
+    if (stopped := read_outage(worker.folder)) is not None:
+        raise stopped
+    rows = [{**(sample["extra_info"] or {}), "need": sample["ground_truth"]} for sample in samples]
+    id = str(rows[0].get("id", "")) if len(rows) == 1 else ""
+    try:
+        prompts = [read_prompt(row, sample["data_source"]) for row, sample in zip(rows, samples, strict=True)]
+        return await worker.score([(p, str(s["solution_str"])) for p, s in zip(prompts, samples, strict=True)])
+    except QinglanError as error:
+        write_outage(worker.folder, error, id)
+        raise
+    except Exception as error:
+        said = QinglanError(f"A reward worker failed: {type(error).__name__}: {error}. Its traceback is in the log.")
+        write_outage(worker.folder, said, id)
+        raise
+
+
+def read_prompt(row: dict[str, Any], data_source: str) -> Prompt:
+    """The row that is rewarded; what is missing in it is a DataError that names the fields."""
+    try:
+        return Prompt.model_validate(row)
+    except ValidationError as error:
+        raise DataError(
+            f"extra_info of row {row.get('id')!r} of {data_source}: {explain_validation_error(error)}. "
+            "Convert the validated rows again: the reward needs what the convert stage writes."
+        ) from error
+
+
+async def close() -> None:
+    """Close what this event loop opened; a process that ends need not."""
+    for worker in _workers.pop(asyncio.get_running_loop(), {}).values():
+        await worker.aclose()
+
+
+def _worker(settings: str) -> RewardWorker:
+    mine = _workers.setdefault(asyncio.get_running_loop(), {})
+    if settings not in mine:
+        mine[settings] = RewardWorker(read_settings(settings))
+    return mine[settings]
+
+
+def read_settings(path: str) -> RewardSettings:
+    """The settings of a file; a path that leads nowhere is a ConfigError that says so."""
+    try:
+        values = orjson.loads(Path(path).read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ConfigError(
+            f"settings={path!r}: no reward settings there ({error}). "
+            "Set +reward.custom_reward_function.reward_kwargs.settings to the file's absolute path."
+        ) from error
+    return RewardSettings.parse(values, path)

@@ -1,0 +1,116 @@
+"""One rollout's reward, with every term that made it: always the same names, always floats."""
+
+from typing import NamedTuple
+
+from qinglan.reward import anchored_v2, floor_checks, penalties, seed_v1
+from qinglan.reward.config import RewardConfig
+from qinglan.reward.episode import Episode, RetrievalResult
+from qinglan.text import normalise
+
+PART_PREFIX = "part_"
+
+
+class RewriteMeasures(NamedTuple):
+    """What is seen of a rewrite, whether or not it counts in the mode."""
+
+    empty: bool
+    malformed: bool
+    copied: bool
+    kept: bool
+    """The question was left as it is."""
+
+    length: float
+    length_ratio: float
+    repeats: float
+    names: float
+    numbers: float
+
+    @property
+    def floor(self) -> bool:
+        return self.empty or self.malformed or self.copied
+
+
+def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, float]:
+    """The reward under "score", its parts under part_*, and what they were computed from."""
+    seen = measure_rewrite(episode)
+    qualities = {
+        name: retrieval_quality(found, episode.prompt.gold, config)
+        for name, found in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
+    }
+    parts = _parts(episode, seen, qualities, config)
+    floor = config.mode == "anchored_v2" and seen.floor
+    total = floor_checks.FLOOR if floor else seed_v1.clip(sum(parts.values()))
+    values = {
+        "score": total,
+        **{PART_PREFIX + name: value for name, value in parts.items()},
+        **{f"quality{whose}": value for whose, value in qualities.items()},
+        **_standing(episode, qualities),
+        **seen._asdict(),
+        "floor": floor,
+        "style": episode.style,
+    }
+    return {name: float(value) for name, value in values.items()}
+
+
+def measure_rewrite(episode: Episode) -> RewriteMeasures:
+    rewrite, prompt = episode.rewrite, episode.prompt
+    return RewriteMeasures(
+        empty=floor_checks.is_empty(rewrite),
+        malformed=floor_checks.is_malformed(rewrite),
+        copied=floor_checks.is_copied(rewrite, prompt, episode.student.hits),
+        kept=normalise(rewrite) == normalise(prompt.question),
+        length=len(rewrite),
+        length_ratio=penalties.length_ratio(rewrite, prompt),
+        repeats=penalties.repetition_share(rewrite),
+        names=penalties.invented_words(rewrite, prompt, episode.student),
+        numbers=penalties.invented_numbers(rewrite, prompt),
+    )
+
+
+def retrieval_quality(found: RetrievalResult, gold: tuple[str, ...], config: RewardConfig) -> float:
+    """Retrieval quality as the mode sees it."""
+    return (
+        anchored_v2.retrieval_quality(found, gold)
+        if config.mode == "anchored_v2"
+        else seed_v1.retrieval_quality(found.scores)
+    )
+
+
+def _parts(
+    episode: Episode, seen: RewriteMeasures, qualities: dict[str, float], config: RewardConfig
+) -> dict[str, float]:
+    """What each term adds; the names are the same in both modes."""
+    judged = episode.judged
+    terms = seed_v1.compare(judged.student, judged.teacher, qualities[""], qualities["_teacher"], config)
+    parts = seed_v1.apply_weights(terms, config)._asdict()
+    if config.mode == "seed_v1":
+        return parts | dict.fromkeys(("needless", "length", "repeats", "names", "numbers", "style"), 0.0)
+    most = config.penalties
+    needless = anchored_v2.needless_rewrite_penalty(qualities[""], qualities["_plain"], seen.kept, config.scale)
+    return parts | {
+        "needless": -most.needless * needless,
+        "length": -most.length * penalties.hinge(seen.length_ratio, 1.5, 3.0),
+        "repeats": -most.repeats * penalties.hinge(seen.repeats, 0.1, 0.5),
+        "names": -most.names * penalties.hinge(seen.names, 0.0, 0.5),
+        "numbers": -most.numbers * penalties.hinge(seen.numbers, 0.0, 1.0),
+        "style": config.style.weight * episode.style if config.style else 0.0,
+    }
+
+
+def _standing(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
+    """Who won, what the judge said, and whether the gold passage came first; gold counts where gold_known is 1."""
+    gold, judged = episode.prompt.gold, episode.judged
+    ahead = qualities[""] - qualities["_teacher"]
+    return {
+        "win": (ahead > 0) - (ahead < 0),
+        "judge": judged.student,
+        "judge_teacher": judged.teacher,
+        "judged": judged.judged,
+        "judge_failed": judged.failed,
+        "top1": episode.student.top1,
+        "top1_teacher": episode.teacher.top1,
+        "gold_known": bool(gold),
+        "gold": 1 in episode.student.ranks(gold),
+        "gold_teacher": 1 in episode.teacher.ranks(gold),
+        "gold_plain": 1 in episode.plain.ranks(gold),
+    }

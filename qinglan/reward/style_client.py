@@ -1,0 +1,67 @@
+"""The style service as a term of the reward: POST /predict {"text"} -> {"probabilities": {label: p}}."""
+
+import httpx
+import stamina
+
+from qinglan.errors import ConfigError, OutageError
+from qinglan.reward.config import StyleRewardConfig
+from qinglan.style.labels import format_training_text
+from qinglan.style.service_responses import read_style_response
+
+ATTEMPTS = 4
+SECONDS = 30.0
+AT_ONCE = 20
+BUSY = {429, 500, 502, 503, 504}
+
+
+class _Busy(Exception):
+    pass
+
+
+class StyleClient:
+    """Asks with retries; no answer is an outage, never a probability."""
+
+    def __init__(self, config: StyleRewardConfig) -> None:
+        self._config = config
+        limits = httpx.Limits(max_connections=AT_ONCE)
+        self._http = httpx.AsyncClient(base_url=config.url, timeout=SECONDS, trust_env=False, limits=limits)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def wanted(self, question: str, rewrite: str) -> float:
+        """The probability that the rewrite is in a wanted style, asked in the form that the model learned from."""
+        return read_style_probability(
+            (await self._send(format_training_text(question, rewrite))).content, self._config.wanted, self._where
+        )
+
+    @property
+    def _where(self) -> str:
+        return f"Style service {self._config.url.rstrip('/')}/predict"
+
+    async def _send(self, text: str) -> httpx.Response:
+        try:
+            async for attempt in stamina.retry_context(on=(_Busy, httpx.TransportError), attempts=ATTEMPTS):
+                with attempt:
+                    response = await self._http.post("/predict", json={"text": text})
+                    if response.status_code in BUSY:
+                        raise _Busy(f"status {response.status_code}")
+        except (_Busy, httpx.TransportError) as error:
+            raise OutageError(
+                f"{self._where}: no answer ({error or type(error).__name__}). Tried {ATTEMPTS} times; "
+                "see that the service is up, then run again."
+            ) from error
+        if response.status_code != 200:
+            raise ConfigError(f"{self._where}: refused with status {response.status_code}. Look at reward.style.url.")
+        return response
+
+
+def read_style_probability(content: bytes, wanted: tuple[str, ...], where: str) -> float:
+    """The wanted labels' probabilities together; a label that the service does not know is a ConfigError."""
+    try:
+        known = read_style_response(content).probabilities
+    except ValueError as error:
+        raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from error
+    if strangers := set(wanted) - known.keys():
+        raise ConfigError(f"{where}: no label {min(strangers)!r}. There are: {', '.join(known)}. Mend reward.style.")
+    return min(1.0, sum(known[label] for label in set(wanted)))

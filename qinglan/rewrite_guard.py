@@ -1,0 +1,44 @@
+"""What a written rewrite may not be, whoever wrote it: then the user's own question is searched.
+
+    hits(question, written)     ("invented_number",)      the guards that it does not pass, the gravest first
+
+A pure function of the question, what is known with it, and the text: serving falls back by it, and an evaluation can
+count by it. It knows no model and no knowledge base, so it says what a text surely is, not whether it is good.
+"""
+
+from collections.abc import Sequence
+
+from qinglan.numerals import all_numbers, canonical_number, digit_numbers, normalise_digits, spelled_counts
+from qinglan.prompts import PromptInput
+from qinglan.text import is_copied, normalise
+
+GUARDS = ("empty", "cut", "too_long", "history", "invented_number")
+"""In the order in which they are told: a text that is cut is too long, too, and often a copy."""
+
+MAX_CHARACTERS = 96
+"""Characters; a question that is longer may be answered by its own length. `python -m benchmarks.guard` says what
+teachers take."""
+
+
+def failed_guards(asked: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
+    """The guards that the text does not pass; none where it may be searched. `cut`: its writer was stopped."""
+    text = normalise(written)
+    if not text:
+        return ("empty",)
+    found = {
+        "cut": cut,
+        "too_long": len(written) > max(MAX_CHARACTERS, len(asked.question)),
+        "history": is_copied(text, asked.question, (asked.history_summary, asked.user_profile)),
+        "invented_number": bool(
+            numbers_without_source(written, (asked.question, asked.history_summary, asked.user_profile))
+        ),
+    }
+    return tuple(name for name in GUARDS if found.get(name))
+
+
+def numbers_without_source(written: str, sources: Sequence[str]) -> set[str]:
+    """Its numbers that no source holds, in digits or spelled out."""
+    told = {number for text in sources for number in all_numbers(text)}
+    return (
+        {canonical_number(number) for number in digit_numbers(normalise_digits(written))} | spelled_counts(written)
+    ) - told

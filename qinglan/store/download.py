@@ -1,0 +1,131 @@
+"""An artifact's files into a folder: several parts at once, every byte checked, and on from where a pull was cut off.
+
+They are gathered beside the target, in a folder named for the digest, which becomes the target when it is whole. A
+pull that is killed or loses its store leaves it for the next one; wrong bytes leave nothing.
+"""
+
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.progress import Transfer, transfer_progress
+from qinglan.store.backend import MIN_PART_SIZE, StorageBackend
+from qinglan.store.manifest import Manifest, ManifestFile
+from qinglan.store.parallel import map_in_order, run_each
+
+STAGING_SUFFIX = ".pulling"
+FILES = "files"
+READ_AT_ONCE = 1 << 20
+PIECE_SIZE = 8 << 20
+LARGE_AT_ONCE = 2
+"""Files: while one is hashed and written, pieces of the other come."""
+
+
+def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:
+    """Small files several at once, then large ones, each of them in several pieces at once."""
+    sizes = {name: file.size for name, file in manifest.files.items()}
+    with staging_folder(into, manifest.digest) as folder, transfer_progress("pull", sum(sizes.values())) as tally:
+
+        def pull(name: str) -> None:
+            fetch_file(shelf, f"{base}/{name}", folder / name, manifest.files[name], tally)
+
+        run_each(pull, [name for name, size in sizes.items() if size <= MIN_PART_SIZE])
+        run_each(pull, [name for name, size in sizes.items() if size > MIN_PART_SIZE], LARGE_AT_ONCE)
+
+
+@contextmanager
+def staging_folder(target: Path, digest: str) -> Iterator[Path]:
+    """A folder to fill, perhaps filled in part before, that becomes `target` if the block ends well."""
+    own = target.with_name(f".{target.name}.{digest[:16]}{STAGING_SUFFIX}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale_pulls(target, own)
+        with _locked(own, wait=True):
+            try:
+                (own / FILES).mkdir(exist_ok=True)
+                yield own / FILES
+                _publish(own, target)
+            except DataError:
+                shutil.rmtree(own)
+                raise
+    except OSError as error:
+        kept = f": what came is kept in {own}" if own.exists() else ""
+        raise ConfigError(f"{error.filename or own}: {error.strerror}. See to that and pull again{kept}.") from error
+
+
+def _remove_stale_pulls(target: Path, own: Path) -> None:
+    """What pulls of other artifacts to the same place left, unless they are still at it."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*{STAGING_SUFFIX}"):
+        if left != own:
+            with suppress(BlockingIOError), _locked(left, wait=False):
+                shutil.rmtree(left)
+
+
+def _publish(own: Path, target: Path) -> None:
+    if target.exists():
+        target.rename(own / "before")
+    (own / FILES).rename(target)
+    shutil.rmtree(own)
+
+
+@contextmanager
+def _locked(folder: Path, wait: bool) -> Iterator[None]:
+    """The folder is ours alone; a BlockingIOError where another has it and we do not wait."""
+    path = folder / "lock"
+    while True:
+        folder.mkdir(exist_ok=True)
+        try:
+            lock = path.open("w")
+        except FileNotFoundError:  # whoever had it has just finished
+            continue
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                yield
+                return
+
+
+def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile, tally: Transfer) -> None:
+    """One file; what is there of it already is kept if the whole turns out right, and else fetched again."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("ab+") as out:
+        begun = out.tell()
+        right = _complete_file(shelf, key, out, file, tally)
+        if begun and not right:
+            tally.there(-begun)
+            tally.moved(begun - out.tell())
+            out.truncate(0)
+            right = _complete_file(shelf, key, out, file, tally)
+    if not right:
+        raise DataError(f"{shelf.address}/{key}: not the bytes that were pushed. Nothing of this artifact was kept.")
+
+
+def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: ManifestFile, tally: Transfer) -> bool:
+    """Whether a file has the right bytes once what is missing of it was added; given up as soon as it is too long."""
+    sha256 = hashlib.sha256()
+    out.seek(0)
+    while chunk := out.read(READ_AT_ONCE):
+        sha256.update(chunk)
+    tally.there(begun := out.tell())
+    if begun == file.size and sha256.hexdigest() == file.sha256 and begun:
+        return True
+    for data in _pieces(shelf, key, begun, file.size + 1):
+        out.write(data)
+        sha256.update(data)
+        tally.moved(len(data))
+    return out.tell() == file.size and sha256.hexdigest() == file.sha256
+
+
+def _pieces(shelf: StorageBackend, key: str, start: int, end: int) -> Iterator[bytes]:
+    """An object's bytes between two places, in order, several pieces asked for at once."""
+    spans = [(at, min(PIECE_SIZE, end - at)) for at in range(start, end, PIECE_SIZE)]
+    if len(spans) == 1:
+        return iter([shelf.part(key, *spans[0])])
+    return map_in_order(lambda span: shelf.part(key, *span), spans)

@@ -1,0 +1,116 @@
+"""A shelf in a folder of this machine. Files are read-only once they are there, and come there whole, by rename."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.lineage.digests import file_digests
+from qinglan.progress import Transfer
+from qinglan.store.backend import ObjectInfo, SourceFile, source_changed_error
+from qinglan.store.paths import checked_key
+
+READ_ONLY = 0o444
+READ_AT_ONCE = 1 << 20
+PARTIAL = ".partial"
+"""Where files are written first; what a killed process left there is taken away by the next one that writes."""
+
+
+class FolderBackend:
+    def __init__(self, root: Path) -> None:
+        self._root = root.expanduser().resolve()
+
+    @property
+    def address(self) -> str:
+        return self._root.as_uri()
+
+    def prepare(self) -> None:
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._root}: no store can be made here ({error.strerror}). Name another place."
+            ) from error
+
+    def at(self, key: str) -> Path:
+        """Where a key lies; a ConfigError where there is no store to look in."""
+        if not self._root.is_dir():
+            raise ConfigError(
+                f"{self._root}: there is no store here. Name the folder of a store, or push something to make one."
+            )
+        return self._root / checked_key(key)
+
+    def read(self, key: str) -> bytes | None:
+        try:
+            return self.at(key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def part(self, key: str, start: int, size: int) -> bytes:
+        try:
+            with self.at(key).open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except OSError as error:
+            raise DataError(f"{self._root / key}: {error.strerror}. Push the artifact again.") from error
+
+    def create(self, key: str, data: bytes) -> bool:
+        target = self.at(key)
+        with self._partial() as partial:
+            partial.write_bytes(data)
+            _sync_read_only(partial)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(partial, target)
+            except FileExistsError:
+                return False
+        return True
+
+    def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
+        target = self.at(key)
+        with self._partial() as partial:
+            sha256 = hashlib.sha256()
+            with source.path.open("rb") as file, partial.open("wb") as out:
+                while chunk := file.read(READ_AT_ONCE):
+                    sha256.update(chunk)
+                    out.write(chunk)
+                    tally.moved(len(chunk))
+            if sha256.hexdigest() != source.sha256:
+                raise source_changed_error(source)
+            _sync_read_only(partial)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.replace(target)
+
+    def children(self, prefix: str, beginning: str = "") -> list[str]:
+        folder = self.at(prefix)
+        names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+        return sorted(name for name in names if name.startswith(beginning))
+
+    def found(self, prefix: str) -> dict[str, ObjectInfo]:
+        folder = self.at(prefix)
+        return {name: ObjectInfo(sha, (folder / name).stat().st_size) for name, sha in file_digests(folder).items()}
+
+    @contextmanager
+    def _partial(self) -> Iterator[Path]:
+        """A file to write, gone at the end unless it was renamed."""
+        folder = self._root / PARTIAL
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():
+            if not Path(f"/proc/{left.name.partition('.')[0]}").exists():
+                left.unlink(missing_ok=True)
+        handle, path = tempfile.mkstemp(dir=folder, prefix=f"{os.getpid()}.")
+        os.close(handle)
+        try:
+            yield Path(path)
+        finally:
+            Path(path).unlink(missing_ok=True)
+
+
+def _sync_read_only(file: Path) -> None:
+    """On the disk before anybody can see it, and for reading alone."""
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+    file.chmod(READ_ONLY)

@@ -1,0 +1,122 @@
+"""A name's history: who pointed it at what, when, each entry holding the sha256 of the one before it.
+
+Whoever rewrites an entry breaks the link of the next one; `sha256sum` of the files shows it. Only the newest entry
+has no other to vouch for it, so whoever must not be deceived notes its sha256 elsewhere.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from qinglan.config import explain_validation_error
+from qinglan.errors import ConflictError, DataError
+from qinglan.store.manifest import Sha256
+
+TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+NAME = re.compile(f"{TENANT.pattern}/{TENANT.pattern}")
+
+
+class HistoryEntry(BaseModel):
+    """One move of a name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    digest: Sha256
+    time: str
+    """UTC, ISO 8601."""
+    by: str = Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")
+    previous: Sha256 | None
+    """sha256 of the entry before this one, as it is stored; None in the first."""
+
+    @field_validator("time")
+    @classmethod
+    def _in_utc(cls, value: str) -> str:
+        if datetime.fromisoformat(value).utcoffset() != timedelta(0):
+            raise ValueError("not in UTC")
+        return value
+
+    def dump(self) -> bytes:
+        return orjson.dumps(self.model_dump()) + b"\n"
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.dump()).hexdigest()
+
+    @classmethod
+    def parse(cls, data: bytes, where: str) -> Self:
+        """An entry as we write them, to the byte: its digest is taken of exactly that."""
+        try:
+            entry = cls.model_validate_json(data)
+        except ValidationError as error:
+            why = explain_validation_error(error)
+            raise DataError(f"{where}: {why}. The history was changed by other means than ours.") from error
+        if entry.dump() != data:
+            raise DataError(f"{where}: not as it was written. The history was changed by other means than ours.")
+        return entry
+
+
+class NameHistory(NamedTuple):
+    """Where a name points, and how it came there, oldest first."""
+
+    name: str
+    history: tuple[HistoryEntry, ...]
+
+    @property
+    def current(self) -> HistoryEntry:
+        return self.history[-1]
+
+    @property
+    def digest(self) -> str:
+        return self.current.digest
+
+
+def checked_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise DataError(
+            f"{name!r} is no name: it is tenant/model, in a-z, 0-9, '.', '_' and '-', as in demo/rewriter."
+        )
+    return name
+
+
+def check_history(entries: Sequence[HistoryEntry]) -> list[str]:
+    """Which entries do not follow from the one before them; none in a history that nobody rewrote."""
+    faults = []
+    for number, entry in enumerate(entries, 1):
+        before = entries[number - 2].sha256 if number > 1 else None
+        if entry.previous != before:
+            found, own = _short(entry.previous), _short(before)
+            faults.append(f"entry {number} says that it follows {found}, not {own}: what is before it was changed")
+    return faults
+
+
+def next_entry(
+    name: str, history: Sequence[HistoryEntry], digest: str, expected: str | None, by: str, time: str
+) -> HistoryEntry:
+    """The entry that moves a name, if it is where the mover thinks it is."""
+    last = history[-1] if history else None
+    if (last.digest if last else None) != expected:
+        raise ConflictError(conflict_message(name, last, expected))
+    try:
+        return HistoryEntry(digest=digest, time=time, by=by, previous=last.sha256 if last else None)
+    except ValidationError as error:
+        raise DataError(f"{name}: {explain_validation_error(error)}.") from error
+
+
+def conflict_message(name: str, last: HistoryEntry | None, expected: str | None) -> str:
+    """Who was faster, when, and where the name points now."""
+    thought = f"expected at {expected}" if expected else "expected to be new"
+    if last is None:
+        return f"{name}: {thought}, but there is no such name. To make it, expect none."
+    return (
+        f"{name}: {thought}, but {last.by} pointed it at {last.digest} on {last.time}. "
+        "Look at that one, and point again from there if yours should still replace it."
+    )
+
+
+def _short(sha256: str | None) -> str:
+    return f"{sha256[:12]}..." if sha256 else "nothing"

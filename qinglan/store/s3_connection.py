@@ -1,0 +1,216 @@
+"""How S3 is reached, and every failure there as one of ours.
+
+minio has no public call for a conditional write nor for the parts of an upload, so `ask` sends those requests itself,
+signed by minio's signer. Whatever is sent goes with its digest, and the server refuses other bytes.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote, urlsplit
+from xml.etree import ElementTree
+
+from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
+
+if TYPE_CHECKING:
+    from minio import Minio
+    from minio.error import S3Error
+    from urllib3 import BaseHTTPResponse, PoolManager, Retry
+
+ENDPOINT_VARIABLE = "QINGLAN_S3_ENDPOINT"
+ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+BUCKET = r"(?!\d+\.\d+\.\d+\.\d+(?:/|$))[a-z0-9](?:[a-z0-9-]|\.(?=[a-z0-9])){1,61}[a-z0-9]"
+ADDRESS = re.compile(rf"s3://(?P<bucket>{BUCKET})(?P<prefix>(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*)/?")
+ENDPOINT_PATTERN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(?::\d{1,5})?")
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 60.0
+RETRIES = 2
+RETRY_AFTER_SECONDS = 2
+PART_RETRIES = 5
+"""With the pauses between them some eight seconds: an upload outlives a server that is started again."""
+
+UNSIGNED = "UNSIGNED-PAYLOAD"
+TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
+WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidTokenId", "ExpiredToken", "InvalidToken"}
+FULL = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
+RIGHTS = (
+    "s3:ListBucket, GetBucketLocation, ListBucketMultipartUploads of the bucket, and s3:GetObject, PutObject, "
+    "ListMultipartUploadParts, AbortMultipartUpload of what is under the prefix"
+)
+
+
+@dataclass(frozen=True)
+class S3Settings:
+    """Where an S3 store is and how it is reached."""
+
+    bucket: str
+    prefix: str
+    endpoint: str
+    key: str
+    secret: str = field(repr=False)
+    token: str | None = field(repr=False)
+    region: str | None
+
+    @property
+    def address(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @classmethod
+    def of(cls, address: str, environment: Mapping[str, str]) -> "S3Settings":
+        """From s3://bucket/prefix and the environment; a ConfigError that names what is missing."""
+        parts = ADDRESS.fullmatch(address)
+        if not parts:
+            raise ConfigError(f"{address}: not s3://bucket/prefix with plain names.")
+        if missing := [
+            name
+            for name in (ENDPOINT_VARIABLE, ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE)
+            if not environment.get(name)
+        ]:
+            raise ConfigError(f"{address}: set {', '.join(missing)} in the environment.")
+        endpoint = environment[ENDPOINT_VARIABLE].rstrip("/")
+        if not ENDPOINT_PATTERN.fullmatch(endpoint):
+            raise ConfigError(f"{ENDPOINT_VARIABLE}: not http(s)://host:port and nothing else.")
+        return cls(
+            bucket=parts["bucket"],
+            prefix=parts["prefix"].strip("/"),
+            endpoint=endpoint,
+            key=environment[ACCESS_KEY_VARIABLE],
+            secret=environment[SECRET_KEY_VARIABLE],
+            token=environment.get("AWS_SESSION_TOKEN") or None,
+            region=environment.get("AWS_REGION") or None,
+        )
+
+
+class S3Connection:
+    """To one bucket. Keys are those of the bucket, with the prefix."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        self.settings = settings
+
+    @property
+    def address(self) -> str:
+        return self.settings.address
+
+    @cached_property
+    def client(self) -> "Minio":
+        from minio import Minio
+
+        url, own = urlsplit(self.settings.endpoint), self.settings
+        return Minio(
+            url.netloc, own.key, own.secret, own.token, secure=url.scheme == "https", region=own.region,
+            http_client=self._http,
+        )  # fmt: skip
+
+    @cached_property
+    def _http(self) -> "PoolManager":
+        """Of our own: minio's waits five minutes for a connection, six times."""
+        import certifi
+        from urllib3 import PoolManager, Timeout
+
+        return PoolManager(
+            timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS), maxsize=32, cert_reqs="CERT_REQUIRED",
+            ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(), retries=_retry(RETRIES),
+        )  # fmt: skip
+
+    def ask(
+        self, method: str, key: str, query: Mapping[str, str] | None = None, body: bytes = b"",
+        headers: Mapping[str, str] | None = None, sha256: str = UNSIGNED, retries: int = RETRIES,
+    ) -> "BaseHTTPResponse":  # fmt: skip
+        """One request of the bucket (without a key) or of an object; an S3Error where S3 refuses it."""
+        from minio.error import S3Error, ServerError
+
+        place = "/".join([self.settings.endpoint, self.settings.bucket, *([quote(key)] if key else [])])
+        asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted((query or {}).items()))
+        url = f"{place}?{asked}" if asked else place
+        response = self._http.request(
+            method, url, body=body, headers=self._signed(method, url, dict(headers or {}), sha256, self._region),
+            retries=_retry(retries),
+        )  # fmt: skip
+        if response.status < 300:
+            return response
+        try:
+            raise S3Error.fromxml(response)
+        except ElementTree.ParseError as error:
+            raise ServerError(f"HTTP {response.status}", response.status) from error
+
+    def _signed(self, method: str, url: str, headers: dict[str, str], sha256: str, region: str) -> Mapping[str, str]:
+        from minio import time
+        from minio.credentials.credentials import Credentials
+        from minio.signer import sign_v4_s3
+
+        own, now, split = self.settings, time.utcnow(), urlsplit(url)
+        headers |= {"Host": split.netloc, "x-amz-content-sha256": sha256, "x-amz-date": time.to_amz_date(now)}
+        if own.token:
+            headers["X-Amz-Security-Token"] = own.token
+        signed = sign_v4_s3(
+            method=method, url=split, region=region, headers=dict(headers),
+            credentials=Credentials(own.key, own.secret, own.token), content_sha256=sha256, date=now,
+        )  # fmt: skip
+        return {name: str(value) for name, value in signed.items()}
+
+    @cached_property
+    def _region(self) -> str:
+        """As minio asks it of a bucket; the signer wants to know."""
+        if self.settings.region:
+            return self.settings.region
+        signed = self.client.get_presigned_url("GET", self.settings.bucket, "any")
+        return parse_qs(urlsplit(signed).query)["X-Amz-Credential"][0].split("/")[-3]
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Every failure as one of ours: nobody there, wrong settings, or a fault of the data."""
+        from minio.error import MinioException, S3Error
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except HTTPError as error:
+            raise self._outage(str(getattr(error, "reason", None) or error)) from error
+        except S3Error as error:
+            raise self._explained(error) from error
+        except (MinioException, ElementTree.ParseError) as error:
+            raise self._outage(f"not as S3 does: {str(error)[:200]}") from error
+
+    def _explained(self, error: "S3Error") -> QinglanError:
+        code = error.code or ""
+        if code in WRONG_KEYS:
+            return ConfigError(
+                f"{self.address}: {code}. Check {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}, and the clock "
+                "of this machine."
+            )
+        if code == "AccessDenied":
+            return ConfigError(f"{self.address}: {code} ({error.resource}). Let this key do {RIGHTS}.")
+        if code == "NoSuchBucket":
+            return ConfigError(f"{self.address}: no bucket {self.settings.bucket}. Make it first.")
+        if code in FULL:
+            return OutageError(
+                f"{self.address}: no room left ({code}). Make room there, or have the bucket's quota raised, and "
+                "push again: what was sent is kept."
+            )
+        if 400 <= error.response.status < 500 and code not in TRY_AGAIN:
+            return DataError(f"{self.address}: refused with {code}: {error.message}. ({error.resource})")
+        return self._outage(f"{code}: {error.message}")
+
+    def _outage(self, reason: str) -> OutageError:
+        return OutageError(
+            f"{self.address}: the S3 at {self.settings.endpoint} gave no answer ({reason}). Check "
+            f"{ENDPOINT_VARIABLE} and "
+            "that it runs, then try again: a push or a pull goes on where it was. After a failed `point`, look first "
+            "where the name points."
+        )
+
+
+def _retry(times: int) -> "Retry":
+    """The last answer is kept, since S3 says in it what is wrong. A MinIO that has just started would have us wait
+    for a minute: two seconds are enough."""
+    from urllib3 import Retry
+
+    return Retry(
+        total=times, backoff_factor=0.25, status_forcelist=[500, 502, 503, 504], raise_on_status=False,
+        retry_after_max=RETRY_AFTER_SECONDS,
+    )  # fmt: skip

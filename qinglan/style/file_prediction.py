@@ -1,0 +1,159 @@
+"""A file of answers in, the same rows with what the style model says of them out: .jsonl or .xlsx, a chunk at a time.
+
+A row that cannot be read as an answer is written too, with its fault in place of a label: none is lost.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import atomic_write, count_lines
+from qinglan.progress import progress
+from qinglan.style.labels import format_training_text
+from qinglan.style.model import StyleModel
+from qinglan.style.predict import Prediction
+from qinglan.tables import Formula, read_table, write_table
+
+CHUNK = 512
+TEXT_COLUMNS = ("text", "input")
+QUESTION_ANSWER_COLUMNS = (("问题", "回答"), ("question", "answer"))
+INPUT_HINT = "give `text` (or `input`) in the training form, or 问题 and 回答, or question and answer"
+
+Row = dict[str, Any]
+AddRow = Callable[[Row], None]
+
+
+class PredictedCounts(NamedTuple):
+    rows: int
+    predicted: int
+    faults: tuple[str, ...]
+    """The first few, with their rows."""
+
+
+SHOWN = 5
+
+
+def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
+    """Answer every row; the endings of the two names say what they are."""
+    for path in (source, target):
+        if path.suffix not in (".jsonl", ".xlsx"):
+            raise ConfigError(f"{path}: ends neither in .jsonl nor in .xlsx.")
+    if not source.is_file():
+        raise DataError(f"{source}: no such file. Name a file of answers.")
+    rows = predicted = 0
+    faults: list[str] = []
+    names = model.labels.names
+    own = {"predicted_label", "confidence", "probabilities", "fault", *map(_column, names)}  # of an earlier answer
+    with ExitStack() as stack:
+        tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
+        add = stack.enter_context(_writer(target, names, _columns(source, target)))
+        for chunk in _chunks(_read(source)):
+            for where, row, said, fault in _answered(model, chunk):
+                kept = {name: value for name, value in row.items() if name not in own}
+                add({**kept, **_flat(said, names, target), **({"fault": fault} if fault else {})})
+                rows, predicted = rows + 1, predicted + (not fault)
+                if fault and len(faults) < SHOWN:
+                    faults.append(f"{where}: {fault}")
+                tick()
+    return PredictedCounts(rows, predicted, tuple(faults))
+
+
+def row_text(row: Row) -> str:
+    """The row's text in the training form; a row without one is a DataError."""
+    for names in [(name,) for name in TEXT_COLUMNS] + list(QUESTION_ANSWER_COLUMNS):
+        if all(row.get(name) not in (None, "") for name in names):
+            values = [row[name] for name in names]
+            if any(isinstance(value, Formula | bool) or not isinstance(value, str | int | float) for value in values):
+                raise DataError(f"{names[0]} is no plain text; paste it as a value")
+            text = format_training_text(*map(str, values)) if len(values) == 2 else str(values[0])
+            if not text.strip():
+                raise DataError(f"{names[0]} is empty; {INPUT_HINT}")
+            return text
+    raise DataError(f"no text; {INPUT_HINT}")
+
+
+def _answered(
+    model: StyleModel, chunk: Sequence[tuple[str, Row]]
+) -> Iterator[tuple[str, Row, Prediction | None, str]]:
+    texts, faults = [], {}
+    for at, (_, row) in enumerate(chunk):
+        try:
+            texts.append(row_text(row))
+        except DataError as error:
+            faults[at] = str(error)
+    said = iter(model.predict(texts))
+    for at, (where, row) in enumerate(chunk):
+        yield where, row, None if at in faults else next(said), faults.get(at, "")
+
+
+def _flat(said: Prediction | None, names: Sequence[str], target: Path) -> Row:
+    if said is None:
+        return {}
+    if target.suffix == ".jsonl":
+        return dict(said)
+    probabilities = {_column(name): round(said["probabilities"][name], 6) for name in names}
+    return {"predicted_label": said["predicted_label"], "confidence": round(said["confidence"], 6), **probabilities}
+
+
+def _column(name: str) -> str:
+    return f"p({name})"
+
+
+def _read(source: Path) -> Iterator[tuple[str, Row]]:
+    if source.suffix == ".xlsx":
+        for number, cells in read_table(source):
+            yield f"row {number}", dict(cells)
+        return
+    with source.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield f"line {number}", _object(line)
+
+
+def _object(line: bytes) -> Row:
+    """A line's object; what is none is kept as it is, and has no text."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        row = None
+    return row if isinstance(row, dict) else {"raw": line.decode("utf-8", "replace").strip()}
+
+
+def _columns(source: Path, target: Path) -> list[str]:
+    """What a sheet's columns are called: by all that any row brings."""
+    if target.suffix != ".xlsx":
+        return []
+    names: dict[str, None] = {}
+    for _, row in _read(source):
+        names.update(dict.fromkeys(row))
+    return list(names)
+
+
+def _chunks(rows: Iterator[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk
+
+
+@contextmanager
+def _writer(target: Path, names: Sequence[str], columns: Sequence[str]) -> Iterator[AddRow]:
+    if target.suffix == ".jsonl":
+        with atomic_write(target) as partial, partial.open("wb") as file:
+
+            def add_line(row: Row) -> None:
+                file.write(orjson.dumps(row, default=str) + b"\n")
+
+            yield add_line
+        return
+    mine = ["predicted_label", "confidence", *map(_column, names), "fault"]
+    header = [*(name for name in columns if name not in mine), *mine]
+    with write_table(target, header) as add:
+        yield lambda row: add([_cell(row.get(name)) for name in header])
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float | bool) else orjson.dumps(value).decode()

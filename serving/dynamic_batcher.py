@@ -1,0 +1,49 @@
+"""Requests that wait at the same time are answered together, off the event loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class DynamicBatcher(Generic[Item, Result]):
+    """Calls `answer` with what has gathered since its last call: alone at once, together under load."""
+
+    def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]], most: int) -> None:
+        self._answer, self._most = answer, most
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._working: asyncio.Task[None] | None = None
+        # One thread: a second would share the same cores and make both answers late.
+        self._thread = ThreadPoolExecutor(max_workers=1)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn; those being answered are none of them, nor those whose caller gave up."""
+        return sum(not future.done() for _, future in self._waiting)
+
+    async def ask(self, asked: Sequence[Item]) -> list[Result]:
+        loop = asyncio.get_running_loop()
+        mine = [(one, loop.create_future()) for one in asked]
+        self._waiting += mine
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+        return list(await asyncio.gather(*(future for _, future in mine)))
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while waiting := [one for one in self._waiting if not one[1].done()]:
+            batch, self._waiting = waiting[: self._most], waiting[self._most :]
+            try:
+                answers = await loop.run_in_executor(self._thread, self._answer, [one for one, _ in batch])
+            except Exception as error:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            for (_, future), answer in zip(batch, answers, strict=True):
+                if not future.done():  # its caller may have hung up
+                    future.set_result(answer)
+        self._waiting = []

@@ -1,0 +1,220 @@
+"""Retrievals on their way to the RAG service: limited, flown once, cached under the knowledge base's snapshot.
+
+The hot path of a run: bytes come in and go out as they are; only what the cache needs is looked at.
+"""
+
+import asyncio
+import time
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import httpcore
+import orjson
+import stamina
+
+from qinglan.errors import OutageError
+from qinglan.llm.config import RagUpstream
+from qinglan.llm.host_allowlist import check_host
+from qinglan.llm.limits import retry_after
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, read_reranker_fallback
+from serving.gateway.cache import RetrievalCache
+from serving.gateway.metrics import Metrics
+
+LISTING_TTL_SECONDS = 30.0
+"""How long a list of knowledge bases is believed."""
+
+OUTAGE_TTL_SECONDS = 5.0
+"""How long a service that could not be reached is not asked again, or each of many waiters would try in turn."""
+
+RUN_CACHE_SIZE = 20_000
+LONGEST_PAUSE = 30.0
+RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
+TRANSPORT_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
+JSON_HEADERS = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+
+
+class CacheableRequest(NamedTuple):
+    """What the cache needs of a request."""
+
+    tenant: str
+    kb: str
+    canonical: bytes
+
+
+class _ServiceBusy(Exception):
+    def __init__(self, reply: Reply, wait: float | None) -> None:
+        super().__init__(f"status {reply.status}: {reply.body[:200].decode('utf-8', 'replace')}")
+        self.wait = wait
+
+
+class RetrievalClient:
+    """The one way of a run to its RAG service."""
+
+    def __init__(self, upstream: RagUpstream, cache: RetrievalCache, metrics: Metrics) -> None:
+        check_host(upstream.base_url, "rag.base_url")
+        self._upstream, self._cache, self._metrics = upstream, cache, metrics
+        self._base_url = upstream.base_url.rstrip("/")
+        self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write"), upstream.timeout_seconds)}
+        self._lines = [httpcore.AsyncConnectionPool(max_connections=1) for _ in range(upstream.concurrency)]
+        self._free: asyncio.LifoQueue[httpcore.AsyncConnectionPool] = asyncio.LifoQueue()
+        for line in self._lines:
+            self._free.put_nowait(line)
+        self._listing = asyncio.Lock()
+        self._listed: dict[tuple[str, str], bytes] | None = {}
+        self._listed_until = 0.0
+        self._away: OutageError | None = None
+        self._flights: dict[bytes, asyncio.Task[Reply]] = {}
+        self._this_run: dict[bytes, bytes] = {}
+
+    async def aclose(self) -> None:
+        for line in self._lines:
+            await line.aclose()
+
+    async def retrieve(self, body: bytes) -> Reply:
+        """The answer to this request about this snapshot: an earlier one, or the service's own."""
+        wanted = read_cacheable_request(body)
+        if wanted is None:
+            return await self._send("POST", RAG_PATH, body)
+        base = await self._base(wanted)
+        key = sha256(base + b"\n" + wanted.canonical).digest()
+        found = self._cache.get(key) if base else self._this_run.get(key)
+        if found is not None:
+            self._metrics.retrieval("hit")
+            return Reply(200, found)
+        flight = self._flights.get(key)
+        self._metrics.retrieval("hit" if flight else "miss")
+        return await asyncio.shield(flight or self._start(key, base, body))
+
+    async def knowledge_bases(self) -> Reply:
+        return await self._send("GET", KNOWLEDGE_BASES_PATH)
+
+    def _start(self, key: bytes, base: bytes, body: bytes) -> "asyncio.Task[Reply]":
+        flight = asyncio.create_task(self._fetch(key, base, body))
+        self._flights[key] = flight
+
+        def landed(done: "asyncio.Task[Reply]") -> None:
+            del self._flights[key]
+            if not done.cancelled():
+                done.exception()  # told to whoever waits; if all have hung up, to nobody
+
+        flight.add_done_callback(landed)
+        return flight
+
+    async def _fetch(self, key: bytes, base: bytes, body: bytes) -> Reply:
+        reply = await self._send("POST", RAG_PATH, body)
+        if read_reranker_fallback(reply.body):
+            return reply  # of another scorer than the one it would be kept under; the client asks again
+        if not is_cacheable(reply, base):
+            if reply.status == 200:
+                self._listed_until = 0.0  # perhaps the knowledge base has changed
+        elif base:
+            await self._cache.put(key, reply.body)
+        else:
+            self._remember(key, reply.body)
+        return reply
+
+    def _remember(self, key: bytes, answer: bytes) -> None:
+        """For this run only: what is not known by its snapshot may be something else tomorrow."""
+        if len(self._this_run) >= RUN_CACHE_SIZE:
+            del self._this_run[next(iter(self._this_run))]
+        self._this_run[key] = answer
+
+    async def _base(self, wanted: CacheableRequest) -> bytes:
+        """What the service says of the knowledge base, its snapshot within; empty when it says nothing."""
+        if time.monotonic() >= self._listed_until:
+            async with self._listing:
+                if time.monotonic() >= self._listed_until:
+                    await self._list()
+        if self._away:
+            raise self._away
+        return (self._listed or {}).get((wanted.tenant, wanted.kb), b"")
+
+    async def _list(self) -> None:
+        """Ask what there is; whoever waits shares the answer, and for a while also that there was none."""
+        try:
+            self._listed, self._away = read_knowledge_bases(await self.knowledge_bases()), None
+            self._listed_until = time.monotonic() + LISTING_TTL_SECONDS
+        except OutageError as error:
+            self._away = error
+            self._listed_until = time.monotonic() + OUTAGE_TTL_SECONDS
+
+    async def _send(self, method: str, path: str, body: bytes = b"") -> Reply:
+        """Send, and send again what may pass; after that it is an outage, never an empty answer."""
+        try:
+            async for attempt in stamina.retry_context(
+                on=_retry_wait, attempts=self._upstream.attempts, timeout=None, wait_max=LONGEST_PAUSE
+            ):
+                with attempt:
+                    return await self._send_once(method, path, body)
+        except (_ServiceBusy, *TRANSPORT_ERRORS) as error:
+            self._metrics.retrieval("failed")
+            raise OutageError(
+                f"RAG service {self._base_url}{path}: {error or type(error).__name__} "
+                f"after {self._upstream.attempts} tries. See that it is up, then run again."
+            ) from error
+        raise AssertionError("a retry loop ends with an answer or an error")
+
+    async def _send_once(self, method: str, path: str, body: bytes) -> Reply:
+        """On a line of its own: one pool of many connections looks at all of them for each request."""
+        line = await self._free.get()
+        try:
+            response = await line.request(
+                method, self._base_url + path, headers=JSON_HEADERS, content=body, extensions=self._timeout
+            )
+        finally:
+            self._free.put_nowait(line)
+        reply = Reply(response.status, response.content)
+        if reply.status in RETRYABLE_STATUSES:
+            named = {name.decode().lower(): value.decode() for name, value in response.headers}
+            raise _ServiceBusy(reply, retry_after(named, time.time()))
+        return reply
+
+
+def read_cacheable_request(body: bytes) -> CacheableRequest | None:
+    """None for what cannot be kept: no JSON, or a query that a deployed rewriter, not the caller, will write."""
+    try:
+        request = orjson.loads(body)
+        if not request.get("rewritten_query"):
+            return None
+        tenant, kb = str(request["tenant_id"]), str(request.get("kb_name", "default"))
+    except (orjson.JSONDecodeError, AttributeError, KeyError):
+        return None
+    return CacheableRequest(tenant, kb, orjson.dumps(request, option=orjson.OPT_SORT_KEYS))
+
+
+def read_knowledge_bases(reply: Reply) -> dict[tuple[str, str], bytes] | None:
+    """Each knowledge base with all that the service says of it; None when it has no such list."""
+    if reply.status != 200:
+        return None
+    try:
+        listed = orjson.loads(reply.body)["knowledge_bases"]
+        return {
+            (item["tenant_id"], item["kb_name"]): orjson.dumps(item, option=orjson.OPT_SORT_KEYS)
+            for item in listed
+            if item["snapshot"]
+        }
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+def is_cacheable(reply: Reply, base: bytes) -> bool:
+    """Whether an answer may be kept: a success, and of the snapshot that it would be kept under."""
+    if reply.status != 200:
+        return False
+    try:
+        answer: dict[str, Any] = orjson.loads(reply.body)
+        return answer["code"] == 200 and (not base or answer["data"]["snapshot"] == orjson.loads(base)["snapshot"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return False
+
+
+def _retry_wait(error: Exception) -> bool | float:
+    """Whether to try again, and after how long where the service says so."""
+    if isinstance(error, _ServiceBusy):
+        return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
+    return isinstance(error, TRANSPORT_ERRORS)

@@ -1,0 +1,159 @@
+"""How a server of ours begins and ends: it says its address on one line, and SIGTERM lets it finish what it has."""
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qinglan.errors import ConfigError
+from qinglan.terminal import say_json
+
+BACKLOG = 2048
+
+SO_ATTACH_FILTER, BPF_RET = 26, 6
+"""Linux's, which Python does not name."""
+
+CLIENT_CLOSED_REQUEST = 499
+KEEP_ALIVE_SECONDS = 120
+"""How long an unused connection is kept: one that is closed as its client writes looks like an outage there."""
+
+
+CLOSE_NOTICE_SECONDS = 0.2
+"""How long, once told to stop, clients that keep a connection can still hear that they should not use it again."""
+
+
+async def client_disconnected(_: Request, __: Exception) -> Response:
+    """The caller went away within its own request; nobody reads this."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+class _GracefulServer(uvicorn.Server):
+    """Signals are ours: uvicorn's own handlers would end the process before its journal is closed."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No connection more; whoever has just made one may still send what it was made for, and is answered.
+
+        A socket that is closed resets the connections that nobody has accepted yet. So it becomes deaf first, and is
+        closed when all that had come by then are taken.
+        """
+        loop, late = asyncio.get_running_loop(), list[socket.socket]()
+        for listening in sockets or ():
+            drop_packets(listening)
+            loop.remove_reader(listening)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    late.append(listening.accept()[0])
+        for server in self.servers:
+            server.close()
+        for connection in late:
+            connection.setblocking(False)
+            await loop.connect_accepted_socket(self._protocol, connection)
+        await asyncio.sleep(CLOSE_NOTICE_SECONDS if self.server_state.connections else 0)
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """As uvicorn makes one for a connection that it accepts itself."""
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _ConnectionCloser:
+    """ASGI middleware: once `parting` is set, every answer ends its connection.
+
+    A client that is not told would send its next request into a connection that is being closed, and lose it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.parting = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            if self.parting and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, told)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    try:
+        listening = socket.create_server((host, port), backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no port is higher than 65535"
+        raise ConfigError(f"{host}:{port}: cannot listen there ({why}). Choose another port.") from error
+    # Its connections inherit it. asyncio sets it on sockets of its own making alone; without it the body of an answer
+    # waits until the client has acknowledged the head, 40 ms on Linux.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Inherited too: a peer that vanished without a word is let go, two or three minutes later.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return listening
+
+
+def drop_packets(listening: socket.socket) -> None:
+    """From now on the kernel drops whatever comes for this socket; a client tries again, and finds it closed.
+
+    By a filter that takes no byte of any packet. Where a kernel has none, as in some sandboxes, a connection that is
+    made just before the socket is closed is reset.
+    """
+    take_nothing = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RET, 0, 0, 0))
+    with contextlib.suppress(OSError):
+        program = struct.pack("HP", 1, ctypes.addressof(take_nothing))
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+
+
+async def serve_app(
+    name: str, app: Any, listening: socket.socket, path: str = "", stopping: Callable[[], None] = lambda: None
+) -> None:
+    """Print {name: address}, then serve until SIGTERM or SIGINT; `stopping` is called first, answers come after."""
+    host, port = listening.getsockname()[:2]
+    parting = _ConnectionCloser(app)
+    server = _GracefulServer(
+        uvicorn.Config(
+            parting, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=KEEP_ALIVE_SECONDS
+        )
+    )
+
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopping()
+        parting.parting = True
+        loop.call_later(
+            CLOSE_NOTICE_SECONDS if server.server_state.connections else 0, setattr, server, "should_exit", True
+        )
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    gc.freeze()  # what is loaded stays: a full collection that went through it would hold everybody up
+    say_json({name: f"http://{host}:{port}{path}"})
+    await server.serve(sockets=[listening])
+
+
+def log_to_stderr() -> None:
+    """Warnings and errors of everybody, and no line for each request."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )

@@ -1,0 +1,97 @@
+"""A release from its store into a pod's volume: every byte by its digest, and nothing that no trusted key has signed.
+
+    said = fetch("s3://qinglan/fivedoctors/releases/<digest>", Path("/mnt/models"), policy)
+
+The folder is laid out as the release is, so that the server beside it can check again what it loads
+(qinglan/lineage/model_verification.py). With /model/adapter behind the digest the merged weights stay in the store.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qinglan.errors import AlteredError, DataError
+from qinglan.lineage.evidence_folders import ReleaseFolder
+from qinglan.lineage.model_verification import is_merged_weights, release_files, verify_model
+from qinglan.lineage.release_address import ADAPTER, ReleaseAddress, parse_release_uri
+from qinglan.lineage.release_check import check_release
+from qinglan.lineage.release_folder import MODEL, read_release_statement
+from qinglan.lineage.statement_index import index_statements
+from qinglan.lineage.trust import TrustPolicy
+from qinglan.store import open_store
+
+INCOMING = "incoming"
+ENVIRONMENT_NAMES = {"QINGLAN_S3_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_REGION": "AWS_DEFAULT_REGION"}
+"""What the store asks of the environment, and what KServe calls it."""
+
+SHOWN = 5
+
+
+def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mapping[str, str] = os.environ) -> str:
+    """The release's own folders in `into`, or an error and nothing there; the answer is for the log.
+
+    A fetch that was killed goes on where it was: a pod's volume outlives its containers.
+    """
+    address = parse_release_uri(uri)
+    incoming = into / INCOMING
+    _clear_leftovers(into)
+    store = open_store(address.store, _map_environment(environment))
+    store.pull(address.digest, incoming, wanted=lambda name: not (address.adapter and is_merged_weights(name)))
+    try:
+        said = verify_release(incoming, address, policy)
+    except Exception:
+        shutil.rmtree(incoming)
+        raise
+    for child in sorted(incoming.iterdir()):
+        child.rename(into / child.name)
+    incoming.rmdir()
+    return said
+
+
+def verify_release(release: Path, address: ReleaseAddress, policy: TrustPolicy) -> str:
+    """Altered or a DataError, with all that is wrong, where this is not the release of that digest, signed."""
+    claim = read_release_statement(release)
+    absent = frozenset(name for name in release_files(release, claim) if address.adapter and is_merged_weights(name))
+    if faults := [*_verification_faults(release, policy, absent)]:
+        more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+        raise AlteredError(
+            f"{address.uri}: {'; '.join(faults[:SHOWN])}{more}. Nothing of it is served. `qinglan audit` says who "
+            "signed what; the ConfigMap qinglan-trust says whose signatures count."
+        )
+    proof = verify_model(release / MODEL, weights=not address.adapter)
+    if proof.release_digest != address.digest:
+        raise AlteredError(
+            f"{address.uri}: what lies there is the release {proof.release_digest}. Nothing of it is served."
+        )
+    if address.adapter and not (release / ADAPTER.strip("/")).is_dir():
+        raise DataError(f"{address.uri}: this release has no adapter. Name it without {ADAPTER}.")
+    left = f"; {', '.join(sorted(absent))} stayed in the store" if absent else ""
+    return f"{claim.name} {address.digest[:12]}, model {proof.version}: every byte and signature verified{left}"
+
+
+def _verification_faults(release: Path, policy: TrustPolicy, absent: frozenset[str]) -> Iterator[str]:
+    """Of its own files, and of every statement that it carries."""
+    for finding in check_release(release, policy, absent=absent):
+        if finding.state != "verified":
+            yield f"{finding.what}: {finding.why}"
+    tenant = read_release_statement(release).tenant
+    claims = index_statements(ReleaseFolder(release).statements(), policy, tenant, datetime.now(UTC))
+    for step in claims.steps.values():
+        if step.state != "attested":
+            yield f"statement of {step.statement.stage}: {step.why}"
+
+
+def _clear_leftovers(into: Path) -> None:
+    """Of what an earlier attempt left only what a pull can go on from."""
+    for child in into.iterdir():
+        if child.is_symlink() or not child.is_dir():
+            child.unlink()
+        elif not child.name.startswith(f".{INCOMING}."):
+            shutil.rmtree(child)
+
+
+def _map_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    told = {ours: environment[kserves] for ours, kserves in ENVIRONMENT_NAMES.items() if kserves in environment}
+    return {**told, **environment}

@@ -1,0 +1,129 @@
+"""What the servers of one KServe model share: KServe's own application (V1, V2, health, metrics) around the model.
+
+Who listens and drains is ours (serving/http_server.py). Import nothing here before sys.argv is cut: kserve reads it.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+
+from qinglan.errors import DataError
+from serving.http_server import client_disconnected
+from serving.request_errors import QueueFull, describe_validation_error
+
+JSON = "application/json"
+RETRY_SECONDS = "1"
+BINARY_HEADER = "inference-header-content-length"
+"""KServe's header of a body whose tensors are bytes after the JSON."""
+
+RenderError = Callable[[int, str, dict[str, str] | None], Response]
+"""Status, words, headers."""
+
+
+def require_model_folder(folder: Path) -> Path:
+    """The folder that a command line names as --model."""
+    if not folder.is_dir():
+        raise DataError(f"--model {folder}: no such folder. A run leaves its models in runs/<run>/files.")
+    return folder
+
+
+def create_app(model: Any) -> Any:
+    """The application with the model loaded; a model that cannot be loaded is an error before anyone is served."""
+    from kserve import ModelServer
+    from kserve.model_server import app
+    from kserve.protocol.rest.server import RESTServer
+
+    warnings.filterwarnings("ignore", message="ORJSONResponse is deprecated")  # KServe's own, at its first answer
+    model.load()
+    server = ModelServer(enable_grpc=False, enable_latency_logging=False)
+    server.register_model(model)
+    server.dataplane.ready = model.healthy  # KServe's own says yes as soon as it listens
+    logging.getLogger("kserve").setLevel(logging.WARNING)
+    logging.getLogger("kserve").addFilter(shorten_client_errors)
+    rest = RESTServer("kserve.model_server:app", server.dataplane, FixedModelRepository(), http_port=0)
+    rest.create_application()  # puts its routes on the module's own application
+    return app
+
+
+class FixedModelRepository:
+    """In place of KServe's model repository: nobody unloads the model of a server by a request."""
+
+    async def load(self, name: str) -> None:
+        raise NotImplementedError("This server has one model, loaded when it started.")
+
+    unload = load
+
+
+def shorten_client_errors(record: logging.LogRecord) -> bool:
+    """A request that cannot be answered is no fault of ours: a line in the log, where KServe writes a traceback."""
+    from kserve.errors import InvalidInput, ModelNotFound
+
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, InvalidInput | ModelNotFound | NotImplementedError):
+        said = "no such model" if isinstance(error, ModelNotFound) else error  # its message is what a caller typed
+        record.msg, record.args, record.exc_info = f"refused: {said}", (), None
+    return True
+
+
+def read_payload(payload: Any, headers: Any) -> Any:
+    """A V1 request's values: KServe hands on the bytes of `application/json; charset=utf-8` unread."""
+    return read_json(payload, headers) if isinstance(payload, bytes) else payload
+
+
+def is_json(headers: Mapping[str, str]) -> bool:
+    """Whether the content type is JSON, whatever its parameters; nothing said is taken for it."""
+    return headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
+
+
+def read_json(body: bytes, headers: Any) -> Any:
+    """A JSON body; another content type, or what is not JSON, is a 400 that says so."""
+    from kserve.errors import InvalidInput
+
+    if not is_json(headers or {}):
+        raise InvalidInput(f"Send {JSON}, with that content-type.")
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"The body is not JSON in UTF-8: {error.msg} at character {error.pos}.") from error
+
+
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """In KServe's own envelope."""
+    return JSONResponse({"error": message}, status, headers)
+
+
+NOT_JSON_RESPONSE = error_response(
+    400, f"Send tensors as {JSON}, with that content-type and without {BINARY_HEADER}."
+)
+
+
+def is_binary(headers: Mapping[str, str]) -> bool:
+    """What KServe's V2 would take for bytes: a body without a content type, too."""
+    return BINARY_HEADER in headers or "content-type" not in headers or not is_json(headers)
+
+
+def add_error_handlers(app: Any, refuse: RenderError) -> None:
+    """All but what KServe answers itself."""
+
+    async def invalid(_: Request, refused: RequestValidationError) -> Response:
+        return refuse(400, describe_validation_error(refused), None)
+
+    async def unserved(_: Request, refused: HTTPException) -> Response:
+        return refuse(refused.status_code, str(refused.detail), None)
+
+    async def busy(_: Request, refused: QueueFull) -> Response:
+        return refuse(429, str(refused), {"retry-after": RETRY_SECONDS})
+
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, unserved)
+    app.add_exception_handler(QueueFull, busy)
+    app.add_exception_handler(ClientDisconnect, client_disconnected)

@@ -1,0 +1,115 @@
+"""The content check: whether an outgoing answer lacks the care that its question calls for."""
+
+import time
+from collections.abc import Collection
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from qinglan.config import Config, Name
+from qinglan.rag.contract import QueryText
+from qinglan.style.labels import format_training_text
+from qinglan.style.service_responses import read_style_responses
+from serving.rag.config import ContentConfig
+from serving.rag.metrics import Metrics
+from serving.rag.service_client import ServiceClient, ServiceError
+
+CONTENT_PATH = "/api/chat/content_check"
+STYLE_PATH = "/v1/models/style:predict"
+
+
+class ContentRequest(Config):
+    tenant_id: Name
+    query: QueryText
+    answer: Annotated[str, Field(min_length=1, max_length=20000, pattern=r"\S")]
+    """What is about to be sent to the user."""
+
+
+class ContentData(Config):
+    """A verdict, or the reason why there is none: then no score is given, and `flagged` is null."""
+
+    checked: bool = False
+    flagged: bool | None = None
+    called_for: float | None = None
+    """The label's probability for the question with an empty answer: how much the question by itself calls for it."""
+
+    harmless: float | None = None
+    """The label's probability for the question with this answer."""
+
+    predicted_label: str = ""
+    """Of the answer."""
+
+    model_version: str = ""
+    reason: str = ""
+    """timeout, unreachable, refused or malformed."""
+
+    @property
+    def outcome(self) -> str:
+        return self.reason or ("flagged" if self.flagged else "passed")
+
+
+class ContentAnswer(Config):
+    code: int = 200
+    msg: str = "success"
+    data: ContentData
+
+
+class ContentChecker:
+    """Asks the style service, within the deadline."""
+
+    def __init__(self, config: ContentConfig) -> None:
+        self._config = config
+        self._service = ServiceClient(config.url, config.deadline_seconds)
+
+    async def aclose(self) -> None:
+        await self._service.aclose()
+
+    async def check(self, query: str, answer: str) -> ContentData:
+        """One request for both texts: a second would double the wait."""
+        texts = format_training_text(query, answer), format_training_text(query, "")
+        try:
+            content = await self._service.post(STYLE_PATH, {"instances": [{"text": text} for text in texts]})
+            return read_verdict(content, self._config)
+        except ServiceError as failure:
+            return ContentData(reason=str(failure))
+
+
+def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
+    """What the style service's two answers mean; Unanswered where the label is not among them."""
+    try:
+        answered, alone = read_style_responses(content, 2)
+        harmless, called_for = answered.probabilities[config.label], alone.probabilities[config.label]
+    except (ValueError, KeyError) as error:
+        raise ServiceError("malformed") from error
+    return ContentData(
+        checked=True, flagged=is_flagged(called_for, harmless, config), called_for=called_for, harmless=harmless,
+        predicted_label=answered.predicted_label, model_version=answered.model_version,
+    )  # fmt: skip
+
+
+def is_flagged(called_for: float, harmless: float, config: ContentConfig) -> bool:
+    """Whether the question calls for care and the answer lacks it.
+
+    Labels exclude each other, so a good sales answer has little of 无伤害 too: by itself that says nothing.
+    """
+    return called_for >= config.called_for_threshold and harmless < config.harmless_threshold
+
+
+def content_routes(checker: ContentChecker | None, tenants: Collection[str], metrics: Metrics) -> APIRouter:
+    """POST /api/chat/content_check, for the tenants that are served."""
+    router = APIRouter()
+
+    @router.post(CONTENT_PATH)
+    async def content_check(request: ContentRequest) -> ContentAnswer:
+        if checker is None:
+            raise HTTPException(501, "content check: no style service is configured. Start with --style URL.")
+        if request.tenant_id not in tenants:
+            raise HTTPException(404, f"tenant_id: nothing is served under {request.tenant_id!r}")
+        started = time.perf_counter()
+        data = await checker.check(request.query, request.answer)
+        metrics.content_checked(request.tenant_id, data.outcome, time.perf_counter() - started)
+        return ContentAnswer(data=data)
+
+    return router

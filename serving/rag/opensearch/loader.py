@@ -1,0 +1,198 @@
+"""Loads a knowledge base into OpenSearch: a new index for its bytes, then the alias is switched to it at once.
+
+The file is read twice, a passage at a time: a passage's weight needs the count of all passages. A load that was
+killed goes on at the first passage that is not there; one whose snapshot is there already only switches the alias.
+Passages are created and never written anew, so that two loaders at once, or one after the other, do no harm, and
+every copy of the index counts its words alike.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files import read_jsonl, sha256_file
+from qinglan.progress import progress
+from qinglan.rag.contract import Passage
+from qinglan.rag.index import inverse_frequency, read_knowledge_base
+from serving.rag.opensearch.bulk_outcomes import PassageOutcome, PassageSource, RefusedPassages, read_outcome
+from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, index_body, index_of
+from serving.rag.opensearch.index_publisher import publish, read_index_metadata
+from serving.rag.opensearch.outage_retry import OutageRetry
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+    from qinglan.rag.passage_bigrams import DocumentFrequencies
+
+CHUNK = 1000
+CHUNK_BYTES = 8_000_000
+"""Of one bulk request: the node holds it in memory."""
+
+REJECTED_TRIES = 8
+LONGEST_PAUSE = 30
+"""A node whose queue is full rejects documents one by one; those alone are sent again, after 1, 2, 4 ... seconds."""
+
+
+class KnowledgeBaseCounts(NamedTuple):
+    """A knowledge base's file, after the first reading."""
+
+    path: Path
+    snapshot: str
+    passages: int
+    frequencies: "DocumentFrequencies"
+    """In how many passages each pair stands."""
+
+
+class LoadReport(NamedTuple):
+    served: str
+    """The index that the alias names now."""
+
+    passages: int
+    added: int
+    """By this load; the others were there already."""
+
+
+def load(
+    client: "OpenSearch",
+    path: Path,
+    tenant_id: str,
+    kb_name: str,
+    replicas: int,
+    patience_seconds: float,
+    refused: Path,
+) -> LoadReport:
+    """The index that the alias names then; where passages were refused it is a DataError, and nothing is switched."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
+    snapshot = sha256_file(path)
+    index = index_of(tenant_id, kb_name, snapshot)
+    patience = OutageRetry(patience_seconds, index)
+    notes = patience.until_answered(client, lambda: read_index_metadata(client, index))
+    added = 0
+    if notes is None or not notes.whole:
+        counted = count_pairs(path, snapshot, f"{tenant_id}/{kb_name}")
+        notes = IndexMetadata(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
+                      passages=counted.passages, whole=False)  # fmt: skip
+        refusals = RefusedPassages(refused)
+        added = _fill_index(client, counted, notes, patience, refusals)
+        refusals.check(path, counted.passages)
+    if sha256_file(path) != snapshot:
+        raise DataError(f"{path}: changed while it was loaded. Start again when nobody writes to it.")
+    patience.until_answered(client, lambda: publish(client, index, notes, replicas))
+    return LoadReport(index, notes.passages, added)
+
+
+def count_pairs(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
+    """The first reading: every passage is checked, before anything is sent."""
+    from qinglan.rag.passage_bigrams import DocumentFrequencies, extract_bigrams, passage_batches
+
+    frequencies, passages = DocumentFrequencies(), 0
+    with progress(f"read {name}") as tick:
+        for batch in passage_batches(read_knowledge_base(path)):
+            frequencies.add(extract_bigrams(batch))
+            passages += len(batch)
+            for _ in batch:
+                tick()
+    return KnowledgeBaseCounts(path, snapshot, passages, frequencies)
+
+
+def _fill_index(
+    client: "OpenSearch",
+    counted: KnowledgeBaseCounts,
+    notes: IndexMetadata,
+    patience: OutageRetry,
+    refusals: RefusedPassages,
+) -> int:
+    """Everything that is not there yet; how many passages that were."""
+    index, added = patience.index, 0
+
+    def start() -> int:
+        _create(client, index, notes)
+        return first_missing(lambda end: _count_present(client, index, end) + refusals.below(end), counted.passages)
+
+    def send() -> None:
+        nonlocal added
+        begin = start()
+        left = counted.passages - begin
+        with progress(f"load {notes.tenant_id}/{notes.kb_name}", left) as tick:
+            under_way: dict[int, PassageSource] = {}
+            for outcome in send_bulk(client, index, bulk_documents(counted, begin, under_way)):
+                place = under_way.pop(outcome.number)
+                if outcome.refused:
+                    refusals.add(outcome, place)
+                patience.renew()
+                added += outcome.created
+                tick(f"{refusals.count} refused" if refusals.count else "")
+
+    patience.until_answered(client, send)
+    return added
+
+
+def _create(client: "OpenSearch", index: str, notes: IndexMetadata) -> None:
+    from opensearchpy.exceptions import RequestError
+
+    try:
+        client.indices.create(index=index, body=index_body(notes))
+    except RequestError as error:
+        if error.error != "resource_already_exists_exception":
+            raise
+
+
+def _count_present(client: "OpenSearch", index: str, end: int) -> int:
+    """How many of the first so many passages are there."""
+    client.indices.refresh(index=index)
+    below = {"query": {"range": {"number": {"lt": end}}}}
+    return int(client.count(index=index, body=below)["count"])
+
+
+def first_missing(present: Callable[[int], int], passages: int) -> int:
+    """The first passage that is not there, by halving: all before it are, and after it some may be."""
+    low, high = 0, passages  # of the first `low` passages all are there
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if present(middle) == middle else (low, middle - 1)
+    return low
+
+
+def bulk_documents(
+    counted: KnowledgeBaseCounts, begin: int, under_way: dict[int, PassageSource]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """The second reading, from one passage on: what is sent of each; where it stands is noted in `under_way`."""
+    from qinglan.rag.passage_bigrams import extract_bigrams, passage_batches
+
+    weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
+    places: deque[PassageSource] = deque()
+
+    def rest() -> Iterator[Passage]:
+        for line, passage in islice(read_jsonl(counted.path, Passage), begin, None):
+            places.append(PassageSource(line, passage.id))
+            yield passage
+
+    number = begin
+    for batch in passage_batches(rest()):
+        cut = extract_bigrams(batch)
+        weights = weigh(cut.pairs, cut.in_title, cut.counts).tolist()
+        for passage, pairs, weight in zip(batch, cut.bodies, weights, strict=True):
+            under_way[number] = places.popleft()
+            document = {**vars(passage), "number": number, "pairs": pairs, "weights": weight}
+            yield {"create": {"_id": str(number)}}, orjson.dumps(document).decode()
+            number += 1
+
+
+def send_bulk(
+    client: "OpenSearch", index: str, pairs: Iterator[tuple[dict[str, Any], str]]
+) -> Iterator[PassageOutcome]:
+    """What became of each passage, in bulk requests one after the other."""
+    from opensearchpy.helpers import streaming_bulk
+
+    for _, item in streaming_bulk(
+        client, pairs, chunk_size=CHUNK, max_chunk_bytes=CHUNK_BYTES, raise_on_error=False,
+        expand_action_callback=lambda pair: pair, max_retries=REJECTED_TRIES, initial_backoff=1,
+        max_backoff=LONGEST_PAUSE, index=index,
+    ):  # fmt: skip
+        yield read_outcome(item["create"])

@@ -1,0 +1,65 @@
+"""An engine whose passages a reranker over HTTP scores; where that fails, the engine's own score, as a whole."""
+
+from collections.abc import Sequence
+
+from qinglan.files import sha256_text
+from qinglan.rag.contract import KnowledgeBase
+from qinglan.rag.index import searched_text
+from serving.rag.calibration import Calibration, are_probabilities
+from serving.rag.engine import Candidate, Engine, Scores
+from serving.rag.reranker_client import RerankerClient
+from serving.rag.service_client import ServiceError
+
+UNCALIBRATED = "uncalibrated"
+"""The reason where raw scores are no probabilities and no calibration says what they mean."""
+
+
+class RerankedEngine:
+    """Any engine, with the scores of a service."""
+
+    def __init__(self, local: Engine, service: RerankerClient, calibration: Calibration | None) -> None:
+        self.local = local
+        self.calibrated = calibration is not None and local.calibrated
+        self._service, self._calibration = service, calibration
+
+    async def current(self, gone: bool = False) -> "RerankedEngine":
+        now = await self.local.current(gone)
+        return self if now is self.local else RerankedEngine(now, self._service, self._calibration)
+
+    @property
+    def knowledge_base(self) -> KnowledgeBase:
+        found = self.local.knowledge_base
+        fitted = self._calibration.model_dump_json() if self._calibration else ""
+        scored_by = self._service.config.scored_by.model_dump_json()
+        # Not its address: the same model scores the same elsewhere.
+        return found.model_copy(update={"reranker": sha256_text(found.reranker, scored_by, fitted)})
+
+    async def search(self, query: str, k: int) -> list[Candidate]:
+        return await self.local.search(query, k)
+
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
+        """The service's scores; never some of them: what two scorers say cannot be compared within a list."""
+        if not candidates:
+            return Scores([], "service")
+        try:
+            raw = await self._service.scores(text, [searched_text(candidate.passage) for candidate in candidates])
+            return Scores(probabilities(raw, self._calibration), "service")
+        except ServiceError as failure:
+            scores = await self.local.rerank(text, candidates)
+            return scores._replace(fallback_reason=str(failure))
+
+
+def probabilities(raw: Sequence[float], calibration: Calibration | None) -> list[float]:
+    """What the raw scores mean for this tenant; without a calibration, themselves where they can be."""
+    if calibration is None:
+        if not are_probabilities(raw):
+            raise ServiceError(UNCALIBRATED)
+        return list(raw)
+    if calibration.scale == "probability" and not are_probabilities(raw):
+        raise ServiceError("malformed")  # no longer what was fitted
+    return [calibration.probability(score) for score in raw]
+
+
+def local_engine(engine: Engine) -> Engine:
+    """The engine without the service before it."""
+    return engine.local if isinstance(engine, RerankedEngine) else engine

@@ -1,0 +1,66 @@
+"""How well scores separate, and how true they are, on conversations that nothing was fitted on."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qinglan.rag.index import Index
+from serving.rag.lexical_reranker import CalibrationBin, FitReport
+
+BINS = 10
+
+
+class ScoredPassage(NamedTuple):
+    """A score that was given, and whether the passage answers."""
+
+    score: float
+    answers: bool
+    first: bool
+    """Of its list, as production orders it."""
+
+
+def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: Sequence[ScoredPassage]) -> FitReport:
+    """The report of held-out pairs; `fitted` and `held_out` count conversations."""
+    firsts = [one for one in judged if one.first]
+    return FitReport(
+        tenant_id=index.manifest.tenant_id, snapshot=index.snapshot, labels=labels,
+        fitted_conversations=fitted, held_out_conversations=held_out, held_out_pairs=len(judged),
+        auc=auc(judged), calibration_error=calibration_error(judged),
+        top1_calibration_error=calibration_error(firsts), reliability=reliability(judged),
+        top1_answers=round(sum(one.answers for one in firsts) / len(firsts), 4) if firsts else None,
+    )  # fmt: skip
+
+
+def auc(judged: Sequence[ScoredPassage]) -> float | None:
+    from sklearn.metrics import roc_auc_score
+
+    answers = [one.answers for one in judged]
+    if len(set(answers)) < 2:
+        return None
+    return round(float(roc_auc_score(answers, [one.score for one in judged])), 4)
+
+
+def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
+    """Each tenth of the scores that has pairs, from the lowest."""
+    return tuple(
+        CalibrationBin(
+            score=round(sum(one.score for one in found) / len(found), 4),
+            frequency=round(sum(one.answers for one in found) / len(found), 4),
+            pairs=len(found),
+        )
+        for found in _score_bins(judged)
+    )
+
+
+def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
+    """Expected calibration error: what a score says against how often it is right; None of nothing."""
+    if not judged:
+        return None
+    gaps = (abs(sum(one.score - one.answers for one in found)) for found in _score_bins(judged))
+    return round(sum(gaps) / len(judged), 4)
+
+
+def _score_bins(judged: Sequence[ScoredPassage]) -> list[list[ScoredPassage]]:
+    held: dict[int, list[ScoredPassage]] = {}
+    for one in judged:
+        held.setdefault(min(int(one.score * BINS), BINS - 1), []).append(one)
+    return [found for _, found in sorted(held.items())]

@@ -1,0 +1,44 @@
+"""Asks another service within a deadline. A failure is a short word, never a made-up answer: it becomes a label."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import orjson
+
+
+class ServiceError(Exception):
+    """timeout, unreachable, refused or malformed; of a rewriter empty, too."""
+
+
+class ServiceClient:
+    """One connection pool to one address."""
+
+    def __init__(self, url: str, deadline_seconds: float, headers: Mapping[str, str] | None = None) -> None:
+        self._url, self._deadline = url.rstrip("/"), deadline_seconds
+        self._http = httpx.AsyncClient(timeout=deadline_seconds, trust_env=False, headers=headers)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def post(self, path: str, body: Any) -> bytes:
+        """The body of an answer of status 200, or Unanswered with the reason."""
+        return await self._send("POST", path, orjson.dumps(body))
+
+    async def get(self, path: str) -> bytes:
+        """The same of a question without a body."""
+        return await self._send("GET", path, None)
+
+    async def _send(self, method: str, path: str, content: bytes | None) -> bytes:
+        headers = {"content-type": "application/json"} if content else {}
+        try:
+            async with asyncio.timeout(self._deadline):
+                response = await self._http.request(method, self._url + path, content=content, headers=headers)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise ServiceError("timeout") from error
+        except httpx.HTTPError as error:
+            raise ServiceError("unreachable") from error
+        if response.status_code != 200:
+            raise ServiceError("refused")
+        return response.content

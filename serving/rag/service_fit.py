@@ -1,0 +1,118 @@
+"""Fits what a service's raw scores mean for a tenant, and the local reranker beside it, on the same labels.
+
+fit_service(Path("labelled.jsonl"), index, RerankServiceConfig.read("vllm=http://gpu:8000,model=bge-reranker-v2-m3"))
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import stamina
+
+from qinglan.concurrency import map_in_order
+from qinglan.errors import DataError, OutageError
+from qinglan.files import sha256_file
+from qinglan.progress import progress
+from qinglan.rag.index import Index, searched_text
+from serving.rag.calibration import Calibration, FittedServiceReranker, ScoreScale, detect_scale, log_odds
+from serving.rag.config import RerankServiceConfig
+from serving.rag.reranker_client import RerankerClient
+from serving.rag.reranker_fit import CANDIDATES, FEWEST_CONVERSATIONS, Example, examples, fit_reranker, is_held_out
+from serving.rag.score_report import ScoredPassage, build_report
+from serving.rag.service_client import ServiceError
+
+FIT_DEADLINE_SECONDS = 60.0
+"""Nobody waits for a fit: a service that is slow under it is still measured."""
+
+ATTEMPTS = 4
+
+
+class ScoredExample(NamedTuple):
+    """A text's passages as the service scored them."""
+
+    conversation: str
+    pairs: list[ScoredPassage]
+
+
+def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> FittedServiceReranker:
+    """Fit on a JSONL of labelled training questions; a service that does not answer is an OutageError."""
+    labelled = list(examples(rows, index, index.manifest.tenant_id))
+    few = len({one.conversation for one in labelled if not is_held_out(one.conversation)})
+    if few < FEWEST_CONVERSATIONS:
+        raise DataError(
+            f"{rows}: labels in {few} conversations are too few to calibrate with. Label {FEWEST_CONVERSATIONS}."
+        )
+    labels = sha256_file(rows)
+    scored = asyncio.run(_score_all(labelled, index, config))
+    fitted = [one for one in scored if not is_held_out(one.conversation)]
+    held_out = [one for one in scored if is_held_out(one.conversation)]
+    scale = detect_scale([pair.score for one in scored for pair in one.pairs])
+    calibration = calibrate([pair for one in fitted for pair in one.pairs], scale, str(rows))
+    raw = [pair for one in held_out for pair in one.pairs]
+    counts = len({one.conversation for one in fitted}), len({one.conversation for one in held_out})
+    mapped = [pair._replace(score=calibration.probability(pair.score)) for pair in raw]
+    return FittedServiceReranker(
+        service=config.scored_by, calibration=calibration, local=fit_reranker(labelled, index, labels),
+        report=build_report(index, labels, *counts, mapped),
+        raw=build_report(index, labels, *counts, raw) if scale == "probability" else None,
+    )  # fmt: skip
+
+
+def calibrate(pairs: Sequence[ScoredPassage], scale: ScoreScale, where: str) -> Calibration:
+    """Platt's slope and intercept; a service that ranks passages no better than backwards has none."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    answers = [pair.answers for pair in pairs]
+    odds = np.array([[log_odds(pair.score, scale)] for pair in pairs])
+    if len(set(answers)) < 2 or not odds.std():
+        raise DataError(f"{where}: answers or scores are all the same. Look at the labels, then at the service.")
+    mean, deviation = float(odds.mean()), float(odds.std())
+    model = LogisticRegression(max_iter=1000).fit((odds - mean) / deviation, answers)
+    slope = round(float(model.coef_[0][0]) / deviation, 6)
+    if slope <= 0:
+        raise DataError(
+            f"{where}: passages that answer score no higher than others (slope {slope}). "
+            "See that the service serves a reranker, with the prompt that it was trained with."
+        )
+    return Calibration(scale=scale, slope=slope, intercept=round(float(model.intercept_[0]) - slope * mean, 6))
+
+
+async def _score_all(labelled: Sequence[Example], index: Index, config: RerankServiceConfig) -> list[ScoredExample]:
+    service = RerankerClient(config.model_copy(update={"deadline_seconds": FIT_DEADLINE_SECONDS}))
+    found: list[ScoredExample] = []
+    try:
+        with progress("rerank", len(labelled)) as tick:
+            async for one in map_in_order(
+                labelled, lambda example: _score_example(service, index, example), 2 * config.concurrency
+            ):
+                found.append(one)
+                tick()
+    finally:
+        await service.aclose()
+    return found
+
+
+async def _score_example(service: RerankerClient, index: Index, example: Example) -> ScoredExample:
+    passages = [index.passage(hit.number) for hit in index.search(example.text, CANDIDATES)]
+    if not passages:
+        return ScoredExample(example.conversation, [])
+    documents = [searched_text(passage) for passage in passages]
+    try:
+        async for attempt in stamina.retry_context(on=ServiceError, attempts=ATTEMPTS, timeout=None):
+            with attempt:
+                raw = await service.ask(example.text, documents)
+    except ServiceError as failure:
+        raise OutageError(
+            f"reranker {service.config.url}: {failure} after {ATTEMPTS} tries. See that it is up and serves "
+            f"{service.config.model}, then fit again."
+        ) from failure
+    first = max(range(len(raw)), key=raw.__getitem__)
+    return ScoredExample(
+        example.conversation,
+        [
+            ScoredPassage(score, passage.id in example.gold, at == first)
+            for at, (score, passage) in enumerate(zip(raw, passages, strict=True))
+        ],
+    )

@@ -1,0 +1,51 @@
+"""What servers refuse before they read it, and how they say what is wrong without repeating what was sent."""
+
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class QueueFull(Exception):
+    """More waits than the queue takes."""
+
+
+class BodyLimit:
+    """ASGI middleware: at most `largest` bytes of a request's body reach the application.
+
+    More is an HTTPException as soon as that is known, which the service renders in its own envelope.
+    """
+
+    def __init__(self, app: ASGIApp, largest: int) -> None:
+        self._app = app
+        self._largest = largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        declared = Headers(scope=scope).get("content-length", "")
+        read = 0
+
+        async def limited() -> Message:
+            nonlocal read
+            self._refuse_above(int(declared) if declared.isdigit() else 0)
+            message = await receive()
+            read += len(message.get("body", b""))
+            self._refuse_above(read)
+            return message
+
+        return await self._app(scope, limited, send)
+
+    def _refuse_above(self, size: int) -> None:
+        if size > self._largest:
+            raise HTTPException(413, f"body: larger than {self._largest} bytes")
+
+
+def describe_validation_error(error: RequestValidationError) -> str:
+    """Each wrong field with what is wrong with it; the text itself is not sent back."""
+    lines = []
+    for item in error.errors():
+        broken = item["type"] == "json_invalid"
+        field = "body" if broken else ".".join(str(part) for part in item["loc"][1:]) or "body"
+        lines.append(f"{field}: {item['msg']}" + (f" at character {item['loc'][1]}" if broken else ""))
+    return "; ".join(lines)

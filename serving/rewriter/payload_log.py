@@ -1,0 +1,113 @@
+"""What was answered, kept for audits: a bounded queue, written by a thread beside the answers. No answer ever waits.
+
+    payloads/2026-11-22/103000-<8 letters>-000001.jsonl     under the store's address; a line for each question
+    {"at", "request_id", "version", "tenant", "question_sha256", ..., "rewrite_sha256", "fallback", "outcome"}
+
+A digest of a short text can be guessed: whoever may read the log may try questions. It holds texts only if told so.
+"""
+
+import hashlib
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from qinglan.errors import QinglanError
+from qinglan.prompts import PromptInput
+from qinglan.store import open_store
+from serving.rewriter.config import PayloadConfig
+from serving.rewriter.request_record import write_log
+
+MOST_WAITING = 4096
+"""Records; what comes when they are so many is dropped, and counted."""
+
+MOST_TOGETHER = 1000
+FLUSH_SECONDS = 5.0
+CLOSING_SECONDS = 10.0
+FIELDS = ("question", "user_profile", "history_summary")
+
+CountPayloads = Callable[[str, int], None]
+"""kept, dropped or failed, and how many."""
+
+
+def is_sampled(request_id: str, share: float) -> bool:
+    """The same requests wherever their ids are seen, about that share of them."""
+    return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:8]) < share * 2**64
+
+
+def payload_record(asked: PromptInput, rewrite: str, text: bool, **about: str) -> dict[str, Any]:
+    """One question's record; `rewrite` is "" where nothing was answered."""
+    texts = {**{name: str(getattr(asked, name)) for name in FIELDS}, "rewrite": rewrite}
+    digests = {f"{name}_sha256": _sha256(value) if value else "" for name, value in texts.items()}
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"at": at, **about, "tenant": asked.tenant_id, **digests, **(texts if text else {})}
+
+
+class PayloadLog:
+    """Takes records from the event loop, and writes them from a thread of its own."""
+
+    def __init__(self, config: PayloadConfig, count: CountPayloads) -> None:
+        self.config, self._count = config, count
+        self._shelf = open_store(config.store).prepare().shelf
+        self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_WAITING)
+        self._own, self._written = secrets.token_hex(4), 0
+        self._thread = threading.Thread(target=self._work, name="payloads", daemon=True)
+        self._thread.start()
+
+    def add(self, record: dict[str, Any]) -> None:
+        """At once, or dropped."""
+        try:
+            self._waiting.put_nowait(record)
+        except queue.Full:
+            self._count("dropped", 1)
+
+    def close(self) -> None:
+        """What is waiting is written first, within a time."""
+        try:
+            self._waiting.put(None, timeout=1.0)
+        except queue.Full:
+            return
+        self._thread.join(CLOSING_SECONDS)
+
+    def _work(self) -> None:
+        open_still = True
+        while open_still:
+            batch, open_still = self._gathered()
+            if batch:
+                self._write(batch)
+
+    def _gathered(self) -> tuple[list[dict[str, Any]], bool]:
+        """What comes within a while of the first, and whether more may come."""
+        first = self._waiting.get()
+        until, batch = time.monotonic() + FLUSH_SECONDS, [first] if first else []
+        while first and len(batch) < MOST_TOGETHER:
+            try:
+                one = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return batch, True
+            if one is None:
+                return batch, False
+            batch.append(one)
+        return batch, first is not None
+
+    def _write(self, batch: list[dict[str, Any]]) -> None:
+        self._written += 1
+        now = datetime.now(UTC)
+        key = f"payloads/{now:%Y-%m-%d}/{now:%H%M%S}-{self._own}-{self._written:06}.jsonl"
+        lines = b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in batch)
+        try:
+            self._shelf.create(key, lines)
+        except (QinglanError, OSError) as error:
+            self._count("failed", len(batch))
+            write_log({"event": "payload log", "failed": len(batch), "why": str(error)})
+        else:
+            self._count("kept", len(batch))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

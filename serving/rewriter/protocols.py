@@ -1,0 +1,125 @@
+"""What is asked, in three protocols; what cannot be answered is refused without repeating it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from kserve import InferRequest, InferResponse
+from kserve.errors import InvalidInput
+from pydantic import ConfigDict, Field, ValidationError
+
+from qinglan.config import Config, Name, Positive, explain_validation_error
+from qinglan.prompts import FIELD_NAMES, Question, parse_user_message, student_messages
+from serving import tensors
+
+INSTANCE_FIELDS = ("query", "tenant_id", "user_profile", "history_summary")
+INPUT_TENSORS: list[dict[str, Any]] = [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in INSTANCE_FIELDS]
+OUTPUT_TENSORS: list[dict[str, Any]] = [
+    {"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("rewritten_query", "fallback")
+]
+
+
+class Instance(Config):
+    """One question, as the RAG service sends it."""
+
+    query: str = Field(min_length=1, max_length=4000, pattern=r"\S")
+    user_profile: str = Field(default="", max_length=4000)
+    history_summary: str = Field(default="", max_length=20000)
+    tenant_id: Name
+
+    @property
+    def question(self) -> str:
+        """Its name in prompts."""
+        return self.query
+
+
+class ChatMessage(Config):
+    """One message of a chat."""
+
+    role: Literal["system", "user"]
+    content: str
+
+
+class StreamOptions(Config):
+    include_usage: bool = False
+
+
+class ChatRequest(Config):
+    """A chat completion, as far as a rewriter has anything to choose."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    messages: tuple[ChatMessage, ...]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(default=None, ge=0, le=0)
+    """It is greedy; another temperature would be another model than was judged."""
+
+    n: Literal[1] = 1
+    max_tokens: Positive | None = None
+    """Taken and not used, like the next: how much it writes belongs to the model."""
+
+    max_completion_tokens: Positive | None = None
+    user: str = ""
+    """Taken and not used."""
+
+
+def read_v1(payload: Any) -> list[Instance]:
+    """{"instances": [...]}."""
+    given = payload.get("instances") if isinstance(payload, dict) else None
+    if not isinstance(given, list) or not 0 < len(given) <= tensors.MOST_INSTANCES:
+        raise InvalidInput(
+            f'Send application/json: {{"instances": [...]}} with 1 to {tensors.MOST_INSTANCES} questions.'
+        )
+    return [_instance(values, f"instances[{number}]") for number, values in enumerate(given)]
+
+
+def read_v2(request: InferRequest) -> list[Instance]:
+    """One tensor for each field, all of one length."""
+    given = tensors.read_texts(request, INSTANCE_FIELDS)
+    if missing := [name for name in INSTANCE_FIELDS[:2] if name not in given]:
+        raise InvalidInput(f"inputs: {' and '.join(missing)} is missing.")
+    rows = len(given["query"])
+    tensors.check_text_count(rows)
+    if odd := [name for name, values in given.items() if len(values) != rows]:
+        raise InvalidInput(f"inputs: {odd[0]} has {len(given[odd[0]])} texts, and query {rows}.")
+    return [_instance({name: given[name][row] for name in given}, f"row {row}") for row in range(rows)]
+
+
+def answer_v2(request: InferRequest, predictions: Sequence[Mapping[str, str]], version: str) -> InferResponse:
+    """`fallback` is empty where the model's own text is given."""
+    data = {kind["name"]: [one.get(kind["name"], "") for one in predictions] for kind in OUTPUT_TENSORS}
+    return tensors.infer_response(request, version, OUTPUT_TENSORS, data, len(predictions))
+
+
+def read_chat_request(payload: Any) -> ChatRequest:
+    try:
+        return ChatRequest.model_validate(payload)
+    except ValidationError as error:
+        raise InvalidInput(explain_validation_error(error, given=False)) from error
+
+
+def read_messages(messages: Sequence[ChatMessage], systems: Mapping[str, str]) -> Instance:
+    """The question in a prompt that is, to the byte, the one of training; the system's text tells the tenant."""
+    tenants = [tenant for tenant, text in systems.items() if messages and messages[0].content == text]
+    given = [one.model_dump() for one in messages]
+    if tenants and len(messages) == 2:
+        fields, _ = parse_user_message(messages[1].content)
+        question = Question(tenants[0], *(fields.get(name, "") for name in FIELD_NAMES))
+        if question.question.strip() and given == student_messages(question, systems[tenants[0]]):
+            values = dict(zip(("tenant_id", "query", *INSTANCE_FIELDS[2:]), question, strict=True))
+            return _instance(values, "messages")
+    raise InvalidInput(
+        "messages: not this model's prompt, which is a system message of one of its tenants and a user message as "
+        "qinglan.prompts.student_messages renders it. Other applications ask :predict, which renders it for them."
+    )
+
+
+def _instance(values: Any, where: str) -> Instance:
+    for field, value in values.items() if isinstance(values, dict) else ():
+        if isinstance(value, str):
+            tensors.check_text(value, f"{where}.{field}" if field in INSTANCE_FIELDS else where, empty=True)
+    try:
+        return Instance.model_validate(values)
+    except ValidationError as error:
+        raise InvalidInput(f"{where}: {explain_validation_error(error, given=False)}") from error

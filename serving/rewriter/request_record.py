@@ -1,0 +1,62 @@
+"""One request on its way: what its line in the log and its counters are made of. No text of a user is in it."""
+
+import re
+import sys
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from serving.rewriter.config import RequestProtocol
+
+REQUEST_ID = "x-request-id"
+USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+@dataclass
+class RequestRecord:
+    """Filled while the request is answered, by whoever knows."""
+
+    request_id: str
+    protocol: RequestProtocol
+    shadow: bool = False
+    """Nobody waits for it: it is no evidence of how users are served, and no payload of theirs."""
+
+    questions: int = 0
+    prompt_tokens: int = 0
+    written_tokens: int = 0
+    guards: list[str] = field(default_factory=list)
+    why: str = ""
+    """Of what failed, in our own words."""
+
+
+CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
+
+
+def current_request() -> RequestRecord:
+    """The request that is being answered; one of its own where nobody has opened the door for it."""
+    return CURRENT_REQUEST.get() or RequestRecord(make_request_id(""), "v1")
+
+
+def make_request_id(given: str) -> str:
+    """The caller's own, where it can stand in a log; else a new one."""
+    return given if USABLE_ID.fullmatch(given) else uuid4().hex
+
+
+def log_entry(record: RequestRecord, version: str, status: int, outcome: str, seconds: float) -> dict[str, Any]:
+    """What the log says of an answered, refused or failed request."""
+    told: dict[str, Any] = {
+        "request_id": record.request_id, "protocol": record.protocol, "version": version, "status": status,
+        "outcome": outcome, "ms": round(seconds * 1000, 1), "questions": record.questions,
+        "prompt_tokens": record.prompt_tokens, "written_tokens": record.written_tokens,
+    }  # fmt: skip
+    return told | ({"guards": record.guards} if record.guards else {}) | ({"why": record.why} if record.why else {})
+
+
+def write_log(told: dict[str, Any]) -> None:
+    """One JSON line on stderr."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    sys.stderr.write(orjson.dumps({"at": at, **told}).decode() + "\n")

@@ -1,0 +1,131 @@
+"""What the servers count, as the checks read it: from raw counters at two moments to counts of one model version.
+
+Prometheus answers such series, and so does any server's own /metrics.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from serving.rollout.sequential import Count
+from serving.rollout.spec import Check, CheckName
+
+SERVERS = ("qinglan_rewriter", "qinglan_style")
+"""Whose requests and seconds are read alike: a version is of one of them."""
+
+SERVED = (
+    "requests_total", "seconds_bucket", "seconds_count", "questions_total", "fallbacks_total",
+    "written_tokens_bucket", "written_tokens_count",
+)  # fmt: skip
+SERIES_NAMES = (
+    *(f"{server}_{counter}" for server in SERVERS for counter in SERVED), "qinglan_rag_requests_total",
+    "qinglan_rag_zero_hits_total", "qinglan_shadow_pairs_total",
+)  # fmt: skip
+"""All series that are read."""
+
+FAILED_OUTCOMES = frozenset({"failed", "late", "busy", "refused"})
+"""What counts against a model. A refused question may be the caller's fault, but then both models refuse it alike; a
+canary that refuses what the stable one answers is worse. Too large is the door's word; who went away has none.
+"""
+
+Labels = frozenset[tuple[str, str]]
+
+
+class Series(NamedTuple):
+    """One counter of one process, its name with `_total` or `_bucket`."""
+
+    name: str
+    labels: Labels
+
+    def label(self, name: str) -> str:
+        return dict(self.labels).get(name, "")
+
+
+Counters = Mapping[Series, float]
+
+
+def make_series(name: str, labels: Mapping[str, str]) -> Series:
+    return Series(name, frozenset(labels.items()))
+
+
+def counter_increases(before: Counters, after: Counters) -> Counters:
+    """How much each has counted: one that is new, or begins anew since its process did, from nothing."""
+    return {one: value - (0.0 if (was := before.get(one, 0.0)) > value else was) for one, value in after.items()}
+
+
+def counts_by_check(growth: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
+    """By check, of the version; `other` is what it is paired with. `errors` is always there."""
+    found = {"errors": _errors(growth, version, other, None)}
+    return found | {check.name: COUNT_FUNCTIONS[check.name](growth, version, other, check) for check in checks}
+
+
+def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
+    def of(*outcomes: str) -> float:
+        names = _series_names("requests_total")
+        return sum(_sum(growth, name, version=version, outcome=one) for name in names for one in outcomes)
+
+    failed = of(*FAILED_OUTCOMES)
+    return Count(of("answered") + failed, failed)
+
+
+def _slow(growth: Counters, version: str, _: str, check: Check) -> Count:
+    """More than so many seconds for a request."""
+    return _count_above(growth, version, "seconds", check.seconds or 1.0)
+
+
+def _fallbacks(growth: Counters, version: str, _: str, __: Check) -> Count:
+    return Count(
+        _sum(growth, "qinglan_rewriter_questions_total", version=version),
+        _sum(growth, "qinglan_rewriter_fallbacks_total", version=version),
+    )
+
+
+def _zero_hits(growth: Counters, version: str, _: str, __: Check) -> Count:
+    return Count(
+        _sum(growth, "qinglan_rag_requests_total", rewriter=version, status="200"),
+        _sum(growth, "qinglan_rag_zero_hits_total", rewriter=version),
+    )
+
+
+def _costly(growth: Counters, version: str, _: str, check: Check) -> Count:
+    """More than so many tokens written for one question, given back or not: they were paid for."""
+    return _count_above(growth, version, "written_tokens", check.tokens or 32)
+
+
+def _quality(growth: Counters, version: str, other: str, _: Check) -> Count:
+    """Untied shadow pairs, and those that the canary lost; the stable side has none of its own."""
+    won, lost = (
+        _sum(growth, "qinglan_shadow_pairs_total", canary=version, stable=other, outcome=how)
+        for how in ("won", "lost")
+    )
+    return Count(won + lost, lost)
+
+
+COUNT_FUNCTIONS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]] = {
+    "errors": _errors,
+    "slow": _slow,
+    "fallbacks": _fallbacks,
+    "zero_hits": _zero_hits,
+    "costly": _costly,
+    "quality": _quality,
+}
+
+
+def _count_above(growth: Counters, version: str, histogram: str, most: float) -> Count:
+    """How many were more than that; between two bounds of the histogram the lower one counts, to be strict."""
+    within: dict[float, float] = {}
+    for one, value in growth.items():
+        if one.name in _series_names(f"{histogram}_bucket") and one.label("version") == version:
+            bound = float(one.label("le"))
+            within[bound] = within.get(bound, 0.0) + value
+    lower = max((bound for bound in within if bound <= most), default=0.0)
+    every = sum(_sum(growth, name, version=version) for name in _series_names(f"{histogram}_count"))
+    return Count(every, every - within.get(lower, 0.0))
+
+
+def _series_names(counter: str) -> tuple[str, ...]:
+    return tuple(f"{server}_{counter}" for server in SERVERS)
+
+
+def _sum(growth: Counters, name: str, **labels: str) -> float:
+    wanted = set(labels.items())
+    return sum(value for one, value in growth.items() if one.name == name and wanted <= one.labels)

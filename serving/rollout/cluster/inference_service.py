@@ -1,0 +1,115 @@
+"""What an InferenceService asks for and really does, from the objects of the API server: a pure function.
+
+    served(Objects(service, revisions))
+
+How the two forms of a canary are read is in knative.py and standard.py.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from serving.rollout.ports import DeploymentMode, ServiceSnapshot
+from serving.rollout.state import DesiredModel
+
+Object = Mapping[str, Any]
+
+FIELD_MANAGER = "qinglan-rollout"
+"""As which the API server knows our writes."""
+
+SOURCE_ANNOTATION = "internal.serving.kserve.io/storage-initializer-sourceuri"
+"""Where KServe writes down what a pod's storage initialiser is told to fetch."""
+
+MODE_ANNOTATION = "serving.kserve.io/deploymentMode"
+SERVERLESS = ("Knative", "Serverless")
+OURS = ("storageUri", "canaryTrafficPercent")
+DECIDING_ANNOTATIONS = ("serving.kserve.io/", "knative.dev/")
+"""Annotations that decide what is served, and how."""
+CACHED = "internal.serving.kserve.io/localmodel"
+"""An annotation that KServe's webhook sets by the storageUri alone."""
+
+NO_SERVICE = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
+"""Where there is no InferenceService."""
+
+
+class ServiceObjects(NamedTuple):
+    """What the API server holds of one model: of revisions or Deployments, those of its own."""
+
+    service: Object
+    revisions: Mapping[str, Object] = {}
+    deployments: Mapping[str, Object] = {}
+    pods: tuple[Object, ...] = ()
+
+
+def deployment_mode(service: Object) -> DeploymentMode:
+    """As KServe says that it deploys it; until it says so, as it is told to."""
+    told = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE_ANNOTATION) or "Knative"
+    return "Serverless" if told in SERVERLESS else "Standard"
+
+
+def desired_model(service: Object) -> DesiredModel:
+    """Of this model, and of which share."""
+    spec = service["spec"]
+    for canary in spec.get("canary") or ():
+        return DesiredModel(uri=storage_uri(canary.get("predictor") or {}), percent=canary.get("trafficPercent"))
+    predictor = spec.get("predictor") or {}
+    return DesiredModel(uri=storage_uri(predictor), percent=predictor.get("canaryTrafficPercent"))
+
+
+def storage_uri(predictor: Object) -> str:
+    return str((predictor.get("model") or {}).get("storageUri") or "")
+
+
+def spec_fingerprint(service: Object) -> str:
+    """A fingerprint of what decides beside model and share: the rest of the spec, and KServe's annotations."""
+    spec = {name: one for name, one in service["spec"].items() if name != "canary"}
+    predictor = dict(spec.get("predictor") or {})
+    predictor.pop("canaryTrafficPercent", None)
+    if isinstance(predictor.get("model"), Mapping):
+        predictor["model"] = {name: one for name, one in predictor["model"].items() if name != "storageUri"}
+    deciding = {
+        name: one
+        for name, one in annotations(service).items()
+        if any(part in name for part in DECIDING_ANNOTATIONS) and not name.startswith(CACHED)
+    }
+    text = orjson.dumps([{**spec, "predictor": predictor}, deciding], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()
+
+
+def last_editor(service: Object) -> str:
+    """Which program last changed the spec, by the API server's own book; "" where that was ours. The book counts in
+    whole seconds: programs of one second are all named."""
+    spec = [
+        (str(one.get("time", "")), str(one.get("manager", "")))
+        for one in service["metadata"].get("managedFields") or ()
+        if "f:spec" in (one.get("fieldsV1") or {}) and not one.get("subresource")
+    ]
+    ours = max((at for at, who in spec if who == FIELD_MANAGER), default="")
+    others = [(at, who) for at, who in spec if who != FIELD_MANAGER and at >= ours]
+    last = max((at for at, _ in others), default="")
+    return " or ".join(sorted({who for at, who in others if at == last}))
+
+
+def condition(thing: Object, name: str) -> Object:
+    found = (one for one in thing.get("status", {}).get("conditions") or () if one.get("type") == name)
+    return next(found, {})
+
+
+def condition_true(thing: Object, name: str) -> bool:
+    return condition(thing, name).get("status") == "True"
+
+
+def annotations(thing: Object) -> Object:
+    found: Object = thing["metadata"].get("annotations") or {}
+    return found
+
+
+def fetched_uri(pods: Object) -> str:
+    """What pods made of this template, or this revision, fetch: KServe's note of it, else the container that does."""
+    if noted := annotations(pods).get(SOURCE_ANNOTATION):
+        return str(noted)
+    spec = pods.get("spec", {})
+    initialisers = [one for one in spec.get("initContainers") or () if one.get("args")]
+    return str(initialisers[0]["args"][0]) if initialisers else ""

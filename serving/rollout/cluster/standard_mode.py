@@ -1,0 +1,135 @@
+"""A Standard InferenceService: Deployments, and `spec.canary`, as the source of KServe 0.21 has it.
+
+**Never run**: 0.20, which was, makes a canary's pods and sends them no traffic. So it is refused, until whoever runs
+the cluster says that its KServe splits (`--standard-canary`).
+"""
+
+from serving.rollout.cluster.inference_service import (
+    Object,
+    ServiceObjects,
+    condition,
+    condition_true,
+    desired_model,
+    fetched_uri,
+    storage_uri,
+)
+from serving.rollout.ports import Revision
+from serving.rollout.state import DesiredModel
+
+STABLE_ONLY_FIELDS = (
+    "minReplicas",
+    "maxReplicas",
+    "scaleTarget",
+    "scaleMetric",
+    "autoScaling",
+    "deploymentStrategy",
+    "name",
+)
+"""A canary has a fixed number of pods, and KServe refuses one with these."""
+WRONG = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "RunContainerError")
+
+UNSUPPORTED_REASON = (
+    "in Standard mode KServe 0.20 makes a canary's pods and sends them no traffic: serve it in Serverless mode, or, "
+    "with KServe 0.21 or newer and the Gateway API, give the controller --standard-canary"
+)
+
+
+def newest(objects: ServiceObjects) -> Revision | None:
+    name, deployment = _newest_deployment(objects)
+    return _read_revision(name, deployment, objects) if deployment else None
+
+
+def rolled_out(objects: ServiceObjects) -> Revision | None:
+    """The stable Deployment, once any of its pods has served."""
+    name = f"{objects.service['metadata']['name']}-predictor"
+    deployment = objects.deployments.get(name)
+    if deployment is None or not _has_served(deployment):
+        return None
+    return _read_revision(name, deployment, objects)
+
+
+def traffic(objects: ServiceObjects) -> dict[str, int]:
+    """Per cent by URI: a Deployment that is being rolled out answers with both of its models, and is not counted."""
+    stable, shares = rolled_out(objects), {}
+    for canary, told in _canaries_with_status(objects.service):
+        shares[storage_uri(canary["predictor"])] = int(told.get("trafficPercent") or 0)
+    if stable is not None and stable.ready:
+        shares[stable.uri] = shares.get(stable.uri, 0) + 100 - sum(shares.values())
+    return {uri: percent for uri, percent in shares.items() if percent}
+
+
+def settled(objects: ServiceObjects) -> bool:
+    """Whether KServe and the Deployments have come to the spec that was read."""
+    told = {one["predictor"]["name"]: one["trafficPercent"] for one in objects.service["spec"].get("canary") or ()}
+    seen = {one["name"]: one.get("trafficPercent", 0) for one in _statuses(objects.service)}
+    _, deployment = _newest_deployment(objects)
+    asked = desired_model(objects.service).uri
+    return told == seen and deployment is not None and fetched_uri(_template(deployment)) == asked
+
+
+def spec_patch(service: Object, asked: DesiredModel) -> dict[str, object]:
+    """The merge patch of the spec: a canary beside what is served, or in its place."""
+    if asked.percent is None:
+        return {"predictor": {"model": {"storageUri": asked.uri}}, "canary": None}
+    predictor = service["spec"]["predictor"]
+    kept = {name: one for name, one in predictor.items() if name not in STABLE_ONLY_FIELDS}
+    model = {**kept["model"], "name": "", "storageUri": asked.uri}  # the CRD wants a name
+    canary = {**kept, "name": canary_name(asked.uri), "model": model}
+    return {"canary": [{"predictor": canary, "trafficPercent": asked.percent}]}
+
+
+def canary_name(uri: str) -> str:
+    """By its release, so that the same one is never made twice."""
+    return f"c-{uri.partition('/releases/')[2][:8]}"
+
+
+def _newest_deployment(objects: ServiceObjects) -> tuple[str, Object | None]:
+    service = objects.service["metadata"]["name"]
+    canary = next((one["predictor"].get("name", "") for one in objects.service["spec"].get("canary") or ()), "")
+    name = f"{service}-{canary}-predictor" if canary else f"{service}-predictor"
+    return name, objects.deployments.get(name)
+
+
+def _statuses(service: Object) -> list[Object]:
+    return list(service.get("status", {}).get("canaryStatuses") or ())
+
+
+def _canaries_with_status(service: Object) -> list[tuple[Object, Object]]:
+    statuses = {one["name"]: one for one in _statuses(service)}
+    canaries = service["spec"].get("canary") or ()
+    return [(one, statuses.get(one["predictor"].get("name", ""), {})) for one in canaries]
+
+
+def _template(deployment: Object) -> Object:
+    found: Object = deployment["spec"]["template"]
+    return found
+
+
+def _read_revision(name: str, deployment: Object, objects: ServiceObjects) -> Revision:
+    """Ready is read from the counts: the condition stays True while new pods crash beside old ones."""
+    status, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
+    observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
+    counts = {status.get(which, 0) for which in ("replicas", "updatedReplicas", "availableReplicas")}
+    ready = observed and wanted > 0 and counts == {wanted}
+    return Revision(name, fetched_uri(_template(deployment)), ready, "" if ready else _failure(name, objects))
+
+
+def _has_served(deployment: Object) -> bool:
+    rolled = condition(deployment, "Progressing").get("reason") == "NewReplicaSetAvailable"
+    return (
+        rolled
+        or condition_true(deployment, "Available")
+        or bool(deployment.get("status", {}).get("availableReplicas"))
+    )
+
+
+def _failure(name: str, objects: ServiceObjects) -> str:
+    for pod in objects.pods:
+        if not pod["metadata"]["name"].startswith(f"{name}-"):
+            continue
+        status = pod.get("status", {})
+        for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+            waiting = one.get("state", {}).get("waiting") or {}
+            if waiting.get("reason") in WRONG:
+                return ": ".join(filter(None, (waiting["reason"], waiting.get("message", ""))))
+    return ""

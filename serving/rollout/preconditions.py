@@ -1,0 +1,37 @@
+"""Why a rollout is not begun."""
+
+from serving.rollout.ports import Proof, ServiceSnapshot
+from serving.rollout.spec import RolloutSpec
+
+
+def unmet_preconditions(spec: RolloutSpec, served: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
+    """Every reason at once, so that nobody mends them one by one; empty where the rollout may begin."""
+    reasons = verification_failures(spec, canary)
+    reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
+    if canary.model == stable.model and served.asked.percent is None:
+        reasons.append(f"model {canary.model[:12]} is what is served already")
+    return (*reasons, *_service_problems(spec, served))
+
+
+def verification_failures(spec: RolloutSpec, canary: Proof) -> list[str]:
+    """Why the release may not be served."""
+    reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
+    if not canary.digest:
+        return reasons
+    if canary.digest != spec.release.digest:
+        reasons.append(f"{spec.release.uri} is release {canary.digest[:12]}, not {spec.release.digest[:12]}")
+    if canary.model != spec.release.model:
+        reasons.append(f"its model is {canary.model[:12]}, not {spec.release.model[:12]}")
+    return reasons
+
+
+def _service_problems(spec: RolloutSpec, served: ServiceSnapshot) -> list[str]:
+    reasons = [served.unsupported] if served.unsupported else []
+    if spec.mode not in ("Auto", served.form):
+        reasons.append(f"the InferenceService is {served.form}, and the rollout asks for {spec.mode}")
+    if served.asked.percent is not None:
+        reasons.append(f"a canary of {served.asked} is under way already: end it first")
+    rolled_out = served.rolled_out.uri if served.rolled_out else "nothing"
+    if not served.settled or rolled_out != served.asked.uri:
+        reasons.append(f"{served.asked.uri} is asked for, and {rolled_out} is served: wait until they agree")
+    return reasons

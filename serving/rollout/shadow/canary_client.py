@@ -1,0 +1,68 @@
+"""Asks the canary, and nobody else: a tag route that leads to another version is noticed."""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from qinglan.model_rollouts import SHADOW_HEADER
+from serving.rollout.shadow.config import ModelPair
+from serving.rollout.shadow.metrics import PairFailure
+from serving.rollout.shadow.payload_log import LoggedQuestion
+
+MAX_QUERY_CHARS = 4000
+"""What a RAG service takes for a query."""
+
+
+class CanaryClient:
+    """One pool of connections, whichever canary is asked."""
+
+    def __init__(self, model: str, ingress: str, deadline_seconds: float) -> None:
+        self._path, self._ingress, self._deadline = (
+            f"/v1/models/{model}:predict",
+            ingress.rstrip("/"),
+            deadline_seconds,
+        )
+        self._http = httpx.AsyncClient(timeout=deadline_seconds, trust_env=False)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def rewrite(self, asked: LoggedQuestion, pair: ModelPair) -> str:
+        """What users would have got of it; a Failure where it gave none."""
+        instance = {
+            "query": asked.question, "user_profile": asked.user_profile,
+            "history_summary": asked.history_summary, "tenant_id": asked.tenant,
+        }  # fmt: skip
+        response = await self._asked(orjson.dumps({"instances": [instance]}), pair)
+        if response.status_code != 200:
+            raise PairFailure("canary_refused", f"status {response.status_code}")
+        return read_rewrite(response.content, pair.canary)
+
+    async def _asked(self, body: bytes, pair: ModelPair) -> httpx.Response:
+        headers = {"content-type": "application/json", SHADOW_HEADER: "1"}
+        if self._ingress:
+            headers["host"] = urlsplit(pair.url).netloc
+        try:
+            async with asyncio.timeout(self._deadline):
+                url = (self._ingress or pair.url.rstrip("/")) + self._path
+                return await self._http.post(url, content=body, headers=headers)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise PairFailure("canary_late", f"no answer within {self._deadline:g} s") from error
+        except httpx.HTTPError as error:
+            raise PairFailure("canary_unreachable", str(error) or type(error).__name__) from error
+
+
+def read_rewrite(content: bytes, version: str) -> str:
+    """The rewrite in an answer of this very version."""
+    try:
+        [told] = orjson.loads(content)["predictions"]
+        text, said = told["rewritten_query"], told["model_version"]
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
+        raise PairFailure("canary_malformed") from error
+    if said != version:
+        raise PairFailure("other_version", f"version {str(said)[:12]!r} answered, not {version}")
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY_CHARS:
+        raise PairFailure("canary_malformed", "no line of text")
+    return text

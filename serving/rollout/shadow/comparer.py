@@ -1,0 +1,112 @@
+"""Which of two rewrites is better, by one text that neither model wrote.
+
+The need: the question with its history's end, the same for both. The RAG service searches each rewrite as production
+would, and its reranker scores what was found against the need. Or the judge, asked in both orders; one that chooses
+by position has not decided.
+"""
+
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from qinglan.concurrency import gather_or_cancel
+from qinglan.errors import QinglanError
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from qinglan.reward.seed_v1 import retrieval_quality
+from qinglan.text import one_line
+from serving.rollout.shadow.config import ShadowConfig
+from serving.rollout.shadow.metrics import PairFailure, PairOutcome
+from serving.rollout.shadow.payload_log import LoggedQuestion
+
+MAX_NEED_CHARS = 4000
+"""Characters of a need; a RAG service takes no more."""
+
+TIE_THRESHOLD = 0.01
+"""Differences below it are a tie: the reranker's scores are no finer."""
+
+STEP = "shadow"
+
+
+class Comparer(Protocol):
+    async def compare(self, asked: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
+        """A Failure where nobody could say."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+def build_need(asked: LoggedQuestion) -> str:
+    """The question, and as much of its history's end as fits; neither model has a part in it."""
+    question, history = one_line(asked.question), one_line(asked.history_summary)
+    room = MAX_NEED_CHARS - len(question) - 1
+    return f"{question} {history[-room:]}".strip() if room > 0 else question[:MAX_NEED_CHARS]
+
+
+def pair_outcome(canary: float, stable: float) -> PairOutcome:
+    if abs(canary - stable) < TIE_THRESHOLD:
+        return "tied"
+    return "won" if canary > stable else "lost"
+
+
+class RagComparer:
+    """Both searched, what they find scored against the need."""
+
+    def __init__(self, config: ShadowConfig) -> None:
+        self._config = config
+        self._rag = RagClient(config.rag, timeout=config.deadline_seconds, attempts=1)
+
+    async def aclose(self) -> None:
+        await self._rag.aclose()
+
+    async def compare(self, asked: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
+        need = build_need(asked)
+        try:
+            return pair_outcome(
+                *await gather_or_cancel(*(self._quality(asked, need, query) for query in (canary, stable)))
+            )
+        except (QinglanError, ValidationError) as error:  # their words may repeat the question's
+            raise PairFailure("rag", f"{self._config.rag}: {type(error).__name__}") from error
+
+    async def _quality(self, asked: LoggedQuestion, need: str, query: str) -> float:
+        config = self._config
+        wanted = {
+            "query": asked.question, "rewritten_query": query, "need": need, "tenant_id": asked.tenant,
+            "kb_name": config.kb_name, "top_k": config.top_k, "score_threshold": config.score_threshold,
+        }  # fmt: skip
+        data = (await self._rag.retrieve(RagRequest.model_validate(wanted))).data
+        if data.scored_against != "need":
+            raise PairFailure("scored_by_query", "the RAG service does not know `need`: its scores can be gamed")
+        return retrieval_quality([one.reranker_score for one in data.recall])
+
+
+class JudgeComparer:
+    """The judge's preference, through a gateway that keeps its budget."""
+
+    def __init__(self, url: str) -> None:
+        from qinglan.llm.client import GatewayClient
+
+        self._gateway = GatewayClient(url, STEP, back_within=5.0)
+
+    async def aclose(self) -> None:
+        await self._gateway.__aexit__(None, None, None)
+
+    async def compare(self, asked: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
+        from qinglan.reward.episode import Prompt
+        from qinglan.reward.judge import compare_rewrites
+
+        need = build_need(asked)
+        prompt = Prompt(
+            id=asked.request_id, tenant_id=asked.tenant, question=asked.question, need=need, teacher_rewrite=need,
+            user_profile=asked.user_profile, history_summary=asked.history_summary,
+        )  # fmt: skip
+        try:
+            said = await compare_rewrites(self._gateway, prompt, canary, stable)
+        except QinglanError as error:
+            raise PairFailure("judge", type(error).__name__) from error
+        words: dict[str, PairOutcome] = {"first": "won", "second": "lost", "tie": "tied"}
+        return words[said.better]
+
+
+def create_comparer(config: ShadowConfig) -> Comparer:
+    return JudgeComparer(config.judge) if config.judge else RagComparer(config)

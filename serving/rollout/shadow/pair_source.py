@@ -1,0 +1,78 @@
+"""Which two models are compared now: what a rollout under way says, and where its canary answers without users."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from qinglan.kubernetes.api_errors import ApiError
+from qinglan.kubernetes.client import Api, connect
+from qinglan.model_rollouts import PLURAL, TAG_ROUTING, Object, next_rollout, rollouts_of_service
+from serving.rollout.shadow.config import ModelPair, ShadowConfig
+from serving.rollout.shadow.metrics import PairFailure
+
+CANARY_PHASES = ("WaitReady", "Analyse")
+"""The phases in which there is a canary that nobody has decided on."""
+
+VERSION_LENGTH = 12
+
+
+class PairSource(Protocol):
+    def now(self) -> ModelPair | None:
+        """None while there is no canary; a Failure where it cannot be known, or reached."""
+        ...
+
+
+class FixedPairSource:
+    """By a person, without a cluster."""
+
+    def __init__(self, pair: ModelPair) -> None:
+        self._pair = pair
+
+    def now(self) -> ModelPair:
+        return self._pair
+
+
+class RolloutPairSource:
+    """By the API server: the service's rollout whose turn it is, and the tag route that Knative gives its canary."""
+
+    def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
+        self._api, self._service = (api or connect()).within(namespace), service
+
+    def now(self) -> ModelPair | None:
+        try:
+            rollouts = self._api.all(PLURAL, {})["items"]
+            versions = compared_versions(rollouts, self._service)
+            service = self._api.get("inferenceservices", self._service) if versions else None
+        except ApiError as refusal:
+            raise PairFailure("api_server", str(refusal)) from refusal
+        if versions is None or service is None:
+            return None
+        if not (url := tag_route(service)):
+            raise PairFailure(
+                "no_tag_route",
+                f"{self._service}: no route leads to the canary alone. It takes a Serverless InferenceService that "
+                f"was made with the annotation {TAG_ROUTING}.",
+            )
+        return ModelPair(canary=versions[0], stable=versions[1], url=url)
+
+
+def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
+    """The canary's version and the stable one's, where a rollout has both."""
+    turn = next_rollout(rollouts_of_service(rollouts, service))
+    if turn is None:
+        return None
+    status: Mapping[str, Any] = turn.get("status") or {}
+    stable = status.get("stable")
+    if status.get("phase") not in CANARY_PHASES or not stable:
+        return None
+    return turn["spec"]["release"]["model"][:VERSION_LENGTH], stable["model"][:VERSION_LENGTH]
+
+
+def tag_route(service: Object) -> str:
+    """The URL that leads to the newest revision alone, whatever its share; "" where there is none."""
+    predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
+    routes = [one for one in predictor.get("traffic") or () if one.get("latestRevision") and one.get("tag")]
+    return str(routes[0].get("url") or "") if routes else ""
+
+
+def create_pair_source(config: ShadowConfig) -> PairSource:
+    return FixedPairSource(config.pair) if config.pair else RolloutPairSource(config.service, config.namespace)

@@ -1,0 +1,75 @@
+"""Live questions, from the stable server's payload log: each is read once, and never by a process that began later.
+
+What lies there at the first look at a canary is past. Whoever was here before can have read nothing else, so that no
+question is counted twice, as long as one shadow runs at a time; what is written between two of them is counted by
+neither.
+"""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from qinglan.store import Store
+
+LOG = "payloads"
+HOUR = timedelta(hours=1)
+
+
+class LoggedQuestion(BaseModel):
+    """One answered question as the log has it; what it has beside is left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    request_id: str = Field(min_length=1, max_length=128)
+    version: str
+    outcome: str
+    tenant: str
+    question: str = ""
+    user_profile: str = ""
+    history_summary: str = ""
+    rewrite: str = ""
+
+    @property
+    def tenant_id(self) -> str:
+        return self.tenant
+
+
+class PayloadLogReader:
+    """Remembers what it has seen of this hour and the one before: names begin with the time of day."""
+
+    def __init__(self, store: Store) -> None:
+        self._shelf = store.shelf
+        self._seen: set[str] | None = None
+
+    def fresh(self, now: datetime | None = None) -> list[str]:
+        """The keys of what was written since the last look, oldest first; nothing at the first one."""
+        at = now or datetime.now(UTC)
+        there = [key for hour in (at - HOUR, at) for key in self._of_hour(hour)]
+        before, self._seen = self._seen, set(there)
+        return [] if before is None else [key for key in there if key not in before]
+
+    def _of_hour(self, hour: datetime) -> list[str]:
+        day = f"{LOG}/{hour:%Y-%m-%d}/"
+        return [day + name for name in self._shelf.children(day, f"{hour:%H}")]
+
+    def forget(self) -> None:
+        """The next look is a first one."""
+        self._seen = None
+
+    def lines(self, key: str) -> list[LoggedQuestion | None]:
+        """Each question; None for a line that is none, whoever wrote it."""
+        return [parse_line(line) for line in (self._shelf.read(key) or b"").splitlines()]
+
+
+def parse_line(line: bytes) -> LoggedQuestion | None:
+    try:
+        return LoggedQuestion.model_validate(orjson.loads(line))
+    except (orjson.JSONDecodeError, ValidationError):
+        return None
+
+
+def sampled(request_id: str, share: float) -> bool:
+    """About that share, independently of the log's own choice, which is by the same ids."""
+    return int.from_bytes(hashlib.sha256(f"shadow {request_id}".encode()).digest()[:8]) < share * 2**64

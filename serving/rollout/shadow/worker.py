@@ -1,0 +1,117 @@
+"""The shadow's work: look what was written, ask the canary, compare, count. Nobody waits for any of it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from qinglan.errors import QinglanError
+from serving.rollout.shadow.canary_client import CanaryClient
+from serving.rollout.shadow.comparer import Comparer
+from serving.rollout.shadow.config import ModelPair, ShadowConfig
+from serving.rollout.shadow.metrics import FailureReason, Metrics, PairFailure, PairOutcome
+from serving.rollout.shadow.pair_source import PairSource
+from serving.rollout.shadow.payload_log import LoggedQuestion, PayloadLogReader, sampled
+
+POLL_SECONDS = 10.0
+"""Between two looks; the log is written every five."""
+
+MAX_QUESTIONS_PER_POLL = 200
+"""Questions; what is more is left out, and counted."""
+
+AT_ONCE = 4
+"""The canary may have few pods, and users go first."""
+
+Read = TypeVar("Read")
+
+log = logging.getLogger("serving.rollout.shadow")
+
+
+class ShadowWorker:
+    def __init__(
+        self,
+        config: ShadowConfig,
+        reader: PayloadLogReader,
+        pairing: PairSource,
+        comparer: Comparer,
+        metrics: Metrics,
+    ) -> None:
+        self._config, self._reader, self._pairing = config, reader, pairing
+        self._comparer, self._metrics = comparer, metrics
+        self._canary = CanaryClient(config.model, config.ingress, config.deadline_seconds)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def aclose(self) -> None:
+        await self._canary.aclose()
+        await self._comparer.aclose()
+
+    async def work(self) -> None:
+        """For ever; a look that fails is counted, and the next one goes on from there."""
+        while True:
+            with self.counting():
+                await self.look()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def look(self) -> None:
+        """All that is new, to its end. Without a canary nobody asks the store; what comes meanwhile is past."""
+        pair = await asyncio.to_thread(self._pairing.now)
+        if pair is None:
+            self._reader.forget()
+            return
+        self._metrics.begin(pair.canary, pair.stable)
+        keys = await _read_log(self._reader.fresh)
+        left = MAX_QUESTIONS_PER_POLL
+        for key in keys:
+            with self.counting():
+                chosen = self._chosen(await _read_log(partial(self._reader.lines, key)), pair, left)
+                left -= len(chosen)
+                await asyncio.gather(*(self._compared(asked, pair) for asked in chosen))
+
+    def _chosen(self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, most: int) -> list[LoggedQuestion]:
+        """The stable model's own answers with their texts: a canary's users are no comparison."""
+        known = [one for one in lines if one is not None]
+        unreadable = sum(one is None for one in lines)
+        own = [one for one in known if (one.version, one.outcome) == (pair.stable, "answered")]
+        share = [one for one in own if sampled(one.request_id, self._config.share)]
+        told = [one for one in share if one.question and one.rewrite]
+        reasons: dict[FailureReason, int] = {
+            "unreadable": unreadable, "no_text": len(share) - len(told), "too_many": len(told) - most,
+        }  # fmt: skip
+        for reason, count in reasons.items():
+            if count > 0:
+                self._metrics.failed(reason, count)
+        return told[:most]
+
+    async def _compared(self, asked: LoggedQuestion, pair: ModelPair) -> None:
+        """One question is one pair, or one failure."""
+        async with self._slots:
+            with self.counting():
+                self._metrics.pair(pair.canary, pair.stable, await self._outcome(asked, pair))
+
+    async def _outcome(self, asked: LoggedQuestion, pair: ModelPair) -> PairOutcome:
+        rewrite = await self._canary.rewrite(asked, pair)
+        if rewrite == asked.rewrite:
+            return "tied"
+        return await self._comparer.compare(asked, rewrite, asked.rewrite)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """What fails is counted, and said without anything of the question."""
+        try:
+            yield
+        except PairFailure as failure:
+            self._metrics.failed(failure.reason)
+            log.warning("%s: %s", failure.reason, failure)
+        except Exception as error:  # whoever wrote the log may have meant harm: the next question is another
+            self._metrics.failed("unexpected")
+            log.error("unexpected: %s", type(error).__name__)
+
+
+async def _read_log(read: Callable[[], Read]) -> Read:
+    """Off the loop: a store may be slow."""
+    try:
+        return await asyncio.to_thread(read)
+    except (QinglanError, OSError) as error:
+        raise PairFailure("payload_log", str(error)) from error

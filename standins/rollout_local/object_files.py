@@ -1,0 +1,89 @@
+"""Objects as the API server keeps them, each in a JSON file: replaced at the version that was read, or not at all.
+
+one = Objects(folder).read("service")
+Objects(folder).replace("service", {**one, "spec": ...})     # Conflict where somebody was faster
+"""
+
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import ConflictError, DataError, OutageError
+from qinglan.files import atomic_write
+
+Object = dict[str, Any]
+
+
+class ObjectFiles:
+    """One folder of them, by name; each has `wanted`, such as "spec.uri"."""
+
+    def __init__(self, folder: Path, *wanted: str) -> None:
+        self.folder, self._wanted = folder, ("metadata.resourceVersion", *wanted)
+
+    def names(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.json"))
+
+    def read(self, name: str) -> Object:
+        """As it is now, with its version in `metadata.resourceVersion`."""
+        path = self._path(name)
+        try:
+            found: Object = orjson.loads(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise DataError(f"{path}: no such file. Deploy something there first.") from error
+        except OSError as error:
+            raise OutageError(f"{path}: cannot be read ({error.strerror}).") from error
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"{path}: no object as it is written here ({error}). Restore it.") from error
+        if lacking := [one for one in self._wanted if not _has(found, one.split("."))]:
+            raise DataError(f"{path}: no object as it is written here: it has no {', '.join(lacking)}. Restore it.")
+        return found
+
+    def create(self, name: str, one: Mapping[str, Any]) -> bool:
+        """False where the name is taken."""
+        with self._locked(name):
+            if self._path(name).exists():
+                return False
+            self._write(name, one, 1)
+        return True
+
+    def replace(self, name: str, one: Mapping[str, Any]) -> None:
+        """A Conflict where it is no longer at the version that `one` was read at."""
+        expected = str(one["metadata"]["resourceVersion"])
+        with self._locked(name):
+            now = str(self.read(name)["metadata"]["resourceVersion"])
+            if now != expected:
+                raise ConflictError(
+                    f"{self._path(name)}: is at version {now}, not {expected} as it was read. Read again."
+                )
+            self._write(name, one, int(now) + 1)
+
+    def _write(self, name: str, one: Mapping[str, Any], version: int) -> None:
+        whole = {**one, "metadata": {**one["metadata"], "resourceVersion": str(version)}}
+        with atomic_write(self._path(name)) as partial:
+            partial.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2))
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        """The kernel lets go of it whatever becomes of this process."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / f".{name}.lock").open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise OutageError(f"{self._path(name)}: cannot be written ({error.strerror}).") from error
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def _has(value: Any, names: Sequence[str]) -> bool:
+    for name in names:
+        if not isinstance(value, Mapping) or name not in value:
+            return False
+        value = value[name]
+    return True

@@ -1,0 +1,143 @@
+"""The servers of the releases that are asked for: each a process of its own, started again when it dies."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from qinglan.errors import OutageError, QinglanError
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.release_address import parse_release_uri
+from qinglan.lineage.release_folder import MODEL, read_release_statement
+from qinglan.lineage.trust import TRUST_FILE
+from qinglan.services import READY_SECONDS, STOP_SECONDS, end_with_parent
+from standins.rollout_local.releases import fetch_release
+from standins.rollout_local.service import ServerStatus
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
+"""Before a dead server is started again; twice as long each time, as kubelet does it."""
+LAST_BYTES = 400
+
+ServerCommand = Callable[[Path], list[str]]
+"""From a release's folder to the program that serves it and says its address on its first line."""
+
+
+def rewriter_command(release: Path) -> list[str]:
+    """Our own server; it checks the release again, and its signature where a trust policy is at hand."""
+    trust = keys_folder() / TRUST_FILE
+    trusted = ["--trust", str(trust)] if trust.is_file() else []
+    return [sys.executable, "-m", "serving.rewriter", "--model", str(release / MODEL), "--port", "0", *trusted]
+
+
+class _RunningServer(NamedTuple):
+    seen: list[ServerStatus]
+    """One: as it is now."""
+    task: "asyncio.Task[None]"
+
+
+class ServerSupervisor:
+    """Those of one local InferenceService, by the address of their release."""
+
+    def __init__(self, folder: Path, command: ServerCommand = rewriter_command) -> None:
+        self._folder, self._command = folder, command
+        self._running: dict[str, _RunningServer] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def seen(self) -> Mapping[str, ServerStatus]:
+        for server in self._running.values():
+            if server.task.done():
+                server.task.result()  # a fault of ours: raised here, not lost
+        return {uri: server.seen[0] for uri, server in self._running.items()}
+
+    def keep(self, uris: Iterable[str], drained: Callable[[str], Awaitable[None]]) -> None:
+        """Start what is missing; end what is not named, once nobody waits for its answer."""
+        wanted = set(uris)
+        for uri in wanted - self._running.keys():
+            seen = [ServerStatus()]
+            self._running[uri] = _RunningServer(seen, asyncio.create_task(self._kept(uri, seen)))
+        for uri in self._running.keys() - wanted:
+            ending = asyncio.create_task(self._end(self._running.pop(uri), uri, drained))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        for server in self._running.values():
+            server.task.cancel()
+        await asyncio.gather(*(one.task for one in self._running.values()), *self._ending, return_exceptions=True)
+
+    async def _end(self, server: _RunningServer, uri: str, drained: Callable[[str], Awaitable[None]]) -> None:
+        await drained(uri)
+        server.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await server.task
+
+    async def _kept(self, uri: str, seen: list[ServerStatus]) -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await self._served(uri, seen)
+                why = self._said(uri)
+            except QinglanError as error:
+                why = str(error)
+            seen[0] = ServerStatus(version=seen[0].version, failed=why)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _served(self, uri: str, seen: list[ServerStatus]) -> None:
+        """From its start to its end."""
+        release = await asyncio.to_thread(fetch_release, uri, self._folder)
+        version = _version(release)
+        with self._log(uri).open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(release), stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True,
+                preexec_fn=end_with_parent,
+            )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(READY_SECONDS):
+                line = await process.stdout.readline()
+            if line.startswith(b"{"):
+                seen[0] = ServerStatus(version=version, url=next(iter(orjson.loads(line).values())))
+            await process.stdout.read()  # until it ends: a full pipe would stop it
+            await process.wait()
+        except TimeoutError as error:
+            raise OutageError(f"it was not ready within {READY_SECONDS:.0f} s, and was ended") from error
+        finally:
+            await _stop_process(process)
+
+    def _said(self, uri: str) -> str:
+        """The end of its log: what it died of."""
+        content = self._log(uri).read_bytes()[-LAST_BYTES:]
+        return content.decode(errors="replace").strip().rpartition("\n")[2] or "it ended without a word"
+
+    def _log(self, uri: str) -> Path:
+        logs = self._folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        return logs / f"{parse_release_uri(uri).digest[:12]}.log"
+
+
+def _version(release: Path) -> str:
+    """What it calls itself in predictions and metrics."""
+    return next((part.digest for part in read_release_statement(release).statement.made if part.name == MODEL), "")[
+        :12
+    ]
+
+
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
+    """Told to finish what it has; killed when it does not."""
+    if process.returncode is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,66 @@
+"""A sample tenant on disk: what a company would bring, and beside it what only evaluation may see."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from qinglan.errors import ConfigError
+from qinglan.files import atomic_write, dump_line
+from qinglan.tables import write_table
+from standins.samples.conversations import SPLITS, Turn, conversation_turns
+from standins.samples.passages import GoldPassages, make_passages
+from standins.samples.tenant_content import draw_tenant
+
+KNOWLEDGE_BASE = "knowledge_base.jsonl"
+QUESTIONS = "questions.xlsx"
+SLICES = "slices.jsonl"
+COLUMNS = ("编号", "对话编号", "问题", "用户画像", "历史摘要", "标准段落", "划分")
+
+
+class SampleCounts(NamedTuple):
+    conversations: int
+    questions: int
+    passages: int
+    train: int
+    dev: int
+    test: int
+
+
+def write_sample(tenant: str, out: Path, conversations: int, seed: int) -> SampleCounts:
+    """knowledge_base.jsonl, questions.xlsx and slices.jsonl in `out`: the same bytes for the same arguments."""
+    if conversations < len(SPLITS):
+        raise ConfigError(f"conversations: {conversations} is too few; {len(SPLITS)} give each split one.")
+    drawn = draw_tenant(tenant, seed)
+    known, gold = make_passages(tenant, seed, drawn)
+    with atomic_write(out / KNOWLEDGE_BASE) as partial, partial.open("wb") as file:
+        file.writelines(map(dump_line, known))
+    counts = _write_turns(out, conversation_turns(tenant, seed, drawn, conversations), gold)
+    return SampleCounts(conversations, sum(counts.values()), len(known), **counts)
+
+
+def _write_turns(out: Path, made: Iterator[Turn], gold: GoldPassages) -> dict[str, int]:
+    """Sheet and slices in one pass, so that a million rows need no more memory than one."""
+    counts = {"train": 0, "dev": 0, "test": 0}
+    with (
+        atomic_write(out / SLICES) as partial, partial.open("wb") as slices,
+        write_table(out / QUESTIONS, COLUMNS) as add,
+    ):  # fmt: skip
+        for turn in made:
+            add(_cells(turn, gold[turn.item, turn.term]))
+            slices.write(_slice(turn))
+            counts[turn.split] += 1
+    return counts
+
+
+def _cells(turn: Turn, gold: str) -> tuple[str, ...]:
+    return turn.id, turn.conversation, turn.question, turn.profile, turn.history, gold, turn.split
+
+
+def _slice(turn: Turn) -> bytes:
+    """Which table of a report the question belongs to: never an input of any stage."""
+    return orjson.dumps({
+        "id": turn.id, "item": turn.item, "aspect": turn.term, "gap": turn.gap, "new_item": turn.new_item,
+        "new_ask": turn.new_ask, "self_contained": turn.self_contained,
+    }) + b"\n"  # fmt: skip

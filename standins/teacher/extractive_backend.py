@@ -1,0 +1,63 @@
+"""The stand-in's brain: rewrites, standalone questions and judgements, extracted from what is there.
+
+brain = load_brain({"fivedoctors": Path("knowledge_base.jsonl")})
+brain.answer("fivedoctors", teacher_messages(question), None)      # "虾青素软胶囊 每日服用频次"
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qinglan.text import bigram_coverage, bigrams
+from standins.teacher.backend import Refusal
+from standins.teacher.lexical_judge import judge_rewrite
+from standins.teacher.prompt_parser import PromptTask, read_prompt
+from standins.teacher.question_parser import LONGEST_HEADING, QuestionParser
+
+DECLINED = "这里只改写查询、还原问题、评价改写；收到的不是这样的请求。"
+
+
+class ExtractiveBackend:
+    """One reader a knowledge base; a model's name is the tenant's."""
+
+    def __init__(self, readers: Mapping[str, QuestionParser]) -> None:
+        self._readers = readers
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._readers)
+
+    def answer(
+        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
+    ) -> str | Refusal:
+        reader = self._readers[model]
+        asked = read_prompt(messages, response_format)
+        if asked is None:
+            return Refusal(DECLINED)
+        if asked.kind == "judge":
+            return json.dumps(judge_rewrite(reader, asked), ensure_ascii=False)
+        return standalone_question(reader, asked) if asked.kind == "need" else rewrite_question(reader, asked)
+
+
+def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBackend:
+    """A brain that knows these knowledge bases; about a second for 3,000 passages."""
+    return ExtractiveBackend({tenant: QuestionParser.load(path) for tenant, path in knowledge_bases.items()})
+
+
+def rewrite_question(reader: QuestionParser, asked: PromptTask) -> str:
+    """The house's own heading where a passage surely answers; else the user's words with their subject."""
+    reading = reader.read(asked.question, asked.history)
+    number = reader.answer(reading)
+    if number is None:
+        return asked.question.strip() if reading.complete else reading.query
+    heading = reader.heading(number)
+    if bigram_coverage(heading, set(bigrams(asked.question))) == 1.0:
+        return asked.question.strip()  # it already says it in the house's words
+    return heading if len(heading) <= LONGEST_HEADING else reading.query
+
+
+def standalone_question(reader: QuestionParser, asked: PromptTask) -> str:
+    """The question as it would stand alone, in the user's own words."""
+    reading = reader.read(asked.question, asked.history)
+    return reading.core if reading.complete else f"{reading.subject}{reading.core}"

@@ -1,0 +1,132 @@
+"""The stand-in's judge: four scores of 1 to 5 from words alone, and which of them is the trouble.
+
+It ranks as a person would: a good rewrite, then the question as it was, then one about the wrong thing, then a
+copied history, then nothing. Where nobody wrote down what the user's words mean, it says so and stays in the middle.
+"""
+
+import re
+from typing import NamedTuple
+
+from qinglan.text import bigram_coverage, bigrams
+from standins.teacher.prompt_parser import PromptTask
+from standins.teacher.question_parser import STANDALONE_RATIO, ParsedQuestion, QuestionParser
+
+WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.2, "简洁": 0.2}
+CRITERION_FAULTS = {
+    "意图保留": "问的不是用户想知道的事",
+    "自足": "没有说明是哪一个对象",
+    "无编造": "出现了资料里没有的内容",
+    "简洁": "有多余的词",
+}
+COPY_LENGTH = 14
+"""Characters in a row from the history: more than a name, a copy."""
+
+NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:\.\d+)?")
+
+
+class JudgeCase(NamedTuple):
+    """A rewrite beside what it should say."""
+
+    rewrite: str
+    asked: PromptTask
+    reading: ParsedQuestion
+    strange: list[str]
+    """What the rewrite names and the context does not."""
+
+    copied: bool
+
+
+def judge_rewrite(reader: QuestionParser, asked: PromptTask) -> dict[str, float | str]:
+    """The shape of JUDGE_FORMAT."""
+    text = asked.rewrite.strip()
+    reading = reader.read(asked.question, asked.history)
+    if not bigrams(text):
+        return {**dict.fromkeys(WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "改写是空的。"}
+    case = JudgeCase(text, asked, reading, _strange(reader, reading, asked), _copied(text, asked))
+    scores = {
+        "意图保留": _intent(reader, case),
+        "自足": _self_contained(case),
+        "无编造": _nothing_invented(reader, case),
+        "简洁": _concise(case),
+    }
+    scores = {name: round(score, 1) for name, score in scores.items()}
+    return {**scores, "综合得分": _overall(scores), "评分理由": _reason(scores)}
+
+
+def _overall(scores: dict[str, float]) -> float:
+    """Half the mean, half the worst: one real fault spoils a rewrite."""
+    mean = sum(WEIGHTS[name] * score for name, score in scores.items())
+    return round((mean + min(scores.values())) / 2, 1)
+
+
+def _reason(scores: dict[str, float]) -> str:
+    name = min(scores, key=lambda key: scores[key])
+    if scores[name] >= 4:
+        return "保留了意图，对象清楚，没有编造，也简洁。"
+    return f"主要问题是{name}：{CRITERION_FAULTS[name]}。"
+
+
+def _intent(reader: QuestionParser, case: JudgeCase) -> float:
+    if case.copied or (case.reading.subject not in case.rewrite and case.strange):
+        return 1.0
+    direct = 1 + 4 * bigram_coverage(_wanted(case.reading), set(bigrams(case.rewrite)))
+    found, answer = reader.first(case.rewrite), reader.answer(case.reading._replace(asked=case.reading.core))
+    if answer is not None:
+        return 5.0 if found == answer else direct
+    return max(direct, 3.0) if found is not None and _says(case, reader.heading(found)) else direct
+
+
+def _wanted(reading: ParsedQuestion) -> str:
+    """What is asked of the subject, where the question names it too."""
+    rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
+    return rest if bigrams(rest) else reading.core
+
+
+def _says(case: JudgeCase, heading: str) -> bool:
+    """The rewrite is a heading about the subject; whether the right one, nobody wrote down."""
+    return case.reading.subject in heading and bigram_coverage(heading, set(bigrams(case.rewrite))) == 1.0
+
+
+def _self_contained(case: JudgeCase) -> float:
+    if case.copied:
+        return 3.0
+    if not case.reading.subject:
+        return 3.0  # nothing says what it could be about
+    share = bigram_coverage(case.reading.subject, set(bigrams(case.rewrite)))
+    return 5.0 if share == 1.0 or case.strange else 1 + 4 * share * (share >= 0.5)
+
+
+def _nothing_invented(reader: QuestionParser, case: JudgeCase) -> float:
+    found = reader.first(case.rewrite)
+    known = case.asked.context if found is None else case.asked.context + reader.heading(found)
+    if case.strange or set(NUMBER.findall(case.rewrite)) - set(NUMBER.findall(known)):
+        return 1.0
+    context = set(bigrams(case.asked.context))
+    unknown = [gram for gram in bigrams(case.rewrite) if gram not in context and not reader.index.df(gram)]
+    return 5 - 4 * len(unknown) / len(bigrams(case.rewrite))
+
+
+def _concise(case: JudgeCase) -> float:
+    grams = bigrams(case.rewrite)
+    repeated = 1 - len(set(grams)) / len(grams)
+    room = len(case.reading.query) + 10
+    over = max(0, len(case.rewrite) - room) / room
+    return 1.0 if case.copied else max(1.0, 5 - 8 * repeated - 4 * over)
+
+
+def _strange(reader: QuestionParser, reading: ParsedQuestion, asked: PromptTask) -> list[str]:
+    """Names in the rewrite, as telling as the subject, that the context does not know."""
+    level = (
+        STANDALONE_RATIO * reader.phrases.weight(reading.subject)
+        if reading.subject
+        else STANDALONE_RATIO * reader.phrases.typical
+    )
+    return [
+        name.phrase for name in reader.phrases.names(asked.rewrite)
+        if name.weight >= level and name.phrase not in asked.context
+    ]  # fmt: skip
+
+
+def _copied(text: str, asked: PromptTask) -> bool:
+    pieces = (text[at : at + COPY_LENGTH] for at in range(len(text) - COPY_LENGTH + 1))
+    return any(piece in asked.history and piece not in asked.question for piece in pieces)

@@ -1,0 +1,96 @@
+"""How the stand-in understands a question: what it is about, and which passage surely answers it.
+
+It knows no tenant and no table of answers; everything it uses is read off the knowledge base as it loads.
+"""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from qinglan.rag.contract import Passage
+from qinglan.rag.index import Index, build_index, read_knowledge_base
+from qinglan.text import bigram_coverage
+from standins.teacher.salience import PhraseIndex, WeightedPhrase
+
+SURE = 0.8
+"""Share of the question's character pairs that a passage must hold to be its answer."""
+
+STANDALONE_RATIO = 0.85
+"""A question stands alone when it names something at least so telling as what the history names."""
+
+LONGEST_HEADING = 30
+"""A longer first sentence is prose, not a heading that could stand for a question."""
+
+EDGES = " 　？?，,。.！!；;：:"
+OPENINGS = re.compile(
+    r"^(?:(?:那么|那它|请问一下|请问|我想问一下|我想问下|想问下|顺便问下|对了|还有|嗯|哦|它"
+    r"|那(?![边里天个年些种])|这个(?![年月周天]))[，,、 ]*)+"
+)
+ENDINGS = re.compile(r"(?:呢|啊|呀|谢谢|[，,。？?！! ])+$")
+
+
+class ParsedQuestion(NamedTuple):
+    asked: str
+    """The question without the punctuation around it."""
+
+    core: str
+    """The question without what only opens and closes talk."""
+
+    subject: str
+    """What it is about, from the question or else the history; empty when neither says."""
+
+    complete: bool
+    """The question says itself what it is about, or nothing does."""
+
+    @property
+    def query(self) -> str:
+        return self.asked if self.complete else f"{self.subject} {self.asked}".strip()
+
+
+class QuestionParser:
+    """One knowledge base, read once; a reading takes less than a millisecond."""
+
+    def __init__(self, index: Index, headings: list[str]) -> None:
+        self.index = index
+        self._headings = headings
+        self.phrases = PhraseIndex(headings)
+
+    @classmethod
+    def load(cls, knowledge_base: Path) -> Self:
+        headings = [passage_heading(passage) for passage in read_knowledge_base(knowledge_base)]
+        with tempfile.TemporaryDirectory(prefix="qinglan-teacher-") as folder:
+            # Once open, the index lives on in memory maps; the folder need not stay.
+            index = Index.open(build_index(knowledge_base, Path(folder), "teacher"))
+        return cls(index, headings)
+
+    def read(self, question: str, history: str) -> ParsedQuestion:
+        asked = question.strip(EDGES)
+        own, past = self.phrases.best(asked), self.phrases.best(history)
+        core = ENDINGS.sub("", OPENINGS.sub("", asked)) or asked
+        if past is None or _stands_alone(own, past):
+            return ParsedQuestion(asked, core, own.phrase if own else "", True)
+        return ParsedQuestion(asked, core, past.phrase, False)
+
+    def heading(self, number: int) -> str:
+        return self._headings[number]
+
+    def first(self, query: str) -> int | None:
+        """The passage that this query finds first."""
+        return next((hit.number for hit in self.index.search(query, 1)), None)
+
+    def answer(self, reading: ParsedQuestion) -> int | None:
+        """The passage that surely answers: it is about the subject, and somebody wrote the question down in it."""
+        number = self.first(reading.query)
+        if number is None or not reading.subject or reading.subject not in self.heading(number):
+            return None
+        return number if bigram_coverage(reading.asked, self.index.grams(number)) >= SURE else None
+
+
+def passage_heading(passage: Passage) -> str:
+    """What a passage is about: its title, else its first sentence."""
+    return passage.title.strip() or re.split(r"[。！？!?\n]", passage.content.strip(), maxsplit=1)[0]
+
+
+def _stands_alone(own: WeightedPhrase | None, past: WeightedPhrase) -> bool:
+    return own is not None and own.weight >= STANDALONE_RATIO * past.weight

@@ -1,0 +1,179 @@
+"""The stand-in's second judge, of another family than the first: it measures nearness and reads no phrases.
+
+Every passage and every heading is a vector of character n-grams. What the user may mean is how near each passage is
+to the conversation; what the rewrite means is which passages it is near to. The first judge's parser, phrases and
+search are not used here, so that the two can be wrong in different places.
+
+examiner = Examiner.load(Path("knowledge_base.jsonl"))
+examiner.judge(asked)      # the shape of JUDGE_FORMAT
+"""
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qinglan.rag.contract import Passage
+from qinglan.rag.index import read_knowledge_base
+from standins.teacher.backend import Refusal
+from standins.teacher.prompt_parser import PromptTask, read_prompt
+
+SUFFIX = "-examiner"
+"""After a tenant's name: the model's name."""
+
+CRITERION_WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.15, "简洁": 0.25}
+"""The whole is a geometric mean: no criterion can pay for another that failed."""
+
+REFUSED = "这里只评价改写；收到的不是评价的请求。"
+NEAREST = 3
+"""Passages that say what a rewrite means."""
+
+SIMILARITY_SMOOTHING = 0.1
+"""Added to a nearness: a phrasing that nobody wrote down is not proof that the passage is the wrong one."""
+
+CLEAR_SIMILARITY = 0.55
+"""So near to a heading, a text says itself what it is about."""
+
+LENGTH_ALLOWANCE = 6
+"""Characters by which a rewrite may be longer than both question and heading."""
+
+DIGITS = re.compile(r"[0-9]+")
+Vector = NDArray[np.float64]
+
+
+class JudgeScores(NamedTuple):
+    """Four scores in [0, 1], in the order of the prompt."""
+
+    intent: float
+    clear: float
+    honest: float
+    short: float
+
+
+class SimilarityJudge:
+    """One knowledge base as vectors; a judgement takes a millisecond or two."""
+
+    def __init__(self, passages: list[Passage]) -> None:
+        self._passages = passages
+        self._possible = lru_cache(maxsize=256)(self._weigh)  # the same conversation comes with each system's rewrite
+
+    @classmethod
+    def load(cls, knowledge_base: Path) -> Self:
+        return cls(list(read_knowledge_base(knowledge_base)))
+
+    def judge(self, asked: PromptTask) -> dict[str, float | str]:
+        """Four scores and the whole, from 1 to 5."""
+        if not asked.rewrite.strip():
+            return {**dict.fromkeys(CRITERION_WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "没有改写。"}
+        marks = self._marks(asked)
+        scores = {name: round(1 + 4 * mark, 1) for name, mark in zip(CRITERION_WEIGHTS, marks, strict=True)}
+        worst = min(scores, key=lambda name: scores[name])
+        said = "各项都好。" if scores[worst] >= 4 else f"{worst}偏低。"
+        return {**scores, "综合得分": overall_score(marks), "评分理由": said}
+
+    def _marks(self, asked: PromptTask) -> JudgeScores:
+        near = self._near(self._whole, asked.rewrite)
+        means = np.argsort(-near)[:NEAREST]
+        best = self._passages[int(means[0])]
+        known = f"{asked.context}{best.title}{best.content}"
+        return JudgeScores(
+            self._intent(asked, near, means),
+            self._clear(asked.rewrite),
+            grounding_score(asked, known),
+            brevity_score(asked, best.title),
+        )
+
+    def _intent(self, asked: PromptTask, near: Vector, means: NDArray[np.int64]) -> float:
+        """How much of what the conversation can mean lies in what the rewrite means."""
+        possible, weights = self._possible(asked.question, asked.history), near[means] ** 4
+        if weights.sum() <= 0:
+            return 0.0
+        return float(possible[means] @ weights / weights.sum())
+
+    def _weigh(self, question: str, history: str) -> Vector:
+        """How possible it is that each passage is meant; the likeliest has 1."""
+        about = self._near(self._headings, f"{question} {history}")
+        wants = self._near(self._whole, question)
+        possible = ((SIMILARITY_SMOOTHING + about) * (SIMILARITY_SMOOTHING + wants)) ** 2
+        return np.asarray(possible / possible.max())
+
+    def _clear(self, rewrite: str) -> float:
+        return min(1.0, float(self._near(self._headings, rewrite).max()) / CLEAR_SIMILARITY)
+
+    def _near(self, matrix: Any, text: str) -> Vector:
+        """Cosine similarity of the text to each column."""
+        return np.asarray((self._vectors.transform([text]) @ matrix).todense(), dtype=np.float64).ravel()
+
+    @cached_property
+    def _vectors(self) -> Any:
+        """Made when first asked for, in about a second: a run without an evaluation never waits for it."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        return TfidfVectorizer(analyzer="char", ngram_range=(1, 3), sublinear_tf=True).fit(
+            f"{passage.title}\n{passage.content}" for passage in self._passages
+        )
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self._columns(f"{passage.title}\n{passage.content}" for passage in self._passages)
+
+    @cached_property
+    def _headings(self) -> Any:
+        return self._columns(passage.title or passage.content[:30] for passage in self._passages)
+
+    def _columns(self, texts: Iterable[str]) -> Any:
+        """By n-gram, so that a short text touches little of it."""
+        return self._vectors.transform(texts).T.tocsr()
+
+
+def overall_score(marks: JudgeScores) -> float:
+    """A weighted geometric mean, from 1 to 5."""
+    logs = sum(
+        power * math.log(max(mark, 0.01)) for power, mark in zip(CRITERION_WEIGHTS.values(), marks, strict=True)
+    )
+    return round(1 + 4 * math.exp(logs), 1)
+
+
+def grounding_score(asked: PromptTask, known: str) -> float:
+    """The share of characters that conversation or passage know; a number that neither knows is a lie."""
+    if set(DIGITS.findall(asked.rewrite)) - set(DIGITS.findall(known)):
+        return 0.0
+    letters = [letter for letter in asked.rewrite if letter.isalnum()]
+    return sum(letter in known for letter in letters) / len(letters) if letters else 0.0
+
+
+def brevity_score(asked: PromptTask, title: str) -> float:
+    """Full marks up to a little over question or heading; what repeats itself compresses too well."""
+    length, room = len(asked.rewrite), max(len(asked.question), len(title)) + LENGTH_ALLOWANCE
+    squeezed = len(zlib.compress(asked.rewrite.encode())) / (len(asked.rewrite.encode()) + 8)
+    return min(1.0, room / max(length, 1)) ** 3 * min(1.0, squeezed / 0.7)
+
+
+class SimilarityJudgeBackend:
+    """One examiner a knowledge base; a model's name is the tenant's with `-examiner`."""
+
+    def __init__(self, examiners: Mapping[str, SimilarityJudge]) -> None:
+        self._examiners = {f"{tenant}{SUFFIX}": examiner for tenant, examiner in examiners.items()}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._examiners)
+
+    def answer(
+        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
+    ) -> str | Refusal:
+        asked = read_prompt(messages, response_format)
+        if asked is None or asked.kind != "judge":
+            return Refusal(REFUSED)
+        return json.dumps(self._examiners[model].judge(asked), ensure_ascii=False)
+
+
+def load_similarity_judges(knowledge_bases: Mapping[str, Path]) -> SimilarityJudgeBackend:
+    return SimilarityJudgeBackend({tenant: SimilarityJudge.load(path) for tenant, path in knowledge_bases.items()})

@@ -1,0 +1,55 @@
+"""Further models of the stand-in that are worse, decline more or think aloud: teachers that differ by a known amount.
+
+What befalls a question depends on the question and the model's seed alone, so that every run is the same.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from standins.teacher.backend import CompletionBackend, Refusal
+from standins.teacher.config import Variant
+from standins.teacher.prompt_parser import PromptTask, read_prompt
+
+DECLINES = "抱歉，我不能改写这个问题。"
+FILTERED = Refusal("", "content_filter")
+REFUSAL_ANSWERS: dict[str, str | Refusal] = {"field": Refusal(DECLINES), "words": DECLINES, "filter": FILTERED}
+THINKING_TEMPLATE = "<think>\n用户问的是：{question}\n</think>\n\n"
+
+
+class VariantBackend:
+    """Models by name, each before the model of its tenant."""
+
+    def __init__(self, brain: CompletionBackend, variants: Mapping[str, Variant]) -> None:
+        self._brain, self._variants = brain, variants
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._variants)
+
+    def answer(
+        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
+    ) -> str | Refusal:
+        variant, asked = self._variants[model], read_prompt(messages, response_format)
+        best = self._brain.answer(variant.tenant, messages, response_format)
+        if asked is None or asked.kind != "rewrite":
+            return best
+        said = vary_rewrite(variant, asked, best)
+        return (
+            f"{THINKING_TEMPLATE.format(question=asked.question)}{said}"
+            if variant.thinks and isinstance(said, str)
+            else said
+        )
+
+
+def vary_rewrite(variant: Variant, asked: PromptTask, best: str | Refusal) -> str | Refusal:
+    """The best rewrite, the question as it was, or a refusal: as the question's luck is with this model."""
+    if seeded_fraction(variant.seed, "refuses", asked) < variant.refuses:
+        return REFUSAL_ANSWERS[variant.refusal]
+    return best if seeded_fraction(variant.seed, "skill", asked) < variant.skill else asked.question.strip()
+
+
+def seeded_fraction(seed: int, what: str, asked: PromptTask) -> float:
+    """In [0, 1)."""
+    text = "\x1f".join((str(seed), what, asked.question, asked.history))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
