@@ -76,9 +76,9 @@ def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
     for _ in _rows(run.shown("locked_test"), ValidatedRewrite, row_id):
         yield StageNote("convert", "test", "locked away: no training sees it")
     for split in SPLITS:
-        path = run.shown("chats") / f"{split}.jsonl"
-        learned = path.exists() and any(_id_of_chat(line) == row_id for line in path.read_bytes().splitlines())
         if row := _parquet_row(run.shown("prompts") / f"{split}.parquet", row_id):
+            path = run.shown("chats") / f"{split}.jsonl"
+            learned = path.exists() and any(_id_of_chat(line) == row_id for line in path.read_bytes().splitlines())
             why = "" if learned else ", not in SFT, which learns accepted rewrites alone"
             rank = row["teacher_retrieval"]["gold_rank"]
             found = f"; the teacher finds its gold passage at {rank}" if rank else ""

@@ -14,13 +14,13 @@ import orjson
 
 from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
-from components.data.convert.split_rows import SplitAssignment, SplitInput, assign_splits
-from qinglan.errors import DataError
+from components.data.convert.split_rows import SplitInput, assign_splits
+from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.near_duplicates import question_key
 from qinglan.progress import progress
 from qinglan.prompts import student_messages
-from qinglan.rows import QuarantinedRow, Split, ValidatedRewrite
+from qinglan.rows import Split, ValidatedRewrite, quarantine_row
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
@@ -55,7 +55,7 @@ def convert(
             tick()
             split = given.split
             if split is None:
-                unused.write(dump_line(left_out_row(row, given)))
+                unused.write(dump_line(quarantine_row(row, STEP, RowError(given.reason or "", given.detail))))
                 counts[COUNTED[given.reason]] += 1
             elif split == "test":
                 locked.write(dump_line(row.model_copy(update={"split": split})))
@@ -68,14 +68,6 @@ def convert(
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
     return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
-
-
-def left_out_row(row: ValidatedRewrite, given: SplitAssignment) -> QuarantinedRow:
-    """A row that no split has, with its reason, as the earlier stages list those that they set aside."""
-    return QuarantinedRow(
-        id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=STEP, reason=given.reason or "",
-        detail=given.detail, question=row.question,
-    )  # fmt: skip
 
 
 def sft_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
