@@ -12,9 +12,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m serving.initialiser", description="A release into a volume.")
     parser.add_argument("uri", help="STORE/releases/<digest>, and /model/adapter where merged weights are not wanted")
     parser.add_argument("into", type=Path, help="a folder that is there")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        say(run(given.uri, given.into), to=sys.stderr)
+        say(run(arguments.uri, arguments.into), to=sys.stderr)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)

@@ -24,7 +24,7 @@ from qinglan.store import open_store
 
 INCOMING = "incoming"
 ENVIRONMENT_NAMES = {"QINGLAN_S3_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_REGION": "AWS_DEFAULT_REGION"}
-"""What the store asks of the environment, and what KServe calls it."""
+"""The store's environment variables, by the names that KServe gives them."""
 
 SHOWN = 5
 
@@ -40,14 +40,14 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
     store = open_store(address.store, _map_environment(environment))
     store.pull(address.digest, incoming, wanted=lambda name: not (address.adapter and is_merged_weights(name)))
     try:
-        said = verify_release(incoming, address, policy)
+        report = verify_release(incoming, address, policy)
     except Exception:
         shutil.rmtree(incoming)
         raise
     for child in sorted(incoming.iterdir()):
         child.rename(into / child.name)
     incoming.rmdir()
-    return said
+    return report
 
 
 def verify_release(release: Path, address: ReleaseAddress, policy: TrustPolicy) -> str:
@@ -93,5 +93,5 @@ def _clear_leftovers(into: Path) -> None:
 
 
 def _map_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    told = {ours: environment[kserves] for ours, kserves in ENVIRONMENT_NAMES.items() if kserves in environment}
-    return {**told, **environment}
+    options = {option: environment[name] for option, name in ENVIRONMENT_NAMES.items() if name in environment}
+    return {**options, **environment}

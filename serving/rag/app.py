@@ -37,7 +37,7 @@ Engines = Mapping[tuple[str, str], Engine]
 
 
 class AsyncClosable(Protocol):
-    """What several knowledge bases ask: a search cluster, a reranker."""
+    """A client that several knowledge bases share: a search cluster, a reranker."""
 
     async def aclose(self) -> None: ...
 
@@ -63,9 +63,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for asked in (rewriter, checker, *shared):
-            if asked:
-                await asked.aclose()
+        for client in (rewriter, checker, *shared):
+            if client:
+                await client.aclose()
 
     app = FastAPI(title="Qinglan RAG", lifespan=lifespan)
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
@@ -75,21 +75,21 @@ def create_app(
         started = time.perf_counter()
         engine = find_engine(engines, request)
         searched = await choose_query(request, rewriter)
-        knowledge_base, found = await retrieve_current(engine, searched.query, request)
+        knowledge_base, retrieval = await retrieve_current(engine, searched.query, request)
         answer = RagAnswer(
             data=RagData(
-                rewritten_query=searched.query, recall=found.recall,
+                rewritten_query=searched.query, recall=retrieval.recall,
                 scored_against="need" if request.need else "query",
                 rewriter=searched.rewriter, rewriter_version=searched.version,
                 fallback_reason=searched.fallback_reason, snapshot=knowledge_base.snapshot,
-                reranker=found.reranker, reranker_fallback_reason=found.fallback_reason,
+                reranker=retrieval.reranker, reranker_fallback_reason=retrieval.fallback_reason,
             )
         )  # fmt: skip
         if searched.fallback_reason:
             metrics.fell_back(request.tenant_id, searched.fallback_reason)
-        metrics.reranked(request.tenant_id, found.reranker, found.fallback_reason, found.seconds)
+        metrics.reranked(request.tenant_id, retrieval.reranker, retrieval.fallback_reason, retrieval.seconds)
         seconds = time.perf_counter() - started
-        metrics.answered(request.tenant_id, searched.version or searched.rewriter, seconds, len(found.recall))
+        metrics.answered(request.tenant_id, searched.version or searched.rewriter, seconds, len(retrieval.recall))
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.get(KNOWLEDGE_BASES_PATH)
@@ -129,12 +129,12 @@ async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> 
 
 
 async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:
-    """What one snapshot answers, and which: where it was deleted meanwhile, all of it from the next one."""
+    """The answer of one snapshot, and that snapshot; if it is deleted meanwhile, the next one answers instead."""
     for attempt in range(ATTEMPTS):
         now = await engine.current(gone=attempt > 0)
         with contextlib.suppress(SnapshotGone):
-            found = await retrieve(now, query, request.top_k, request.score_threshold, request.need)
-            return now.knowledge_base, found
+            retrieval = await retrieve(now, query, request.top_k, request.score_threshold, request.need)
+            return now.knowledge_base, retrieval
     raise EngineUnavailable("gone")
 
 

@@ -28,7 +28,7 @@ class Calibration(Config):
     """Probability from raw score, fitted on one tenant's labels."""
 
     scale: ScoreScale
-    """What the service gave at the fit. `probability`: in [0, 1], its log-odds are mapped. `logit`: anything."""
+    """The scale seen at the fit. `probability`: scores in [0, 1], mapped by their log-odds. `logit`: any numbers."""
 
     slope: float = Field(gt=0)
     intercept: float
@@ -61,8 +61,8 @@ def are_probabilities(raw: Sequence[float]) -> bool:
 def log_odds(raw: float, scale: ScoreScale) -> float:
     if scale == "logit":
         return raw
-    kept = max(PROBABILITY_MARGIN, min(1 - PROBABILITY_MARGIN, raw))
-    return math.log(kept / (1 - kept))
+    clipped = max(PROBABILITY_MARGIN, min(1 - PROBABILITY_MARGIN, raw))
+    return math.log(clipped / (1 - clipped))
 
 
 def read_fitted_reranker(path: Path) -> RerankerModel | FittedServiceReranker:

@@ -1,4 +1,4 @@
-"""What one RAG service serves, and where."""
+"""Settings of one RAG service: its address, knowledge bases, rewriter, content check and engines."""
 
 import re
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ class ContentConfig(Config):
 
 
 class RerankerIdentity(Config):
-    """What of a reranker over HTTP changes its scores: calibrations and caches go by it."""
+    """The properties of a reranker over HTTP that change its scores: calibrations and caches are keyed by them."""
 
     kind: Literal["vllm", "tei"]
     """`vllm`: /v1/rerank, as Jina and Cohere have it too. `tei`: /rerank of Text Embeddings Inference."""
@@ -104,7 +104,7 @@ class RerankerIdentity(Config):
     """As vLLM serves it, or as TEI's /info names it; another one is not believed."""
 
     template: Literal["server", "qwen3"] = "server"
-    """Who writes the model's prompt: the server, or this client for a Qwen3-Reranker served without a template."""
+    """Which side renders the prompt: the server, or this client for a Qwen3-Reranker served without a template."""
 
 
 class RerankServiceConfig(RerankerIdentity):
@@ -144,7 +144,7 @@ class RagConfig(Config):
     """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
 
     opensearch: OpenSearchConfig | None = None
-    """Where the knowledge bases without a path are searched."""
+    """The cluster that searches the knowledge bases without a path."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)

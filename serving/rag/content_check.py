@@ -24,7 +24,7 @@ class ContentRequest(Config):
     tenant_id: Name
     query: QueryText
     answer: Annotated[str, Field(min_length=1, max_length=20000, pattern=r"\S")]
-    """What is about to be sent to the user."""
+    """The text that is about to be sent to the user."""
 
 
 class ContentData(Config):
@@ -39,7 +39,7 @@ class ContentData(Config):
     """The label's probability for the question with this answer."""
 
     predicted_label: str = ""
-    """Of the answer."""
+    """The answer's label."""
 
     model_version: str = ""
     reason: str = ""
@@ -77,7 +77,7 @@ class ContentChecker:
 
 
 def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
-    """What the style service's two answers mean; Unanswered where the label is not among them."""
+    """Read the style service's two answers; Unanswered if the label is not among them."""
     try:
         answered, alone = read_style_responses(content, 2)
         harmless, called_for = answered.probabilities[config.label], alone.probabilities[config.label]
@@ -90,7 +90,7 @@ def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
 
 
 def is_flagged(called_for: float, harmless: float, config: ContentConfig) -> bool:
-    """Whether the question calls for care and the answer lacks it.
+    """True if the question calls for care and the answer lacks it.
 
     Labels exclude each other, so a good sales answer has little of 无伤害 too: by itself that says nothing.
     """

@@ -1,4 +1,4 @@
-"""What the service needs of a search engine, and the one that is built in. opensearch/engine.py has the other."""
+"""The interface of a search engine, and the built-in one. opensearch/engine.py has the other."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, Self
@@ -37,7 +37,7 @@ class EngineUnavailable(OutageError):
 
 
 class SnapshotGone(QinglanError):
-    """What an engine searched is not there any more: ask the current one."""
+    """The snapshot that an engine searched was deleted: ask the current one."""
 
 
 class Engine(Protocol):
@@ -54,7 +54,7 @@ class Engine(Protocol):
 
     @property
     def calibrated(self) -> bool:
-        """Whether the scores are probabilities for this tenant."""
+        """True if the scores are probabilities for this tenant."""
 
     async def search(self, query: str, k: int) -> list[Candidate]:
         """The k best passages in the order of production; the same query always gives the same ones."""

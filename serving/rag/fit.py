@@ -38,17 +38,17 @@ def main() -> None:
     parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
     parser.add_argument("--out", required=True, type=Path, help="what the service takes as --reranker TENANT=PATH")
     parser.add_argument("--report", type=Path, help="a page where it ends in .html, the numbers where in .json")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        if given.report and given.report.suffix not in REPORT_SUFFIXES:
-            raise ConfigError(f"--report {given.report}: let it end in {' or '.join(REPORT_SUFFIXES)}.")
-        service = RerankServiceConfig.read(given.reranker_service) if given.reranker_service else None
+        if arguments.report and arguments.report.suffix not in REPORT_SUFFIXES:
+            raise ConfigError(f"--report {arguments.report}: let it end in {' or '.join(REPORT_SUFFIXES)}.")
+        service = RerankServiceConfig.read(arguments.reranker_service) if arguments.reranker_service else None
         with tempfile.TemporaryDirectory() as temporary:
-            root = given.index_root or Path(temporary)
-            reports = run(given.rows, KnowledgeBaseSource.read(given.kb), root, service, given.out)
+            root = arguments.index_root or Path(temporary)
+            reports = run(arguments.rows, KnowledgeBaseSource.read(arguments.kb), root, service, arguments.out)
         say(*text_table(reports).splitlines())
-        if given.report:
-            write_report(given.report, reports)
+        if arguments.report:
+            write_report(arguments.report, reports)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
@@ -78,7 +78,7 @@ def collect_reports(fitted: RerankerModel | FittedServiceReranker) -> Reports:
 
 
 def text_table(reports: Reports) -> str:
-    """What a terminal shows."""
+    """The report as a table for a terminal."""
     if not reports:
         return "Too few labels: the file holds the default, whose scores order passages and are no probabilities."
     first = next(iter(reports.values()))
@@ -89,16 +89,16 @@ def text_table(reports: Reports) -> str:
     wide = max(map(len, reports))
     names = f"{'':{wide}}  {'AUC':>6}  {'calibration error':>17}  {'of first passages':>17}  {'first answers':>13}"
     lines = (
-        f"{name:{wide}}  {_number(one.auc):>6}  {_number(one.calibration_error):>17}  "
-        f"{_number(one.top1_calibration_error):>17}  {_number(one.top1_answers):>13}"
-        for name, one in reports.items()
+        f"{name:{wide}}  {_number(report.auc):>6}  {_number(report.calibration_error):>17}  "
+        f"{_number(report.top1_calibration_error):>17}  {_number(report.top1_answers):>13}"
+        for name, report in reports.items()
     )
     return "\n".join([head, names, *lines, *advice(reports)])
 
 
 def advice(reports: Reports) -> list[str]:
-    """What speaks against the service, on these conversations: it costs a model, and the local score does not."""
-    local, service = reports.get(LOCAL), next((one for name, one in reports.items() if name != LOCAL), None)
+    """Reasons against using the service, from these conversations: it costs a model, and the local score does not."""
+    local, service = reports.get(LOCAL), next((report for name, report in reports.items() if name != LOCAL), None)
     if local is None or service is None:
         return []
     compared = {
@@ -108,16 +108,16 @@ def advice(reports: Reports) -> list[str]:
         ),
     }  # fmt: skip
     return [
-        f"{said} ({own:.3f}, the service {other:.3f}): serve without it."
-        for said, (own, other) in compared.items()
-        if own is not None and other is not None and own > other
+        f"{figure} ({local_value:.3f}, the service {other:.3f}): serve without it."
+        for figure, (local_value, other) in compared.items()
+        if local_value is not None and other is not None and local_value > other
     ]
 
 
 def write_report(path: Path, reports: Reports) -> None:
     with atomic_write(path) as partial:
         if path.suffix == ".json":
-            partial.write_bytes(orjson.dumps({name: one.model_dump() for name, one in reports.items()}))
+            partial.write_bytes(orjson.dumps({name: report.model_dump() for name, report in reports.items()}))
         else:
             partial.write_text(html_page(reports), encoding="utf-8")
 
@@ -130,13 +130,13 @@ def html_page(reports: Reports) -> str:
 
     return render_page(
         TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number, advice=advice(reports),
-        figures={name: Markup(_figure(name, found)) for name, found in reports.items()},
+        figures={name: Markup(_figure(name, report)) for name, report in reports.items()},
     )  # fmt: skip
 
 
 def _figure(name: str, report: FitReport) -> str:
-    found = [(one.score, one.frequency) for one in report.reliability]
-    return curve_svg(name, {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": found})
+    points = [(bin.score, bin.frequency) for bin in report.reliability]
+    return curve_svg(name, {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": points})
 
 
 def _number(value: float | None) -> str:

@@ -23,7 +23,7 @@ RIVALS = 10
 
 
 class Features(NamedTuple):
-    """What the regression sees; each is between 0 and 1. Weights are those of rare character pairs."""
+    """Inputs of the regression, each between 0 and 1. Weights are those of rare character pairs."""
 
     coverage: float
     """Share of the text's weight that the passage holds."""
@@ -60,7 +60,7 @@ class Weights(Config):
 
 
 class CalibrationBin(Config):
-    """What was said, and what was so, of the pairs in one tenth of the scores."""
+    """Predicted and observed shares of the pairs in one tenth of the scores."""
 
     score: Fraction
     """Their mean."""
@@ -137,14 +137,14 @@ class WeightedText(NamedTuple):
     """A text, as the knowledge base weighs it."""
 
     weights: Mapping[str, float]
-    """Of each of its pairs that the knowledge base knows."""
+    """Weight of each of its pairs that the knowledge base knows."""
 
     total: float
-    """Of all of them together, the unknown ones too."""
+    """Sum of all weights, unknown pairs included."""
 
 
 class WeightedPassage(NamedTuple):
-    """What of a passage is compared with texts."""
+    """The parts of a passage that are compared with texts."""
 
     text: str
     title: str
@@ -182,25 +182,25 @@ class LexicalReranker:
 
 
 def compute_features(
-    asked: WeightedText, bm25: Mapping[int, float], passages: Mapping[int, WeightedPassage], numbers: Sequence[int]
+    query: WeightedText, bm25: Mapping[int, float], passages: Mapping[int, WeightedPassage], numbers: Sequence[int]
 ) -> list[Features]:
     """The signs of each of these passages; `bm25` has the text's best hits in the whole knowledge base."""
-    shared = {number: shared_weight(asked.weights, passages[number].text) for number in {*numbers, *bm25}}
-    rivals = {number: _share(shared[number], asked.total) for number in bm25}
-    return [_passage_features(number, asked, passages[number], shared[number], rivals, bm25) for number in numbers]
+    shared = {number: shared_weight(query.weights, passages[number].text) for number in {*numbers, *bm25}}
+    rivals = {number: _share(shared[number], query.total) for number in bm25}
+    return [_passage_features(number, query, passages[number], shared[number], rivals, bm25) for number in numbers]
 
 
 def _passage_features(
-    number: int, asked: WeightedText, passage: WeightedPassage, shared: float,
+    number: int, query: WeightedText, passage: WeightedPassage, shared: float,
     rivals: Mapping[int, float], bm25: Mapping[int, float],
 ) -> Features:  # fmt: skip
-    lead = _share(shared, asked.total) - _best_other(rivals, number)
+    lead = _share(shared, query.total) - _best_other(rivals, number)
     bm25_lead = -1.0
     if number in bm25:
         bm25_lead = _share(bm25[number] - _best_other(bm25, number), max(bm25.values()))
-    named = shared_weight(asked.weights, passage.title)
+    named = shared_weight(query.weights, passage.title)
     return Features(
-        coverage=_share(shared, asked.total),
+        coverage=_share(shared, query.total),
         spread=_share(shared, passage.weight),
         title=_share(named, passage.title_weight),
         ahead=max(lead, 0.0),

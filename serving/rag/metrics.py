@@ -1,4 +1,4 @@
-"""What the service counts. Labels come from what is configured, never from what a caller types."""
+"""The service's metrics. Label values come from the configuration, never from what a caller types."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
@@ -6,7 +6,7 @@ MOST_VERSIONS = 20
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 UNKNOWN = "unknown"
 NO_VERSION = ("request", "fallback")
-"""What a search is counted under that no model rewrote."""
+"""Labels of a search that no model rewrote."""
 
 
 class Metrics:

@@ -28,11 +28,11 @@ class RerankedEngine:
 
     @property
     def knowledge_base(self) -> KnowledgeBase:
-        found = self.local.knowledge_base
+        knowledge_base = self.local.knowledge_base
         fitted = self._calibration.model_dump_json() if self._calibration else ""
         scored_by = self._service.config.scored_by.model_dump_json()
         # Not its address: the same model scores the same elsewhere.
-        return found.model_copy(update={"reranker": sha256_text(found.reranker, scored_by, fitted)})
+        return knowledge_base.model_copy(update={"reranker": sha256_text(knowledge_base.reranker, scored_by, fitted)})
 
     async def search(self, query: str, k: int) -> list[Candidate]:
         return await self.local.search(query, k)
@@ -50,7 +50,7 @@ class RerankedEngine:
 
 
 def probabilities(raw: Sequence[float], calibration: Calibration | None) -> list[float]:
-    """What the raw scores mean for this tenant; without a calibration, themselves where they can be."""
+    """This tenant's probabilities for raw scores; without a calibration, the scores themselves if within [0, 1]."""
     if calibration is None:
         if not are_probabilities(raw):
             raise ServiceError(UNCALIBRATED)

@@ -31,7 +31,7 @@ PROBE_SECONDS = 2.0
 CIRCUIT_OPEN = "circuit_open"
 OTHER_MODEL = "other_model"
 TRUNCATE_TO_MODEL = -1
-"""What vLLM takes for: cut a prompt that is too long for the model, as TEI's `truncate` does."""
+"""vLLM's value for: cut a prompt that is too long for the model, as TEI's `truncate` does."""
 
 
 class RerankerClient:
@@ -57,29 +57,29 @@ class RerankerClient:
         except OutageError as error:
             raise ServiceError(CIRCUIT_OPEN) from error
         try:
-            found = await self.ask(text, documents)
+            scores = await self.ask(text, documents)
         except ServiceError as failure:
             self._breaker.failed(str(failure))
             raise
         self._breaker.answered()
-        return found
+        return scores
 
     async def ask(self, text: str, documents: Sequence[str]) -> list[float]:
         """The same, whatever happened before."""
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 if not self._looked_at:
-                    await self._look()
+                    await self._refresh()
                 size = self._batch
                 parts = [documents[at : at + size] for at in range(0, len(documents), size)]
-                found = await gather_or_cancel(*(self._ask_once(text, part) for part in parts))
+                scores = await gather_or_cancel(*(self._ask_once(text, part) for part in parts))
         except TimeoutError as error:
             self._forget()
             raise ServiceError("timeout") from error
         except ServiceError:
             self._forget()
             raise
-        return [score for part in found for score in part]
+        return [score for part in scores for score in part]
 
     async def _ask_once(self, text: str, documents: Sequence[str]) -> list[float]:
         path, body = request_body(self.config, text, documents)
@@ -87,7 +87,7 @@ class RerankerClient:
             content = await self._service.post(path, body)
         return read_scores(self.config, content, len(documents))
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """TEI serves one model and is not asked by name: a calibration of another one must not be applied."""
         model, batch = read_info(await self._service.get("/info"))
         if model != self.config.model:
@@ -119,13 +119,13 @@ def read_scores(config: RerankServiceConfig, content: bytes, count: int) -> list
     try:
         body = orjson.loads(content)
         rows, name = (body["results"], "relevance_score") if config.kind == "vllm" else (body, "score")
-        found = {row["index"]: row[name] for row in rows}
-        whole = len(rows) == count and found.keys() == set(range(count)) and all(map(_is_number, found.values()))
+        scores = {row["index"]: row[name] for row in rows}
+        whole = len(rows) == count and scores.keys() == set(range(count)) and all(map(_is_number, scores.values()))
     except (orjson.JSONDecodeError, LookupError, TypeError) as error:
         raise ServiceError("malformed") from error
     if not whole:
         raise ServiceError("malformed")
-    return [float(found[number]) for number in range(count)]
+    return [float(scores[number]) for number in range(count)]
 
 
 def read_info(content: bytes) -> tuple[str, int]:

@@ -83,8 +83,8 @@ def likely_need(row: Question, title: str) -> str:
     Scores are of needs. Fitted on whole histories instead, which name old topics too, they came out too low.
     """
     history, question = row.history_summary, row.question
-    found = SequenceMatcher(None, history, title, autojunk=False).find_longest_match()
-    return f"{history[found.a : found.a + found.size]}{question}" if found.size > 1 else f"{history} {question}"
+    match = SequenceMatcher(None, history, title, autojunk=False).find_longest_match()
+    return f"{history[match.a : match.a + match.size]}{question}" if match.size > 1 else f"{history} {question}"
 
 
 def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> RerankerModel:
@@ -95,15 +95,15 @@ def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> Rera
     for example in labelled:
         part = held_out if is_held_out(example.conversation) else fitted
         part.setdefault(example.conversation, []).extend(_labelled_passages(scorer, example))
-    pairs = [pair for found in fitted.values() for pair in found]
+    pairs = [pair for rows in fitted.values() for pair in rows]
     if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
         log.warning("labels in %d conversations are too few to calibrate scores with", len(fitted))
         return DEFAULT_RERANKER
     model = _fit_logistic_regression(pairs)
     judged = [
         ScoredPassage(model.score(pair.signs), pair.answers, pair.first)
-        for found in held_out.values()
-        for pair in found
+        for rows in held_out.values()
+        for pair in rows
     ]
     report = build_report(index, labels, len(fitted), len(held_out), judged)
     return model.model_copy(update={"report": report})
@@ -117,7 +117,7 @@ def _labelled_passages(scorer: LexicalReranker, example: Example) -> list[Labell
     numbers = [hit.number for hit in scorer.index.search(example.text, CANDIDATES)]
     answers = [scorer.index.passage(number).id in example.gold for number in numbers]
     signs = scorer.signs(example.text, numbers)
-    return [LabelledPassage(*found, first=rank == 0) for rank, found in enumerate(zip(signs, answers, strict=True))]
+    return [LabelledPassage(*pair, first=rank == 0) for rank, pair in enumerate(zip(signs, answers, strict=True))]
 
 
 def _fit_logistic_regression(pairs: Sequence[LabelledPassage]) -> RerankerModel:

@@ -27,11 +27,11 @@ class ScoredRetrieval(NamedTuple):
 async def retrieve(
     engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None
 ) -> ScoredRetrieval:
-    """What production would show for the query, each passage with its score against the need, else the query."""
+    """The passages that production would show for the query, each scored against the need, else the query."""
     candidates = await engine.search(query, max(top_k, CANDIDATES))
     started = time.perf_counter()
-    found = await _score_candidates(engine, candidates, query, top_k, score_threshold, need)
-    return found._replace(seconds=time.perf_counter() - started)
+    retrieval = await _score_candidates(engine, candidates, query, top_k, score_threshold, need)
+    return retrieval._replace(seconds=time.perf_counter() - started)
 
 
 async def _score_candidates(
@@ -54,12 +54,12 @@ async def _score_candidates(
 def rank_candidates(
     candidates: Sequence[Candidate], scores: Scores, top_k: int, score_threshold: float
 ) -> tuple[list[Candidate], list[float]]:
-    """What is shown, with its scores: a service's order where one scored, its ties and all else as the engine's."""
+    """Passages to show, with scores, in the service's order if one scored; ties and the rest keep the engine's."""
     pairs = list(zip(candidates, scores.values, strict=True))
     if scores.by == "service":
         pairs.sort(key=lambda pair: -pair[1])
-    kept = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
-    return [candidate for candidate, _ in kept], [score for _, score in kept]
+    accepted = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
+    return [candidate for candidate, _ in accepted], [score for _, score in accepted]
 
 
 def _recall(candidate: Candidate, score: float) -> RecalledPassage:

@@ -43,8 +43,8 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
             "history_summary": request.history_summary, "tenant_id": request.tenant_id,
         }  # fmt: skip
         return f"/v1/models/{config.model}:predict", {"instances": [instance]}
-    asked = Question(request.tenant_id, request.query, request.user_profile, request.history_summary)
-    messages = student_messages(asked, config.system_prompts.get(request.tenant_id, ""))
+    question = Question(request.tenant_id, request.query, request.user_profile, request.history_summary)
+    messages = student_messages(question, config.system_prompts.get(request.tenant_id, ""))
     return "/chat/completions", {
         "model": config.model, "messages": messages, "temperature": 0, "max_tokens": config.max_tokens,
     }  # fmt: skip
@@ -55,12 +55,12 @@ def read_rewrite(config: RewriterConfig, content: bytes) -> RewriteResult:
     try:
         body = orjson.loads(content)
         if config.kind == "kserve":
-            told = body["predictions"][0]
-            text, version = told["rewritten_query"], told["model_version"]
+            prediction = body["predictions"][0]
+            text, version = prediction["rewritten_query"], prediction["model_version"]
         else:
-            told = body
+            prediction = body
             text, version = body["choices"][0]["message"]["content"], body["model"]
-        guarded = "fallback" in told
+        guarded = "fallback" in prediction
     except (orjson.JSONDecodeError, LookupError, TypeError) as error:
         raise ServiceError("malformed") from error
     if not isinstance(text, str) or not isinstance(version, str):

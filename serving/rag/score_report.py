@@ -15,39 +15,39 @@ class ScoredPassage(NamedTuple):
     score: float
     answers: bool
     first: bool
-    """Of its list, as production orders it."""
+    """True for the first passage of its list, in production's order."""
 
 
 def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: Sequence[ScoredPassage]) -> FitReport:
     """The report of held-out pairs; `fitted` and `held_out` count conversations."""
-    firsts = [one for one in judged if one.first]
+    firsts = [passage for passage in judged if passage.first]
     return FitReport(
         tenant_id=index.manifest.tenant_id, snapshot=index.snapshot, labels=labels,
         fitted_conversations=fitted, held_out_conversations=held_out, held_out_pairs=len(judged),
         auc=auc(judged), calibration_error=calibration_error(judged),
         top1_calibration_error=calibration_error(firsts), reliability=reliability(judged),
-        top1_answers=round(sum(one.answers for one in firsts) / len(firsts), 4) if firsts else None,
+        top1_answers=round(sum(passage.answers for passage in firsts) / len(firsts), 4) if firsts else None,
     )  # fmt: skip
 
 
 def auc(judged: Sequence[ScoredPassage]) -> float | None:
     from sklearn.metrics import roc_auc_score
 
-    answers = [one.answers for one in judged]
+    answers = [passage.answers for passage in judged]
     if len(set(answers)) < 2:
         return None
-    return round(float(roc_auc_score(answers, [one.score for one in judged])), 4)
+    return round(float(roc_auc_score(answers, [passage.score for passage in judged])), 4)
 
 
 def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
     """Each tenth of the scores that has pairs, from the lowest."""
     return tuple(
         CalibrationBin(
-            score=round(sum(one.score for one in found) / len(found), 4),
-            frequency=round(sum(one.answers for one in found) / len(found), 4),
-            pairs=len(found),
+            score=round(sum(passage.score for passage in members) / len(members), 4),
+            frequency=round(sum(passage.answers for passage in members) / len(members), 4),
+            pairs=len(members),
         )
-        for found in _score_bins(judged)
+        for members in _score_bins(judged)
     )
 
 
@@ -55,12 +55,12 @@ def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
     """Expected calibration error: what a score says against how often it is right; None of nothing."""
     if not judged:
         return None
-    gaps = (abs(sum(one.score - one.answers for one in found)) for found in _score_bins(judged))
+    gaps = (abs(sum(passage.score - passage.answers for passage in members)) for members in _score_bins(judged))
     return round(sum(gaps) / len(judged), 4)
 
 
 def _score_bins(judged: Sequence[ScoredPassage]) -> list[list[ScoredPassage]]:
     held: dict[int, list[ScoredPassage]] = {}
-    for one in judged:
-        held.setdefault(min(int(one.score * BINS), BINS - 1), []).append(one)
-    return [found for _, found in sorted(held.items())]
+    for passage in judged:
+        held.setdefault(min(int(passage.score * BINS), BINS - 1), []).append(passage)
+    return [members for _, members in sorted(held.items())]

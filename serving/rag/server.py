@@ -67,7 +67,7 @@ def serve(config: RagConfig) -> None:
     service = RerankerClient(config.reranker_service) if config.reranker_service else None
     engines = open_engines(config, cluster, service)
     checker = ContentChecker(config.content) if config.content else None
-    app = create_app(engines, open_rewriter(config), checker, [one for one in (cluster, service) if one])
+    app = create_app(engines, open_rewriter(config), checker, [client for client in (cluster, service) if client])
     listening = _listen(config.host, config.port)
     say_json({"rag": f"http://{config.host}:{listening.getsockname()[1]}"})
     server = uvicorn.Server(

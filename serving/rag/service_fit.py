@@ -38,19 +38,19 @@ class ScoredExample(NamedTuple):
 def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> FittedServiceReranker:
     """Fit on a JSONL of labelled training questions; a service that does not answer is an OutageError."""
     labelled = list(examples(rows, index, index.manifest.tenant_id))
-    few = len({one.conversation for one in labelled if not is_held_out(one.conversation)})
+    few = len({row.conversation for row in labelled if not is_held_out(row.conversation)})
     if few < FEWEST_CONVERSATIONS:
         raise DataError(
             f"{rows}: labels in {few} conversations are too few to calibrate with. Label {FEWEST_CONVERSATIONS}."
         )
     labels = sha256_file(rows)
     scored = asyncio.run(_score_all(labelled, index, config))
-    fitted = [one for one in scored if not is_held_out(one.conversation)]
-    held_out = [one for one in scored if is_held_out(one.conversation)]
-    scale = detect_scale([pair.score for one in scored for pair in one.pairs])
-    calibration = calibrate([pair for one in fitted for pair in one.pairs], scale, str(rows))
-    raw = [pair for one in held_out for pair in one.pairs]
-    counts = len({one.conversation for one in fitted}), len({one.conversation for one in held_out})
+    fitted = [example for example in scored if not is_held_out(example.conversation)]
+    held_out = [example for example in scored if is_held_out(example.conversation)]
+    scale = detect_scale([pair.score for example in scored for pair in example.pairs])
+    calibration = calibrate([pair for example in fitted for pair in example.pairs], scale, str(rows))
+    raw = [pair for example in held_out for pair in example.pairs]
+    counts = len({example.conversation for example in fitted}), len({example.conversation for example in held_out})
     mapped = [pair._replace(score=calibration.probability(pair.score)) for pair in raw]
     return FittedServiceReranker(
         service=config.scored_by, calibration=calibration, local=fit_reranker(labelled, index, labels),
@@ -81,17 +81,17 @@ def calibrate(pairs: Sequence[ScoredPassage], scale: ScoreScale, where: str) -> 
 
 async def _score_all(labelled: Sequence[Example], index: Index, config: RerankServiceConfig) -> list[ScoredExample]:
     service = RerankerClient(config.model_copy(update={"deadline_seconds": FIT_DEADLINE_SECONDS}))
-    found: list[ScoredExample] = []
+    examples: list[ScoredExample] = []
     try:
         with progress("rerank", len(labelled)) as tick:
-            async for one in map_in_order(
+            async for example in map_in_order(
                 labelled, lambda example: _score_example(service, index, example), 2 * config.concurrency
             ):
-                found.append(one)
+                examples.append(example)
                 tick()
     finally:
         await service.aclose()
-    return found
+    return examples
 
 
 async def _score_example(service: RerankerClient, index: Index, example: Example) -> ScoredExample:

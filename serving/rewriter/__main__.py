@@ -12,17 +12,17 @@ from serving.rewriter.config import ServerConfig
 
 
 def main() -> None:
-    given = vars(parser().parse_args())
+    options = vars(parser().parse_args())
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
     try:
-        serve(read_options(given))
+        serve(read_options(options))
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:
-    """What is not given is the configuration's default."""
+    """The command line's parser; an option that is absent takes the configuration's default."""
     out = argparse.ArgumentParser(
         prog="python -m serving.rewriter", description="The trained rewriter.", argument_default=argparse.SUPPRESS
     )
@@ -42,13 +42,15 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
-def read_options(given: dict[str, Any]) -> ServerConfig:
-    kept = {name: given.pop(f"payload_{name}") for name in ("share", "text") if f"payload_{name}" in given}
-    store = given.pop("payload_log", None)
-    if kept and store is None:
+def read_options(options: dict[str, Any]) -> ServerConfig:
+    payload_settings = {
+        name: options.pop(f"payload_{name}") for name in ("share", "text") if f"payload_{name}" in options
+    }
+    store = options.pop("payload_log", None)
+    if payload_settings and store is None:
         raise ConfigError("--payload-share, --payload-text: mean nothing without --payload-log STORE.")
-    log = {"payload_log": {"store": store, **kept}} if store is not None else {}
-    return ServerConfig.parse({**given, **log}, "serving.rewriter")
+    log = {"payload_log": {"store": store, **payload_settings}} if store is not None else {}
+    return ServerConfig.parse({**options, **log}, "serving.rewriter")
 
 
 def serve(config: ServerConfig) -> None:

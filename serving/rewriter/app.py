@@ -99,10 +99,10 @@ class RequestExchange:
         except TimeoutError:
             if not deadline.expired() or self._replied:
                 raise
-            status, said = (
+            status, message = (
                 (GATEWAY_TIMEOUT, "No answer") if self._read else (REQUEST_TIMEOUT, "The request was not all here")
             )
-            await error_response(status, f"{said} within {seconds:g} s.")(scope, self.receive, self.send)
+            await error_response(status, f"{message} within {seconds:g} s.")(scope, self.receive, self.send)
         finally:
             if self._leaving:
                 self._leaving.cancel()
@@ -131,8 +131,8 @@ def error_response(status: int, message: str, headers: dict[str, str] | None = N
         record.why = message
     if record and record.protocol == "openai":
         kind = "invalid_request_error" if status < 500 else "server_error"
-        told = {"message": message, "type": kind, "param": None, "code": None}
-        return JSONResponse({"error": told}, status, headers)
+        error = {"message": message, "type": kind, "param": None, "code": None}
+        return JSONResponse({"error": error}, status, headers)
     return kserve_app.error_response(status, message, headers)
 
 

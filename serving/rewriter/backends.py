@@ -1,4 +1,4 @@
-"""Who writes: the model in this process, or a vLLM beside it. Both get the rendered prompt and answer greedily."""
+"""Backends that write rewrites: the model in this process, or a vLLM beside it; both decode the prompt greedily."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ class Backend(Protocol):
     async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
         """One text for each; an OutageError where nobody wrote."""
 
-    async def there(self) -> bool:
-        """Whether it would answer."""
+    async def is_ready(self) -> bool:
+        """True if it would answer now."""
 
     async def aclose(self) -> None: ...
 
@@ -50,7 +50,7 @@ class TransformersBackend:
 
     def __init__(self, student: Student) -> None:
         self._batches = DynamicBatcher[RenderedPrompt, GeneratedRewrite](
-            lambda prompts: student.write_texts([one.text for one in prompts]), MAX_BATCH
+            lambda prompts: student.write_texts([prompt.text for prompt in prompts]), MAX_BATCH
         )
 
     @property
@@ -60,7 +60,7 @@ class TransformersBackend:
     async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
         return await self._batches.ask(prompts)
 
-    async def there(self) -> bool:
+    async def is_ready(self) -> bool:
         return True
 
     async def aclose(self) -> None:
@@ -75,7 +75,7 @@ class VllmBackend:
     """
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
-        self._asked = {"model": model, "temperature": 0, "max_tokens": max_new_tokens}
+        self._parameters = {"model": model, "temperature": 0, "max_tokens": max_new_tokens}
         limits = httpx.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
         self._http = httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False)
         self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
@@ -86,9 +86,9 @@ class VllmBackend:
         return self._waiting
 
     async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
-        return list(await asyncio.gather(*(self._in_turn(one) for one in prompts)))
+        return list(await asyncio.gather(*(self._in_turn(prompt) for prompt in prompts)))
 
-    async def there(self) -> bool:
+    async def is_ready(self) -> bool:
         try:
             return (await self._http.get("/health", timeout=HEALTH_SECONDS)).status_code == 200
         except httpx.HTTPError:
@@ -110,7 +110,7 @@ class VllmBackend:
 
     async def _post(self, text: str) -> bytes:
         """Once more where a connection broke: a greedy answer is the same the second time."""
-        body = orjson.dumps({**self._asked, "prompt": text})
+        body = orjson.dumps({**self._parameters, "prompt": text})
         try:
             try:
                 response = await self._send(body)

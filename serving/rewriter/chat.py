@@ -72,5 +72,5 @@ def _usage(answered: GuardedRewrite) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
 
 
-def _event(told: dict[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(told) + b"\n\n"
+def _event(event: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(event) + b"\n\n"

@@ -1,4 +1,4 @@
-"""What one rewriter's server is told."""
+"""Settings of one rewriter's server."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,13 +9,13 @@ from qinglan.config import Config, Fraction, Positive
 
 
 class PayloadConfig(Config):
-    """What is kept of answered questions, for audits."""
+    """The records that are stored of answered questions, for audits."""
 
     store: str
     """A folder or s3://bucket/prefix; its credentials come from the environment."""
 
     share: Fraction = 1.0
-    """Of the requests, chosen by their ids: the same ones wherever an id is seen."""
+    """Share of requests recorded, chosen by their ids: the same ones wherever an id occurs."""
 
     text: bool = False
     """The texts too; without it digests alone."""
@@ -44,7 +44,7 @@ class ServerConfig(Config):
     """From a request's first byte to its answer; after it nobody waits any more."""
 
     trust: Path | None = None
-    """Whose signature the release around the model must bear; a folder that no release speaks for is refused then.
+    """The trust policy for the release around the model; a folder without a release is refused then.
 
     Without it a release's digests are compared, and a bare folder is served as unproven."""
 

@@ -1,4 +1,4 @@
-"""What the rewriter's server counts, in the registry that KServe's /metrics shows. No label is what a caller typed.
+"""The server's metrics, in the registry that KServe's /metrics shows. No label is what a caller typed.
 
 Every series that can ever be counted is there from the start at 0: a rate over a series that is not there yet is no
 rate of 0, and a canary would be judged by it.

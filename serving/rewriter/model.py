@@ -40,8 +40,8 @@ class GuardedRewrite(NamedTuple):
     written: GeneratedRewrite
 
     def prediction(self, version: str) -> dict[str, str]:
-        told = {"rewritten_query": self.text, "model_version": version}
-        return told | ({"fallback": self.fallback} if self.fallback else {})
+        prediction = {"rewritten_query": self.text, "model_version": version}
+        return prediction | ({"fallback": self.fallback} if self.fallback else {})
 
 
 class KServeRewriter(Model):  # type: ignore[misc]
@@ -63,8 +63,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
         self._longest = _context_length(self.config) - self.card.max_new_tokens
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
         self.backend: Backend = self._in_process() if in_process else self._over_http()
-        kept = self.config.payload_log
-        self._payloads = PayloadLog(kept, self.metrics.payload) if kept else None
+        path = self.config.payload_log
+        self._payloads = PayloadLog(path, self.metrics.payload) if path else None
         write_log({"event": "loaded", "version": self.version, "proof": proof.said, "backend": self.config.backend})
         self.ready = in_process
         return self.ready
@@ -83,10 +83,10 @@ class KServeRewriter(Model):  # type: ignore[misc]
     async def watch(self) -> None:
         """Ready as long as the backend is; the first time, after it has written something."""
         while self.config.backend != "transformers":
-            there = await self.backend.there() and (self.ready or await self._warm())
-            if there != self.ready:
-                write_log({"event": "ready" if there else "not ready", "version": self.version})
-            self.ready = there
+            ready = await self.backend.is_ready() and (self.ready or await self._warm())
+            if ready != self.ready:
+                write_log({"event": "ready" if ready else "not ready", "version": self.version})
+            self.ready = ready
             await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     async def _warm(self) -> bool:
@@ -110,14 +110,14 @@ class KServeRewriter(Model):  # type: ignore[misc]
         """V1 and V2."""
         if isinstance(payload, InferRequest):
             answers = await self.answer(protocols.read_v2(payload))
-            predictions = [one.prediction(self.version) for one in answers]
+            predictions = [answer.prediction(self.version) for answer in answers]
             return protocols.answer_v2(payload, predictions, self.version)
         answers = await self.answer(protocols.read_v1(read_payload(payload, headers)))
-        return {"predictions": [one.prediction(self.version) for one in answers]}
+        return {"predictions": [answer.prediction(self.version) for answer in answers]}
 
     async def answer(self, instances: Sequence[Instance]) -> list[GuardedRewrite]:
         """One for each; Busy, or an OutageError, where nobody could. Whoever comes when nobody waits is taken."""
-        prompts = [self._prompt(one, f"instances[{number}]") for number, one in enumerate(instances)]
+        prompts = [self._prompt(instance, f"instances[{number}]") for number, instance in enumerate(instances)]
         current_request().questions = len(instances)
         waiting = self.backend.waiting
         if waiting and waiting + len(prompts) > self.config.queue:

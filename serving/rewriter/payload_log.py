@@ -1,4 +1,4 @@
-"""What was answered, kept for audits: a bounded queue, written by a thread beside the answers. No answer ever waits.
+"""Answered questions, stored for audits: a bounded queue, written by a thread. No answer ever waits for it.
 
     payloads/2026-11-22/103000-<8 letters>-000001.jsonl     under the store's address; a line for each question
     {"at", "request_id", "version", "tenant", "question_sha256", ..., "rewrite_sha256", "fallback", "outcome"}
@@ -40,12 +40,12 @@ def is_sampled(request_id: str, share: float) -> bool:
     return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:8]) < share * 2**64
 
 
-def payload_record(asked: PromptInput, rewrite: str, text: bool, **about: str) -> dict[str, Any]:
+def payload_record(prompt_input: PromptInput, rewrite: str, text: bool, **about: str) -> dict[str, Any]:
     """One question's record; `rewrite` is "" where nothing was answered."""
-    texts = {**{name: str(getattr(asked, name)) for name in FIELDS}, "rewrite": rewrite}
+    texts = {**{name: str(getattr(prompt_input, name)) for name in FIELDS}, "rewrite": rewrite}
     digests = {f"{name}_sha256": _sha256(value) if value else "" for name, value in texts.items()}
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return {"at": at, **about, "tenant": asked.tenant_id, **digests, **(texts if text else {})}
+    return {"at": at, **about, "tenant": prompt_input.tenant_id, **digests, **(texts if text else {})}
 
 
 class PayloadLog:
@@ -55,7 +55,7 @@ class PayloadLog:
         self.config, self._count = config, count
         self._shelf = open_store(config.store).prepare().shelf
         self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_WAITING)
-        self._own, self._written = secrets.token_hex(4), 0
+        self._writer_id, self._written = secrets.token_hex(4), 0
         self._thread = threading.Thread(target=self._work, name="payloads", daemon=True)
         self._thread.start()
 
@@ -67,7 +67,7 @@ class PayloadLog:
             self._count("dropped", 1)
 
     def close(self) -> None:
-        """What is waiting is written first, within a time."""
+        """Stop, after writing what is queued, within a time limit."""
         try:
             self._waiting.put(None, timeout=1.0)
         except queue.Full:
@@ -87,19 +87,19 @@ class PayloadLog:
         until, batch = time.monotonic() + FLUSH_SECONDS, [first] if first else []
         while first and len(batch) < MOST_TOGETHER:
             try:
-                one = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
+                record = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 return batch, True
-            if one is None:
+            if record is None:
                 return batch, False
-            batch.append(one)
+            batch.append(record)
         return batch, first is not None
 
     def _write(self, batch: list[dict[str, Any]]) -> None:
         self._written += 1
         now = datetime.now(UTC)
-        key = f"payloads/{now:%Y-%m-%d}/{now:%H%M%S}-{self._own}-{self._written:06}.jsonl"
-        lines = b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in batch)
+        key = f"payloads/{now:%Y-%m-%d}/{now:%H%M%S}-{self._writer_id}-{self._written:06}.jsonl"
+        lines = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in batch)
         try:
             self._shelf.create(key, lines)
         except (QinglanError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What is asked, in three protocols; what cannot be answered is refused without repeating it."""
+"""Requests and answers in three protocols; an unusable request is refused without repeating its text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -66,29 +66,29 @@ class ChatRequest(Config):
 
 def read_v1(payload: Any) -> list[Instance]:
     """{"instances": [...]}."""
-    given = payload.get("instances") if isinstance(payload, dict) else None
-    if not isinstance(given, list) or not 0 < len(given) <= tensors.MOST_INSTANCES:
+    instances = payload.get("instances") if isinstance(payload, dict) else None
+    if not isinstance(instances, list) or not 0 < len(instances) <= tensors.MOST_INSTANCES:
         raise InvalidInput(
             f'Send application/json: {{"instances": [...]}} with 1 to {tensors.MOST_INSTANCES} questions.'
         )
-    return [_instance(values, f"instances[{number}]") for number, values in enumerate(given)]
+    return [_instance(values, f"instances[{number}]") for number, values in enumerate(instances)]
 
 
 def read_v2(request: InferRequest) -> list[Instance]:
     """One tensor for each field, all of one length."""
-    given = tensors.read_texts(request, INSTANCE_FIELDS)
-    if missing := [name for name in INSTANCE_FIELDS[:2] if name not in given]:
+    columns = tensors.read_texts(request, INSTANCE_FIELDS)
+    if missing := [name for name in INSTANCE_FIELDS[:2] if name not in columns]:
         raise InvalidInput(f"inputs: {' and '.join(missing)} is missing.")
-    rows = len(given["query"])
+    rows = len(columns["query"])
     tensors.check_text_count(rows)
-    if odd := [name for name, values in given.items() if len(values) != rows]:
-        raise InvalidInput(f"inputs: {odd[0]} has {len(given[odd[0]])} texts, and query {rows}.")
-    return [_instance({name: given[name][row] for name in given}, f"row {row}") for row in range(rows)]
+    if odd := [name for name, values in columns.items() if len(values) != rows]:
+        raise InvalidInput(f"inputs: {odd[0]} has {len(columns[odd[0]])} texts, and query {rows}.")
+    return [_instance({name: columns[name][row] for name in columns}, f"row {row}") for row in range(rows)]
 
 
 def answer_v2(request: InferRequest, predictions: Sequence[Mapping[str, str]], version: str) -> InferResponse:
     """`fallback` is empty where the model's own text is given."""
-    data = {kind["name"]: [one.get(kind["name"], "") for one in predictions] for kind in OUTPUT_TENSORS}
+    data = {kind["name"]: [prediction.get(kind["name"], "") for prediction in predictions] for kind in OUTPUT_TENSORS}
     return tensors.infer_response(request, version, OUTPUT_TENSORS, data, len(predictions))
 
 
@@ -102,11 +102,11 @@ def read_chat_request(payload: Any) -> ChatRequest:
 def read_messages(messages: Sequence[ChatMessage], systems: Mapping[str, str]) -> Instance:
     """The question in a prompt that is, to the byte, the one of training; the system's text tells the tenant."""
     tenants = [tenant for tenant, text in systems.items() if messages and messages[0].content == text]
-    given = [one.model_dump() for one in messages]
+    chat = [message.model_dump() for message in messages]
     if tenants and len(messages) == 2:
         fields, _ = parse_user_message(messages[1].content)
         question = Question(tenants[0], *(fields.get(name, "") for name in FIELD_NAMES))
-        if question.question.strip() and given == student_messages(question, systems[tenants[0]]):
+        if question.question.strip() and chat == student_messages(question, systems[tenants[0]]):
             values = dict(zip(("tenant_id", "query", *INSTANCE_FIELDS[2:]), question, strict=True))
             return _instance(values, "messages")
     raise InvalidInput(

@@ -30,7 +30,7 @@ class RequestRecord:
     written_tokens: int = 0
     guards: list[str] = field(default_factory=list)
     why: str = ""
-    """Of what failed, in our own words."""
+    """The cause of a failure, in our own words."""
 
 
 CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
@@ -41,22 +41,22 @@ def current_request() -> RequestRecord:
     return CURRENT_REQUEST.get() or RequestRecord(make_request_id(""), "v1")
 
 
-def make_request_id(given: str) -> str:
+def make_request_id(header: str) -> str:
     """The caller's own, where it can stand in a log; else a new one."""
-    return given if USABLE_ID.fullmatch(given) else uuid4().hex
+    return header if USABLE_ID.fullmatch(header) else uuid4().hex
 
 
 def log_entry(record: RequestRecord, version: str, status: int, outcome: str, seconds: float) -> dict[str, Any]:
-    """What the log says of an answered, refused or failed request."""
-    told: dict[str, Any] = {
+    """The log entry of an answered, refused or failed request."""
+    entry: dict[str, Any] = {
         "request_id": record.request_id, "protocol": record.protocol, "version": version, "status": status,
         "outcome": outcome, "ms": round(seconds * 1000, 1), "questions": record.questions,
         "prompt_tokens": record.prompt_tokens, "written_tokens": record.written_tokens,
     }  # fmt: skip
-    return told | ({"guards": record.guards} if record.guards else {}) | ({"why": record.why} if record.why else {})
+    return entry | ({"guards": record.guards} if record.guards else {}) | ({"why": record.why} if record.why else {})
 
 
-def write_log(told: dict[str, Any]) -> None:
+def write_log(record: dict[str, Any]) -> None:
     """One JSON line on stderr."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    sys.stderr.write(orjson.dumps({"at": at, **told}).decode() + "\n")
+    sys.stderr.write(orjson.dumps({"at": at, **record}).decode() + "\n")

@@ -19,16 +19,16 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080, help="0 takes a free one")
     parser.add_argument("--queue", type=int, default=1024, metavar="TEXTS", help="waiting; more are refused with 429")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
     try:
-        serve(given)
+        serve(arguments)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
 
 
-def serve(given: argparse.Namespace) -> None:
+def serve(arguments: argparse.Namespace) -> None:
     from serving.http_server import listen, log_to_stderr, serve_app
     from serving.kserve_app import require_model_folder
     from serving.style.app import create_app
@@ -36,9 +36,9 @@ def serve(given: argparse.Namespace) -> None:
 
     log_to_stderr()
     app = create_app(
-        KServeStyleModel(given.name, require_model_folder(given.model), given.engine, given.queue)
+        KServeStyleModel(arguments.name, require_model_folder(arguments.model), arguments.engine, arguments.queue)
     )  # loaded, then reachable
-    asyncio.run(serve_app("style", app, listen(given.host, given.port)))
+    asyncio.run(serve_app("style", app, listen(arguments.host, arguments.port)))
 
 
 if __name__ == "__main__":

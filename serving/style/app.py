@@ -55,7 +55,7 @@ class RequestMetrics:
             return await self._app(scope, receive, send)
         started, status = time.perf_counter(), 500
 
-        async def seen(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -67,6 +67,6 @@ class RequestMetrics:
         )
         try:
             with self._metrics.under_way.track_inprogress():
-                return await app(scope, receive, seen)
+                return await app(scope, receive, send_and_note_status)
         finally:
             self._metrics.ended(protocol, status, time.perf_counter() - started)

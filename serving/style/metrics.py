@@ -1,4 +1,4 @@
-"""What the style service counts, in the registry that KServe's /metrics shows. No label holds what a caller typed."""
+"""The service's metrics, in the registry that KServe's /metrics shows. No label holds what a caller typed."""
 
 from collections.abc import Callable, Sequence
 

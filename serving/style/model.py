@@ -71,6 +71,6 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         """In the thread of the batches, tokenizing included: a long text would hold up everybody's health check."""
         ids = self._model.encode(texts)
         answers = predictions(self._model.probabilities_of(ids), self._model.labels.names)
-        cut = sum(len(one) >= self._model.card.max_length for one in ids)
+        cut = sum(len(tokens) >= self._model.card.max_length for tokens in ids)
         self.metrics.answered([answer["predicted_label"] for answer in answers], cut)
         return answers

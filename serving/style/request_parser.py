@@ -1,4 +1,4 @@
-"""What is asked, as texts in the training form; what cannot be answered is refused without repeating it."""
+"""Texts of a request, in the training form; an unusable request is refused without repeating its text."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ FORMS = ({"text"}, {"question", "answer"})
 
 def read_instances(payload: Any) -> list[str]:
     """V1: {"instances": [...]}."""
-    given = payload.get("instances") if isinstance(payload, dict) else None
-    if not isinstance(given, list):
+    instances = payload.get("instances") if isinstance(payload, dict) else None
+    if not isinstance(instances, list):
         raise InvalidInput('Send application/json: {"instances": [{"text": "..."}]}.')
-    check_text_count(len(given))
-    return [read_instance(values, f"instances[{number}]") for number, values in enumerate(given)]
+    check_text_count(len(instances))
+    return [read_instance(values, f"instances[{number}]") for number, values in enumerate(instances)]
 
 
 def read_instance(values: Any, where: str) -> str:

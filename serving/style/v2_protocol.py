@@ -22,21 +22,21 @@ def output_tensors(labels: int) -> list[dict[str, Any]]:
 
 
 def read_texts(request: InferRequest) -> list[str]:
-    """What the one input `text` holds, whatever its shape."""
-    given = tensors.read_texts(request, ["text"])["text"]
-    tensors.check_text_count(len(given))
-    for number, text in enumerate(given):
+    """The texts of the one input `text`, whatever its shape."""
+    texts = tensors.read_texts(request, ["text"])["text"]
+    tensors.check_text_count(len(texts))
+    for number, text in enumerate(texts):
         tensors.check_text(text, f"inputs[0].data[{number}]")
-    return given
+    return texts
 
 
-def infer_response(request: InferRequest, found: Sequence[Prediction], version: str) -> InferResponse:
+def infer_response(request: InferRequest, predictions: Sequence[Prediction], version: str) -> InferResponse:
     """One row for each text; the columns of `probabilities` are named by `labels`."""
-    labels = list(found[0]["probabilities"])
+    labels = list(predictions[0]["probabilities"])
     data: dict[str, list[Any]] = {
-        "predicted_label": [one["predicted_label"] for one in found],
-        "confidence": [one["confidence"] for one in found],
-        "probabilities": [value for one in found for value in one["probabilities"].values()],
+        "predicted_label": [prediction["predicted_label"] for prediction in predictions],
+        "confidence": [prediction["confidence"] for prediction in predictions],
+        "probabilities": [value for prediction in predictions for value in prediction["probabilities"].values()],
         "labels": labels,
     }
-    return tensors.infer_response(request, version, output_tensors(len(labels)), data, len(found))
+    return tensors.infer_response(request, version, output_tensors(len(labels)), data, len(predictions))

@@ -24,14 +24,14 @@ class AliasEngine:
         self._cluster, self._reranker = cluster, reranker
         self._owner = tenant_id, kb_name
         self._alias = alias_of(tenant_id, kb_name)
-        self._looked = -ALIAS_TTL_SECONDS
+        self._read_at = -ALIAS_TTL_SECONDS
         self._engine: OpenSearchEngine | None = None
-        self._said = ""
+        self._last_message = ""
 
     async def current(self, gone: bool = False) -> OpenSearchEngine:
-        if gone or self._engine is None or time.monotonic() - self._looked >= ALIAS_TTL_SECONDS:
-            self._looked = time.monotonic()  # who asks meanwhile need not wait for it, if there is a known one
-            await self._look()
+        if gone or self._engine is None or time.monotonic() - self._read_at >= ALIAS_TTL_SECONDS:
+            self._read_at = time.monotonic()  # who asks meanwhile need not wait for it, if there is a known one
+            await self._refresh()
         if self._engine is None:
             raise EngineUnavailable("not loaded")
         return self._engine
@@ -48,7 +48,7 @@ class AliasEngine:
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
         return await (await self.current()).rerank(text, candidates)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Where nobody can say, or the index is none that we may use, the known snapshot goes on answering."""
         try:
             index, notes = read_served_index(*self._owner, await self._cluster.mappings(self._alias))
@@ -71,9 +71,9 @@ class AliasEngine:
 
     def _say(self, what: str, level: int = logging.WARNING) -> None:
         """Once, until there is something else to say."""
-        if what != self._said:
+        if what != self._last_message:
             log.log(level, "%s", what)
-        self._said = what
+        self._last_message = what
 
 
 def read_served_index(tenant_id: str, kb_name: str, answer: dict[str, object]) -> tuple[str, IndexMetadata]:

@@ -1,4 +1,4 @@
-"""What became of each passage of a bulk request, and a report of those that were refused."""
+"""The outcome of each passage of a bulk request, and a report of those that were refused."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ DOCUMENT_ERRORS = (400, 413)
 
 
 class PassageOutcome(NamedTuple):
-    """Of one passage; a conflict means that it was there."""
+    """The outcome of one passage; a conflict means that it already existed."""
 
     number: int
     created: bool
@@ -50,7 +50,7 @@ def error_reason(error: Any) -> str:
 
 
 class PassageSource(NamedTuple):
-    """Where a passage stands in the file."""
+    """A passage's position in the file."""
 
     line: int
     id: str

@@ -25,7 +25,7 @@ class ClusterClient:
         await self._client.close()
 
     async def mappings(self, alias: str) -> dict[str, Any]:
-        """What each index that the alias names says of itself; SnapshotGone where there is no such alias."""
+        """The mapping of each index behind the alias; SnapshotGone if there is no such alias."""
         return await self._answered(lambda: self._mappings(alias))
 
     async def read(self, alias: str, index: str, what: str, body: Any, **params: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def require_complete(answer: Any) -> dict[str, Any]:
 
 
 def failure_reason(error: Exception) -> str:
-    """What went wrong, in a word: it becomes a label."""
+    """The kind of failure in one word: it becomes a label."""
     from opensearchpy.exceptions import ConnectionError as Unreachable
     from opensearchpy.exceptions import ConnectionTimeout, TransportError
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 64
 RETRIES = 2
-"""Of a read whose connection broke; all within the deadline of a request."""
+"""Tries again of a read whose connection broke, all within the deadline of a request."""
 
 
 class OpenSearchConfig(Config):
@@ -36,8 +36,8 @@ class OpenSearchConfig(Config):
         if not url and deadline_seconds is not None:
             raise ConfigError("--opensearch-deadline: means nothing without --opensearch URL.")
         refuse_credentials("--opensearch", url, "Set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD instead.")
-        given = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
-        return parse_as(cls, {"url": url, **given}, "--opensearch") if url else None
+        arguments = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
+        return parse_as(cls, {"url": url, **arguments}, "--opensearch") if url else None
 
 
 def connect(config: OpenSearchConfig) -> "AsyncOpenSearch":
@@ -63,12 +63,12 @@ def connect_to_load(config: OpenSearchConfig) -> "OpenSearch":
 
 def _client_options(url: str) -> dict[str, Any]:
     logging.getLogger("opensearch").setLevel(logging.ERROR)  # it logs a line a call; failures are explained by us
-    way: dict[str, Any] = {"hosts": [url]}
+    options: dict[str, Any] = {"hosts": [url]}
     if url.startswith("https:"):
-        way["ssl_context"] = ssl.create_default_context()
+        options["ssl_context"] = ssl.create_default_context()
     user, password = os.environ.get("OPENSEARCH_USERNAME", ""), os.environ.get("OPENSEARCH_PASSWORD", "")
     if bool(user) != bool(password):
         raise ConfigError("OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD: one is set and the other is not. Set both.")
     if user:
-        way["http_auth"] = (user, password)
-    return way
+        options["http_auth"] = (user, password)
+    return options

@@ -74,7 +74,7 @@ class OpenSearchEngine:
         self._alias = alias_of(notes.tenant_id, notes.kb_name)
         self._cluster, self._reranker = cluster, reranker
         self._cuts = LruCache[str, TokenizedText](CACHED_TEXTS)
-        self._found = LruCache[tuple[str, str], CachedHits](CACHED_TEXTS)
+        self._searches = LruCache[tuple[str, str], CachedHits](CACHED_TEXTS)
         self._stored = LruCache[int, StoredPassage](CACHED_PASSAGES)
 
     async def current(self, gone: bool = False) -> Self:
@@ -90,31 +90,31 @@ class OpenSearchEngine:
         bm25 = dict(await self._best("pairs", text, RIVALS))
         numbers = [candidate.number for candidate in candidates]
         stored = await self._passages([*numbers, *bm25])
-        compared = {number: one.compared for number, one in stored.items()}
+        compared = {number: passage.compared for number, passage in stored.items()}
         signs = compute_features(weigh_text(pairs, self.knowledge_base.passages), bm25, compared, numbers)
         return Scores([self._reranker.score(each) for each in signs])
 
     async def _cut(self, text: str) -> TokenizedText:
-        if (kept := self._cuts.get(text)) is not None:
-            return kept
+        if (cached := self._cuts.get(text)) is not None:
+            return cached
         pairs = bigrams(text)
-        wanted = {"fields": ["body", "pairs"], "term_statistics": True, "field_statistics": False}
+        parameters = {"fields": ["body", "pairs"], "term_statistics": True, "field_statistics": False}
         spared = {"positions": False, "offsets": False, "payloads": False}
-        body = {"doc": {"body": text, "pairs": " ".join(pairs)}, **wanted, **spared}
+        body = {"doc": {"body": text, "pairs": " ".join(pairs)}, **parameters, **spared}
         fields = (await self._read("_termvectors", body)).get("term_vectors", {})
         words = {word: int(term.get("doc_freq", 0)) for word, term in read_terms(fields, "body").items()}
-        found = read_terms(fields, "pairs")
-        counts = {pair: int(found.get(pair, {}).get("doc_freq", 0)) for pair in dict.fromkeys(pairs)}
+        terms = read_terms(fields, "pairs")
+        counts = {pair: int(terms.get(pair, {}).get("doc_freq", 0)) for pair in dict.fromkeys(pairs)}
         return self._cuts.put(text, TokenizedText(split_known(words), split_known(counts)))
 
     async def _best(self, field: str, text: str, k: int) -> list[Hit]:
         """The k best by BM25, best first; equals stand in the order of the file."""
-        kept = self._found.get((field, text))
-        if kept is None or kept.k < k:
+        cached = self._searches.get((field, text))
+        if cached is None or cached.k < k:
             cut = await self._cut(text)
             terms = rarest_terms(cut.words if field == "body" else cut.pairs)
-            kept = self._found.put((field, text), CachedHits(k, await self._search(field, terms, k)))
-        return kept.hits[:k]
+            cached = self._searches.put((field, text), CachedHits(k, await self._search(field, terms, k)))
+        return cached.hits[:k]
 
     async def _search(self, field: str, terms: Sequence[str], k: int) -> list[Hit]:
         if not terms:
@@ -131,22 +131,22 @@ class OpenSearchEngine:
         match = {field: {"query": " ".join(terms), "analyzer": "whitespace"}}
         body = {"query": {"match": match}, "size": limit, "track_total_hits": False, "_source": with_passages}
         answer = await self._read("_search", body, **NO_PARTIAL_RESULTS)
-        found = answer["hits"]["hits"]
+        documents = answer["hits"]["hits"]
         if with_passages:
-            for hit in found:
+            for hit in documents:
                 self._keep(hit)
         # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
-        hits = [Hit(int(hit["_id"]), round(hit["_score"], 4)) for hit in found]
+        hits = [Hit(int(hit["_id"]), round(hit["_score"], 4)) for hit in documents]
         return sorted(hits, key=lambda hit: (-hit.score, hit.number))
 
     async def _passages(self, numbers: Sequence[int]) -> dict[int, StoredPassage]:
-        found = {number: kept for number in numbers if (kept := self._stored.get(number))}
-        if missing := [str(number) for number in dict.fromkeys(numbers) if number not in found]:
+        passages = {number: stored for number in numbers if (stored := self._stored.get(number))}
+        if missing := [str(number) for number in dict.fromkeys(numbers) if number not in passages]:
             answer = await self._read("_mget", {"ids": missing})
-            if not all(one.get("found") for one in answer["docs"]):
+            if not all(document.get("found") for document in answer["docs"]):
                 raise SnapshotGone
-            found |= {int(one["_id"]): self._keep(one) for one in answer["docs"]}
-        return found
+            passages |= {int(document["_id"]): self._keep(document) for document in answer["docs"]}
+        return passages
 
     async def _read(self, what: str, body: Any, **params: str) -> dict[str, Any]:
         return await self._cluster.read(self._alias, self.index, what, body, **params)

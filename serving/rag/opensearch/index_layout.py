@@ -32,7 +32,7 @@ def index_of(tenant_id: str, kb_name: str, snapshot: str) -> str:
 
 
 class IndexMetadata(Config):
-    """What an index says of itself, in its mapping's _meta."""
+    """The description of an index, stored in its mapping's _meta."""
 
     format: int
     tenant_id: Name
@@ -43,7 +43,7 @@ class IndexMetadata(Config):
     """False while it is loaded; the alias never names such an index."""
 
     def named(self, index: str) -> bool:
-        """Whether the index is the one that they were written for: a copy of it carries the same ones."""
+        """True for the index that this was written for: a copy of an index carries the same metadata."""
         return index == index_of(self.tenant_id, self.kb_name, self.snapshot)
 
     @classmethod

@@ -19,17 +19,17 @@ log = logging.getLogger("serving.rag")
 
 
 def read_index_metadata(client: "OpenSearch", index: str) -> IndexMetadata | None:
-    """What the index says of itself; None where there is no such index."""
-    found = _mappings(client, index)
-    if index not in found:
+    """The index's metadata; None if there is no such index."""
+    mappings = _mappings(client, index)
+    if index not in mappings:
         return None
-    return IndexMetadata.read(index, found[index], f"It stands where this file belongs: {DELETE_IT}")
+    return IndexMetadata.read(index, mappings[index], f"It stands where this file belongs: {DELETE_IT}")
 
 
 def _mappings(client: "OpenSearch", pattern: str) -> dict[str, Any]:
     """Of every index whose name fits."""
-    found: dict[str, Any] = client.indices.get_mapping(index=pattern, ignore_unavailable=True, allow_no_indices=True)
-    return found
+    answer: dict[str, Any] = client.indices.get_mapping(index=pattern, ignore_unavailable=True, allow_no_indices=True)
+    return answer
 
 
 def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
@@ -48,10 +48,10 @@ def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: in
 def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
     """Counted, in one piece, and marked as whole."""
     client.indices.refresh(index=index)
-    there = int(client.count(index=index)["count"])
-    if there != notes.passages:
+    documents = int(client.count(index=index)["count"])
+    if documents != notes.passages:
         raise DataError(
-            f"{index}: holds {there} passages and the file {notes.passages}. "
+            f"{index}: holds {documents} passages and the file {notes.passages}. "
             f"Somebody else wrote to it: delete the index and load it again."
         )
     # The index never changes again: in one piece a search of it is quickest.
@@ -64,8 +64,8 @@ def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: 
 
 def _indexes_of_alias(client: "OpenSearch", alias: str) -> set[str]:
     """Every index that the alias names: by hand it may have been put on anything."""
-    found = client.indices.get_alias(index=alias, name=alias, ignore=404)  # rights on our own names are enough
-    return {name for name, held in found.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
+    indexes = client.indices.get_alias(index=alias, name=alias, ignore=404)  # rights on our own names are enough
+    return {name for name, held in indexes.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
 
 
 def _switch(client: "OpenSearch", alias: str, index: str, strangers: Iterable[str]) -> None:
@@ -75,10 +75,10 @@ def _switch(client: "OpenSearch", alias: str, index: str, strangers: Iterable[st
     client.indices.update_aliases(body={"actions": [*actions, {"add": {"index": index, "alias": alias}}]})
 
 
-def _delete_old_indexes(client: "OpenSearch", alias: str, kept: set[str]) -> None:
+def _delete_old_indexes(client: "OpenSearch", alias: str, protected: set[str]) -> None:
     """Only what the loader made, and whole: another loader may be filling the others."""
     for index, mapping in _mappings(client, f"{alias}.*").items():
-        if index in kept:
+        if index in protected:
             continue
         try:
             notes = IndexMetadata.read(index, mapping, NOT_DELETED_HINT)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1000
 CHUNK_BYTES = 8_000_000
-"""Of one bulk request: the node holds it in memory."""
+"""Size of one bulk request: the node holds it in memory."""
 
 REJECTED_TRIES = 8
 LONGEST_PAUSE = 30
@@ -187,7 +187,7 @@ def bulk_documents(
 def send_bulk(
     client: "OpenSearch", index: str, pairs: Iterator[tuple[dict[str, Any], str]]
 ) -> Iterator[PassageOutcome]:
-    """What became of each passage, in bulk requests one after the other."""
+    """The outcome of each passage, in bulk requests one after the other."""
     from opensearchpy.helpers import streaming_bulk
 
     for _, item in streaming_bulk(

@@ -1,4 +1,4 @@
-"""What was read lately, for reads that are awaited: functools.lru_cache would keep the coroutine."""
+"""A cache of recent reads that are awaited: functools.lru_cache would keep the coroutine."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar

@@ -31,7 +31,7 @@ class OutageRetry:
         self._end = time.monotonic() + self._seconds
 
     def until_answered(self, client: "OpenSearch", do: Callable[[], Result]) -> Result:
-        """What `do` returns; it is begun again each time that the cluster comes back."""
+        """Call `do` and return its result; it is called again each time that the cluster comes back."""
         from opensearchpy.exceptions import ConnectionError as Unreachable
         from opensearchpy.exceptions import TransportError
 
@@ -49,10 +49,10 @@ class OutageRetry:
 
     def _wait(self, client: "OpenSearch", why: str) -> None:
         """Until the index can be searched and written to again; one that is not there yet only needs the cluster."""
-        began, said = time.monotonic(), -REPORT_SECONDS
+        began, reported = time.monotonic(), -REPORT_SECONDS
         while (now := time.monotonic()) < self._end:
-            if now - said >= REPORT_SECONDS:
-                said = now
+            if now - reported >= REPORT_SECONDS:
+                reported = now
                 say(f"[{self.index}] no answer, waiting: {self._end - now:.0f} s left. {why}")
             if now > began and is_available(client, self.index):
                 return
@@ -73,8 +73,8 @@ def describe_error(error: "TransportError") -> str:
     if isinstance(error, Unreachable):
         return f"the cluster cannot be reached ({one_line(str(_innermost(error)))[:LONGEST_REASON]})"
     info: Any = error.info
-    said = info.get("error") if isinstance(info, dict) else str(error.error)
-    return f"status {error.status_code}, {error_reason(said)}"
+    message = info.get("error") if isinstance(info, dict) else str(error.error)
+    return f"status {error.status_code}, {error_reason(message)}"
 
 
 def _innermost(error: BaseException) -> BaseException | str:
