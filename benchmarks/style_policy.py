@@ -19,8 +19,8 @@ import orjson
 
 from benchmarks.report import report
 from benchmarks.style_world import LAPTOP, SOLD, learned_style_model, planted, tiny_base, write_style_rows
-from examples.style_policy.looks import LOOKS
 from examples.style_policy.report import FINAL
+from examples.style_policy.snapshots import SNAPSHOTS
 from examples.style_policy.stage import StylePolicyCounts, style_policy
 from qinglan.errors import TrainingError
 from qinglan.style.labels import DEFAULT_LABELS
@@ -59,7 +59,7 @@ def prepare(folder: Path) -> float:
 
 def trained(folder: Path, wanted: str) -> dict[str, Any]:
     """One policy, its figures, and some of its answers printed."""
-    config, started = LAPTOP.model_copy(update={"wanted": (wanted,)}), time.perf_counter()
+    config, started = LAPTOP.model_copy(update={"rewarded": (wanted,)}), time.perf_counter()
     counts = style_policy(
         folder / "rows", folder / "style", folder / "base", folder / wanted, folder / f"{wanted}-log", config
     )
@@ -75,13 +75,13 @@ def gamed(folder: Path) -> dict[str, Any]:
     """The same training on a reward model that learned to take one word for selling: what its last look saw."""
     reward = folder / "planted"
     learned_style_model(reward, folder / "base", list(map(planted, read_split(folder / "rows", "train")[0])), EPOCHS)
-    before, said = set(folder.glob(f"scratch/style_policy/*/{LOOKS}")), ""
+    before, said = set(folder.glob(f"scratch/style_policy/*/{SNAPSHOTS}")), ""
     try:
-        config = LAPTOP.model_copy(update={"wanted": (SOLD,)})
+        config = LAPTOP.model_copy(update={"rewarded": (SOLD,)})
         style_policy(folder / "rows", reward, folder / "base", folder / "sold", folder / "sold-log", config)
     except TrainingError as error:
         said = str(error).partition(" Log: ")[0]
-    [seen] = set(folder.glob(f"scratch/style_policy/*/{LOOKS}")) - before
+    [seen] = set(folder.glob(f"scratch/style_policy/*/{SNAPSHOTS}")) - before
     first, *_, last = (orjson.loads(line) for line in seen.read_bytes().splitlines())
     numbers = {"step": last["step"], "judge_rise_low": last["judge_low"], "judge_rise_high": last["judge_high"]}
     for name in ("reward", "judge"):

@@ -69,7 +69,7 @@ def with_images(text: str, built: Sequence[Built]) -> str:
 
 
 def compile_options(built: Sequence[Built]) -> list[str]:
-    """What `qinglan compile` and `qinglan submit` take to write digests into the graphs: images that these name."""
+    """Options of `qinglan compile` and `qinglan submit` that write these images' digests into the graphs."""
     from pipelines.graph_compiler import image_names
 
     taken = image_names()
@@ -78,12 +78,12 @@ def compile_options(built: Sequence[Built]) -> list[str]:
 
 def secrets(environment: Mapping[str, str]) -> dict[str, Path]:
     """The files that a build needs to reach this machine's package index, and that no layer keeps."""
-    found: dict[str, Path] = {}
+    secrets: dict[str, Path] = {}
     for name, (variable, usual) in SECRETS.items():
         paths = [environment[variable]] if variable in environment else usual
-        there = [path for path in (Path(path).expanduser() for path in paths) if path.is_file()]
-        found |= {name: there[0]} if there else {}
-    return found
+        existing = [path for path in (Path(path).expanduser() for path in paths) if path.is_file()]
+        secrets |= {name: existing[0]} if existing else {}
+    return secrets
 
 
 def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -> Built:
@@ -111,7 +111,7 @@ def build_stand_ins(engine: str) -> None:
 
 
 def base_digest(engine: str, base: str) -> str:
-    """Of the base as the registry has it; where it cannot be asked, of the one that is here."""
+    """Digest of the base in the registry; if the registry cannot be asked, of the local copy."""
     pulled = subprocess.run([engine, "pull", "--quiet", base], capture_output=True, text=True, check=False)
     here = subprocess.run(
         [engine, "image", "inspect", "--format", "{{.Digest}} {{.Labels}}", base],
@@ -129,7 +129,7 @@ def base_digest(engine: str, base: str) -> str:
 
 
 def need_engine(engine: str) -> None:
-    """What builds and runs images is installed here."""
+    """Fail unless the program that builds and runs images is installed."""
     if not shutil.which(engine):
         sys.exit(
             f"There is no {engine} here, which builds and runs the images. Install it (apt-get install podman), "
@@ -180,23 +180,23 @@ def main() -> None:
     parser.add_argument("--engine", default=os.environ.get("QINGLAN_ENGINE", "podman"))
     parser.add_argument("--base", default=BASE)
     parser.add_argument("--push", default="", metavar="REGISTRY/PREFIX", help="push there, and pin what it answers")
-    given = parser.parse_args()
-    names = given.names or list(NAMES)
+    arguments = parser.parse_args()
+    names = arguments.names or list(NAMES)
     if unknown := sorted(set(names) - {*NAMES, STAND_INS}):
         parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join((*NAMES, STAND_INS))}")
-    need_engine(given.engine)
-    base, built = base_digest(given.engine, given.base), []
+    need_engine(arguments.engine)
+    base, built = base_digest(arguments.engine, arguments.base), []
     for name in NAMES:
         if name not in names:
             continue
         started = time.monotonic()
-        built.append(build(name, given.engine, given.base, base, given.push))
+        built.append(build(name, arguments.engine, arguments.base, base, arguments.push))
         print(f"{built[-1].reference}  {time.monotonic() - started:.0f} s", flush=True)
         RELEASE.parent.mkdir(parents=True, exist_ok=True)
         RELEASE.write_text(with_images(RELEASE.read_text() if RELEASE.is_file() else "", built), encoding="utf-8")
     if STAND_INS in names:
-        build_stand_ins(given.engine)
-    if not given.push:
+        build_stand_ins(arguments.engine)
+    if not arguments.push:
         print("Not pushed: these digests are of this machine's own storage. A release is built with --push.")
     print("\n".join(compile_options(built)))
 

@@ -27,7 +27,7 @@ FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"}), 
 MADE_FROM = "# resolved from sha256:"
 
 _PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
-_WANTED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
+_NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 
 
 PARTS = {
@@ -43,7 +43,7 @@ ALONE = frozenset({"kfp", "flash-attn"})
 
 
 def source(name: str) -> Path:
-    """What a person edits."""
+    """The requirements file that a person edits."""
     return PARTS.get(name, IMAGES / name / "requirements.in")
 
 
@@ -52,9 +52,9 @@ def pins(lock: str) -> dict[str, str]:
     return dict(_PIN.findall(lock))
 
 
-def wanted(text: str) -> set[str]:
+def named_packages(text: str) -> set[str]:
     """The packages that a requirements file names, as a lock spells them."""
-    return {re.sub(r"[-_.]+", "-", name).lower() for name in _WANTED.findall(text)}
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in _NAME.findall(text)}
 
 
 def full_text(path: Path) -> str:
@@ -67,16 +67,16 @@ def full_text(path: Path) -> str:
 
 def constraints(name: str, tested: Mapping[str, str], text: str) -> dict[str, str]:
     """The tested versions that an image must keep."""
-    kept = set(tested) if name not in OWN_TORCH | {"cuda"} else set(tested) & wanted(text)
-    return {package: tested[package] for package in sorted(kept - FREED.get(name, frozenset()))}
+    names = set(tested) if name not in OWN_TORCH | {"cuda"} else set(tested) & named_packages(text)
+    return {package: tested[package] for package in sorted(names - FREED.get(name, frozenset()))}
 
 
 def origin(name: str) -> str:
     """The digest of all that decides a lock, but the day."""
     text = full_text(source(name))
-    kept = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
-    mine = {package: version for package, version in kept.items() if package in wanted(text)}
-    return hashlib.sha256((text + repr(mine)).encode()).hexdigest()
+    fixed = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
+    required = {package: version for package, version in fixed.items() if package in named_packages(text)}
+    return hashlib.sha256((text + repr(required)).encode()).hexdigest()
 
 
 def resolve(name: str) -> str:
@@ -84,8 +84,8 @@ def resolve(name: str) -> str:
     text = full_text(source(name))
     with tempfile.TemporaryDirectory() as folder:
         limits = Path(folder) / "constraints.txt"
-        kept = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
-        limits.write_text("".join(f"{package}=={version}\n" for package, version in kept.items()), encoding="utf-8")
+        fixed = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
+        limits.write_text("".join(f"{package}=={version}\n" for package, version in fixed.items()), encoding="utf-8")
         command = [
             sys.executable, "-m", "uv", "pip", "compile", str(source(name)), "--constraints", str(limits), "--quiet",
             "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate",

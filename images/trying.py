@@ -39,7 +39,7 @@ HARDENED = (
 SERVERS = ("serving.gateway", "serving.rag", "serving.initialiser")
 
 FORBIDDEN = ("import torch", "open('/opt/qinglan/x', 'w')", "open('/var/lib/qinglan/x', 'w')", "import pip")
-"""What must fail inside."""
+"""Code that must fail inside the image."""
 
 
 def load_graph(path: Path) -> Any:
@@ -50,24 +50,24 @@ def load_graph(path: Path) -> Any:
 def command_of(graph: Mapping[str, Any], step: str, executor_input: Mapping[str, Any]) -> list[str]:
     """A compiled step's own command, with its input in the place that KFP leaves for it."""
     container = graph["deploymentSpec"]["executors"][f"exec-{step}"]["container"]
-    said = json.dumps(executor_input, ensure_ascii=False)
-    return [*container["command"], *(word.replace("{{$}}", said) for word in container["args"])]
+    message = json.dumps(executor_input, ensure_ascii=False)
+    return [*container["command"], *(word.replace("{{$}}", message) for word in container["args"])]
 
 
 def input_of(
-    graph: Mapping[str, Any], step: str, given: Mapping[str, str], config: Mapping[str, Any]
+    graph: Mapping[str, Any], step: str, inputs: Mapping[str, str], config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What KFP's driver would write for the step: inputs by URI, outputs under the bucket."""
+    """The executor input that KFP's driver would write for the step: inputs by URI, outputs under the bucket."""
     component = graph["components"][f"comp-{step}"]
     taken = component["inputDefinitions"]["artifacts"]
-    made = component["outputDefinitions"]["artifacts"]
+    artifacts = component["outputDefinitions"]["artifacts"]
     return {
         "inputs": {
-            "artifacts": {name: _artifact(name, given[name], taken[name]) for name in taken},
+            "artifacts": {name: _artifact(name, inputs[name], taken[name]) for name in taken},
             "parameterValues": {"config": dict(config)},
         },
         "outputs": {
-            "artifacts": {name: _artifact(name, f"{BUCKET}/{name}", made[name]) for name in made},
+            "artifacts": {name: _artifact(name, f"{BUCKET}/{name}", artifacts[name]) for name in artifacts},
             "outputFile": "/s3/try/executor_output.json",
         },
     }
@@ -102,13 +102,13 @@ def verified(statement: Path, keys: Path) -> dict[str, Any]:
         envelope.signatures[0].value, pre_authentication_encoding(envelope.payload, envelope.payload_type)
     ):
         sys.exit(f"{statement}: not signed by the key that was mounted.")
-    found: dict[str, Any] = json.loads(envelope.payload)
-    return found
+    content: dict[str, Any] = json.loads(envelope.payload)
+    return content
 
 
 def first_imports(image: str, graphs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What each compiled step of an image imports before it does anything, by step."""
-    found = {}
+    """Import lines at the top of each compiled step of an image, by step."""
+    imports = {}
     for graph in graphs:
         for step, executor in graph["deploymentSpec"]["executors"].items():
             container = executor.get("container", {})
@@ -117,8 +117,8 @@ def first_imports(image: str, graphs: Sequence[Mapping[str, Any]]) -> dict[str, 
                 lines = [
                     ast.unparse(node) for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))
                 ]
-                found[f"{graph['pipelineInfo']['name']} {step.removeprefix('exec-')}"] = "\n".join(lines)
-    return found
+                imports[f"{graph['pipelineInfo']['name']} {step.removeprefix('exec-')}"] = "\n".join(lines)
+    return imports
 
 
 def broken(engine: str, image: str, graphs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -140,7 +140,7 @@ def _succeeds(engine: str, image: str, command: Sequence[str]) -> bool:
 
 
 def refusals(engine: str, image: str) -> list[str]:
-    """Of what must fail inside, what does not."""
+    """The forbidden actions that succeed inside the image."""
     command = [engine, "run", "--rm", *HARDENED, image, "python", "-c"]
     return [
         what
@@ -154,23 +154,23 @@ def main() -> None:
     parser.add_argument("--engine", default=os.environ.get("QINGLAN_ENGINE", "podman"))
     parser.add_argument("--image", default=f"qinglan/cpu:{VERSION}")
     parser.add_argument("--rows", type=int, default=600)
-    given = parser.parse_args()
-    need_engine(given.engine)
+    arguments = parser.parse_args()
+    need_engine(arguments.engine)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        statement = run_step(given.engine, given.image, Path(folder), given.rows)
+        statement = run_step(arguments.engine, arguments.image, Path(folder), arguments.rows)
     seconds = time.monotonic() - started
     print(json.dumps(statement["predicate"]["runDetails"], ensure_ascii=False))
     lock = hashlib.sha256((IMAGES / "cpu" / "requirements.lock").read_bytes()).hexdigest()
     if lock not in json.dumps(statement):
         sys.exit("The statement names another lock than images/cpu/requirements.lock: build the image again.")
     graphs = [load_graph(path) for path in sorted(COMPILED.parent.glob("*.yaml"))]
-    if failing := broken(given.engine, given.image, graphs):
-        sys.exit(f"Inside {given.image} these do not start: {failing}")
-    if allowed := refusals(given.engine, given.image):
-        sys.exit(f"Inside {given.image} these should fail, and do not: {allowed}")
-    print(f"{STEP} ran inside {given.image} in {seconds:.1f} s, signed; inside fail, as they should: {FORBIDDEN}")
+    if failing := broken(arguments.engine, arguments.image, graphs):
+        sys.exit(f"Inside {arguments.image} these do not start: {failing}")
+    if allowed := refusals(arguments.engine, arguments.image):
+        sys.exit(f"Inside {arguments.image} these should fail, and do not: {allowed}")
+    print(f"{STEP} ran inside {arguments.image} in {seconds:.1f} s, signed; inside fail, as they should: {FORBIDDEN}")
 
 
 if __name__ == "__main__":

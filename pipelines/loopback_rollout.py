@@ -98,7 +98,7 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
         name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )
     done = deploy(release, settings, load_trust(keys_folder() / TRUST_FILE), FileRollouts(folder))
-    say(f"✓ deploy: {done.said}")
+    say(f"✓ deploy: {done.message}")
 
 
 def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:

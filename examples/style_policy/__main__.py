@@ -21,12 +21,12 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="the folder of a style run, such as runs/demo-style/run")
     parser.add_argument("--out", type=Path, help="where the responder goes; RUN/style_policy by default")
     parser.add_argument("--settings", type=Path, default=LAPTOP, help="a YAML file; laptop.yaml by default")
-    given = parser.parse_args()
-    rows, style_model, base = (given.run / "files" / name for name in INPUTS)
+    arguments = parser.parse_args()
+    rows, style_model, base = (arguments.run / "files" / name for name in INPUTS)
     if missing := [path for path in (rows, style_model, base) if not path.exists()]:
         parser.error(f"{missing[0]} is not there. `qinglan style run` makes it, `make demo-style` a small one.")
-    out = given.out or given.run / "style_policy"
-    config = StylePolicyConfig.parse(load_yaml(given.settings), str(given.settings))
+    out = arguments.out or arguments.run / "style_policy"
+    config = StylePolicyConfig.parse(load_yaml(arguments.settings), str(arguments.settings))
     counts = style_policy(rows, style_model, base, out / "policy_model", out / "policy_log", config)
     write_curve_page(out / "policy_log", out / "policy_curve.html")
     for name, value in counts._asdict().items():

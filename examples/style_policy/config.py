@@ -1,4 +1,4 @@
-"""What the style policy stage can be told. The defaults are for a model of half a billion parameters on one GPU."""
+"""Settings of the style policy. The defaults are for a model of half a billion parameters on one GPU."""
 
 from typing import Literal, Self
 
@@ -43,16 +43,16 @@ class StylePolicyConfig(Config):
     """A responder, the manner it is to learn, and TRL's GRPO."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """Where it must run; a GPU that is wanted and not there is an error, not a slow training."""
+    """Device to run on; with `cuda` and no GPU the training fails instead of running slowly."""
 
-    wanted: tuple[str, ...] = Field(default=("诚实",), min_length=1)
+    rewarded: tuple[str, ...] = Field(default=("诚实",), min_length=1)
     """Labels of the style model; the reward is the sum of their probabilities."""
 
     start: StartConfig = StartConfig()
     """Before GRPO."""
 
     steps: Positive = 300
-    """Of GRPO, unless an alarm ends it before."""
+    """Steps of GRPO, unless an alarm ends it earlier."""
 
     batch: Positive = 64
     """Answers a step."""
@@ -70,13 +70,13 @@ class StylePolicyConfig(Config):
     """Weight of the divergence from the start in the loss."""
 
     temperature: float = Field(default=1.0, gt=0)
-    """Of the answers, in training and in every look at held-out questions."""
+    """Sampling temperature of answers, in training and at every evaluation of held-out questions."""
 
     max_new_tokens: Positive = 200
     """Longest answer; what is longer is cut off there."""
 
     watch_every: Positive = 25
-    """Steps between looks at held-out questions; a checkpoint is saved at each."""
+    """Steps between snapshots at held-out questions; a checkpoint is saved at each."""
 
     held_out: Positive = 256
     """Most questions of a look; as many others are kept for the final figures."""
@@ -85,10 +85,10 @@ class StylePolicyConfig(Config):
     """To each held-out question: two show whether there is still more than one."""
 
     limits: LimitsConfig = LimitsConfig()
-    """What ends it early."""
+    """Limits that end the training early."""
 
     seed: int = 42
-    """Of order and sampling."""
+    """Seed of order and sampling."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -96,6 +96,6 @@ class StylePolicyConfig(Config):
             raise ValueError("batch must be a multiple of num_generations: a question's answers stay in one step")
         if self.batch % self.accumulation:
             raise ValueError("batch must be a multiple of accumulation: its parts are of one size")
-        if len(set(self.wanted)) != len(self.wanted):
-            raise ValueError("wanted names a label twice")
+        if len(set(self.rewarded)) != len(self.rewarded):
+            raise ValueError("rewarded names a label twice")
         return self

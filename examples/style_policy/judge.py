@@ -14,15 +14,15 @@ from qinglan.errors import DataError
 from qinglan.style.rows import StyleRow
 
 STRENGTH = 100.0
-"""Of the fit: sure enough that its probabilities can follow the reward's from one end to the other."""
+"""Inverse regularisation of the fit: large enough that its probabilities can range as widely as the reward's."""
 
 
 class Judge:
     """How probable it is that a text is in a wanted manner."""
 
-    def __init__(self, fitted: Any, wanted: Sequence[str]) -> None:
+    def __init__(self, fitted: Any, rewarded: Sequence[str]) -> None:
         self._fitted = fitted
-        self._columns = [list(fitted.classes_).index(name) for name in wanted]
+        self._columns = [list(fitted.classes_).index(name) for name in rewarded]
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return np.asarray(self._fitted.predict_proba(list(texts))[:, self._columns].sum(axis=1))
@@ -31,14 +31,14 @@ class Judge:
         return float(np.mean(self._fitted.predict([row.input for row in rows]) == [row.label for row in rows]))
 
 
-def fit_judge(rows: Sequence[StyleRow], test: Sequence[StyleRow], wanted: Sequence[str]) -> tuple[Judge, float]:
+def fit_judge(rows: Sequence[StyleRow], test: Sequence[StyleRow], rewarded: Sequence[str]) -> tuple[Judge, float]:
     """The judge and its accuracy on rows it never saw; one that has learned nothing is an error."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     labels = [row.label for row in rows]
-    if lacking := sorted(set(wanted) - set(labels)):
+    if lacking := sorted(set(rewarded) - set(labels)):
         raise DataError(f"dev.jsonl: no rows from which a judge could tell {lacking[0]!r}. Prepare more rows.")
     if len(set(labels)) < 2:
         raise DataError(f"dev.jsonl: all rows are labelled {labels[0]!r}; a judge needs others beside it.")
@@ -46,7 +46,7 @@ def fit_judge(rows: Sequence[StyleRow], test: Sequence[StyleRow], wanted: Sequen
         TfidfVectorizer(analyzer="char", ngram_range=(1, 3), sublinear_tf=True),
         LogisticRegression(C=STRENGTH, max_iter=1000),
     )
-    judge = Judge(fitted.fit([row.input for row in rows], labels), wanted)
+    judge = Judge(fitted.fit([row.input for row in rows], labels), rewarded)
     accuracy = judge.accuracy(test)
     commonest = max(np.mean([row.label == name for row in test]) for name in set(labels))
     if accuracy <= commonest:

@@ -1,4 +1,4 @@
-"""What a training leaves for people and for whoever loads its model: log, curve, samples, card."""
+"""The files that a training leaves: log, curve, samples, and the card that travels with the weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import orjson
 
 from examples.style_policy.config import StylePolicyConfig
 from examples.style_policy.responder import Answer
-from examples.style_policy.watch import Alarm, Look, Values, variety
+from examples.style_policy.watch import Alarm, Snapshot, Values, variety
 from qinglan.config import Config, Positive
 from qinglan.curves import CURVE_FILE, curve_svg
 from qinglan.files import atomic_write
@@ -21,21 +21,21 @@ SHOWN = 24
 """Questions whose answers are written down."""
 
 DRAWS = 4000
-"""Of questions, for the interval of the judge's rise."""
+"""Bootstrap draws of questions, for the interval of the judge's rise."""
 
 
 class PolicyCard(Config):
-    """What must travel with the weights."""
+    """Facts that travel with the weights."""
 
     stage: str
-    wanted: tuple[str, ...]
+    rewarded: tuple[str, ...]
     """The manners it was rewarded for."""
 
     step: int
-    """Of GRPO, after which these weights were kept."""
+    """The GRPO step after which these weights were saved."""
 
     alarm: str = ""
-    """What ended the training after it, if anything did."""
+    """The alarm that ended the training after it, if any."""
 
     max_new_tokens: Positive
     temperature: float
@@ -43,7 +43,7 @@ class PolicyCard(Config):
     """Digests of what it was made from."""
 
 
-class Seen(NamedTuple):
+class AnswerSet(NamedTuple):
     """Answers to held-out questions, several to each in a row, and their scores, a row for each question."""
 
     prompts: list[str]
@@ -56,58 +56,58 @@ def write_card(
     folder: Path, config: StylePolicyConfig, step: int, raised: Alarm | None, parents: dict[str, str]
 ) -> None:
     card = PolicyCard(
-        stage="style_policy", wanted=config.wanted, step=step, alarm=raised.message if raised else "",
+        stage="style_policy", rewarded=config.rewarded, step=step, alarm=raised.message if raised else "",
         max_new_tokens=config.max_new_tokens, temperature=config.temperature, parents=parents,
     )  # fmt: skip
     (folder / CARD).write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
 
 
-def write_log(folder: Path, trained: Sequence[dict[str, float]], looks: Sequence[Look]) -> None:
-    """A line for each step, with what the look at it saw where there was one, and the curve of the looks."""
+def write_log(folder: Path, trained: Sequence[dict[str, float]], snapshots: Sequence[Snapshot]) -> None:
+    """A line for each step, with what the look at it saw where there was one, and the curve of the snapshots."""
     by_step: dict[int, dict[str, float]] = {int(row["step"]): dict(row) for row in trained}
-    for look in looks:
-        by_step.setdefault(look.step, {}).update(look._asdict())
+    for snapshot in snapshots:
+        by_step.setdefault(snapshot.step, {}).update(snapshot._asdict())
     with atomic_write(folder / METRICS) as partial:
         partial.write_bytes(b"".join(orjson.dumps(by_step[at]) + b"\n" for at in sorted(by_step)))
     series = {
-        "reward": [(look.step, look.reward) for look in looks],
-        "independent judge": [(look.step, look.judge) for look in looks],
-        "gap": [(look.step, look.gap) for look in looks],
-        "variety": [(look.step, look.variety) for look in looks],
+        "reward": [(snapshot.step, snapshot.reward) for snapshot in snapshots],
+        "independent judge": [(snapshot.step, snapshot.judge) for snapshot in snapshots],
+        "gap": [(snapshot.step, snapshot.gap) for snapshot in snapshots],
+        "variety": [(snapshot.step, snapshot.variety) for snapshot in snapshots],
     }
     with atomic_write(folder / CURVE_FILE) as partial:
         partial.write_text(curve_svg("Held-out answers by step", series), encoding="utf-8")
 
 
-def write_samples(path: Path, start: Seen, now: Seen) -> None:
+def write_samples(path: Path, start: AnswerSet, now: AnswerSet) -> None:
     """The first answer to each of some questions, at the start and now, with what both scores say of it."""
     each = len(now.answers) // len(now.reward)
     lines = []
     for at in range(min(SHOWN, len(now.reward))):
         row: dict[str, object] = {"prompt": now.prompts[at * each]}
-        for name, seen in (("start", start), ("now", now)):
+        for name, answers in (("start", start), ("now", now)):
             row[name] = {
-                "answer": seen.answers[at * each].text, "reward": round(float(seen.reward[at, 0]), 3),
-                "judge": round(float(seen.judge[at, 0]), 3),
+                "answer": answers.answers[at * each].text, "reward": round(float(answers.reward[at, 0]), 3),
+                "judge": round(float(answers.judge[at, 0]), 3),
             }  # fmt: skip
         lines.append(orjson.dumps(row) + b"\n")
     with atomic_write(path) as partial:
         partial.write_bytes(b"".join(lines))
 
 
-def final_figures(start: Seen, now: Seen, look: Look, seed: int) -> dict[str, float]:
+def final_figures(start: AnswerSet, now: AnswerSet, snapshot: Snapshot, seed: int) -> dict[str, float]:
     """The stage's own figures, on questions that neither training nor the watch saw."""
     rises = (now.judge - start.judge).mean(axis=1)
     [judge] = bootstrap_means(rises[:, None], np.arange(len(rises)), DRAWS, seed)
     return {
-        "reward_before": float(start.reward.mean()), "reward_after": look.reward,
-        "judge_before": float(start.judge.mean()), "judge_after": look.judge, "judge_low": judge.low,
-        "judge_high": judge.high, "gap_growth": look.gap_growth, "kl": look.kl, "distinct": look.distinct,
-        "variety_before": variety([answer.text for answer in start.answers]), "variety_after": look.variety,
-        "repeats": look.repeats, "length_before": mean_length(start), "length_after": look.length,
+        "reward_before": float(start.reward.mean()), "reward_after": snapshot.reward,
+        "judge_before": float(start.judge.mean()), "judge_after": snapshot.judge, "judge_low": judge.low,
+        "judge_high": judge.high, "gap_growth": snapshot.gap_growth, "kl": snapshot.kl, "distinct": snapshot.distinct,
+        "variety_before": variety([answer.text for answer in start.answers]), "variety_after": snapshot.variety,
+        "repeats": snapshot.repeats, "length_before": mean_length(start), "length_after": snapshot.length,
     }  # fmt: skip
 
 
-def mean_length(seen: Seen) -> float:
+def mean_length(answers: AnswerSet) -> float:
     """In characters."""
-    return sum(len(answer.text) for answer in seen.answers) / len(seen.answers)
+    return sum(len(answer.text) for answer in answers.answers) / len(answers.answers)

@@ -39,9 +39,9 @@ class Responder(NamedTuple):
         devices = [self.model.device] if self.model.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.inference_mode():
             torch.manual_seed(seed)
-            made = [one for batch in _batches(prompts, BATCH) for one in self._generate(batch)]
+            answers = [answer for batch in _batches(prompts, BATCH) for answer in self._generate(batch)]
         self.model.train(was_training)
-        return made
+        return answers
 
     def _generate(self, prompts: Sequence[str]) -> Iterator[Answer]:
         encoded = self.tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
@@ -85,21 +85,21 @@ def _log_probability(responder: Responder, pairs: Sequence[tuple[str, Answer]]) 
 
     from qinglan.style.engines import pad
 
-    asked = [responder.tokenizer(prompt).input_ids for prompt, _ in pairs]
+    prompt_ids = [responder.tokenizer(prompt).input_ids for prompt, _ in pairs]
     ids, mask = pad(
-        [[*before, *answer.ids] for before, (_, answer) in zip(asked, pairs, strict=True)],
+        [[*before, *answer.ids] for before, (_, answer) in zip(prompt_ids, pairs, strict=True)],
         responder.tokenizer.pad_token_id,
     )
     device, model = responder.model.device, responder.model
     was_training = model.training
     model.eval()
     with torch.inference_mode():
-        given = torch.from_numpy(ids).to(device)
-        logits = model(input_ids=given, attention_mask=torch.from_numpy(mask).to(device)).logits
-        each = (logits[:, :-1] / responder.temperature).log_softmax(-1).gather(-1, given[:, 1:, None])[..., 0]
+        inputs = torch.from_numpy(ids).to(device)
+        logits = model(input_ids=inputs, attention_mask=torch.from_numpy(mask).to(device)).logits
+        each = (logits[:, :-1] / responder.temperature).log_softmax(-1).gather(-1, inputs[:, 1:, None])[..., 0]
         total = sum(
             float(each[at, len(before) - 1 : len(before) - 1 + len(answer.ids)].sum())
-            for at, (before, (_, answer)) in enumerate(zip(asked, pairs, strict=True))
+            for at, (before, (_, answer)) in enumerate(zip(prompt_ids, pairs, strict=True))
         )
     model.train(was_training)
     return total

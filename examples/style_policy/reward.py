@@ -1,4 +1,4 @@
-"""What an answer earns: the style model's probability of the wanted manners.
+"""The reward of an answer: the style model's probability of the rewarded manners.
 
 An answer without a word earns 0, the least there is: a rule, since there is no style in it to ask about. Everything
 else that cannot be scored is an error. TRL would count a reward that is no number as zero and train on it.
@@ -20,21 +20,23 @@ Score = Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]]
 """Prompts and answers to numbers from 0 to 1."""
 
 
-def check_labels(model: Labels, rows: Labels, wanted: Sequence[str]) -> None:
+def check_labels(model: Labels, rows: Labels, rewarded: Sequence[str]) -> None:
     """Style model and rows speak of the same manners, and of the wanted ones."""
     if model.names != rows.names:
         raise ConfigError(
             f"The style model knows {model.names}, the rows {rows.names}. Take those that belong together."
         )
-    if len(wanted) == len(model.names):
-        raise ConfigError("style_policy.wanted: all labels there are, so that every answer earns 1. Leave some out.")
-    if unknown := [name for name in wanted if name not in model.ids]:
-        raise ConfigError(f"style_policy.wanted: {unknown[0]!r} is none of {', '.join(model.names)}.")
+    if len(rewarded) == len(model.names):
+        raise ConfigError(
+            "style_policy.rewarded: all labels there are, so that every answer earns 1. Leave some out."
+        )
+    if unknown := [name for name in rewarded if name not in model.ids]:
+        raise ConfigError(f"style_policy.rewarded: {unknown[0]!r} is none of {', '.join(model.names)}.")
 
 
-def style_score(model: StyleModel, wanted: Sequence[str]) -> Score:
+def style_score(model: StyleModel, rewarded: Sequence[str]) -> Score:
     """The reward, as a function."""
-    columns = [model.labels.ids[name] for name in wanted]
+    columns = [model.labels.ids[name] for name in rewarded]
 
     def probability(texts: Sequence[str]) -> NDArray[np.float64]:
         return np.asarray(model.probabilities(texts)[:, columns].sum(axis=1))
@@ -46,10 +48,10 @@ def of_answers(probability: Callable[[Sequence[str]], NDArray[np.float64]]) -> S
     """A score of whole texts as one of answers, with the rule for empty ones, and an error for what is no number."""
 
     def score(prompts: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        said = [at for at, answer in enumerate(answers) if answer.strip()]
+        written = [at for at, answer in enumerate(answers) if answer.strip()]
         out = np.full(len(answers), EMPTY)
-        if said:
-            out[said] = probability([prompts[at] + answers[at] for at in said])
+        if written:
+            out[written] = probability([prompts[at] + answers[at] for at in written])
         if not np.isfinite(out).all():
             bad = int(np.flatnonzero(~np.isfinite(out))[0])
             raise TrainingError(

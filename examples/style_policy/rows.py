@@ -9,7 +9,7 @@ from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow, read_split
 
 ANSWER = format_training_text("", "").partition("\n")[2]
-"""What stands between question and answer."""
+"""The separator between question and answer."""
 
 FEWEST = 16
 """Held-out questions below which no interval is worth its name."""
@@ -23,7 +23,7 @@ class Example(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What each part of the training may see."""
+    """Rows by use: each part of the training reads only its own."""
 
     train: list[Example]
     """The responder learns from these rows, and then on their questions."""
@@ -49,9 +49,9 @@ def read_rows(folder: Path, held_out: int) -> Rows:
     dev, _ = read_split(folder, "dev")
     test, _ = read_split(folder, "test")
     examples = [example(row, folder / "train.jsonl") for row in train]
-    seen = {one.prompt for one in examples}
-    asked = {example(row, folder / "test.jsonl").prompt for row in test} - seen
-    order = sorted(asked, key=sha256_text)  # by digest: the halves do not depend on the rows' order
+    known = {row.prompt for row in examples}
+    fresh = {example(row, folder / "test.jsonl").prompt for row in test} - known
+    order = sorted(fresh, key=sha256_text)  # by digest: the halves do not depend on the rows' order
     half = len(order) // 2
     if half < FEWEST or not examples or not dev:
         raise DataError(
@@ -63,7 +63,7 @@ def read_rows(folder: Path, held_out: int) -> Rows:
 
 def example(row: StyleRow, path: Path) -> Example:
     """The row cut where its answer begins."""
-    asked, mark, answer = row.input.partition(f"\n{ANSWER}")
+    prompt, mark, answer = row.input.partition(f"\n{ANSWER}")
     if not mark or not answer.strip():
         raise DataError(f"{path}: row {row.id!r} is not in the form 用户问题：… and 回答：…. Prepare the data again.")
-    return Example(asked + mark, answer)
+    return Example(prompt + mark, answer)

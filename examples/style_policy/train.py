@@ -44,7 +44,7 @@ def learn_to_answer(base: Path, out: Path, examples: Sequence[Example], config: 
     )  # fmt: skip
     trainer = SFTTrainer(
         model=responder.model, args=settings, processing_class=responder.tokenizer,
-        train_dataset=Dataset.from_list([{"prompt": one.prompt, "completion": one.answer} for one in examples]),
+        train_dataset=Dataset.from_list([{"prompt": row.prompt, "completion": row.answer} for row in examples]),
     )  # fmt: skip
     with step_progress("style_policy start") as show:
         _follow(trainer, show)
@@ -80,7 +80,7 @@ def reinforce(
     )  # fmt: skip
     with step_progress("style_policy") as show:
         _follow(trainer, show)
-        trainer.add_callback(_looking(at))
+        trainer.add_callback(_step_callback(at))
         last = last_checkpoint(checkpoints)
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     return log_of(trainer.state.log_history)
@@ -94,7 +94,7 @@ def save(responder: Responder, folder: Path) -> None:
 def log_of(history: Sequence[dict[str, Any]]) -> list[Metrics]:
     """TRL's log by our names."""
     return [
-        {"step": int(row["step"]), **{ours: float(row[name]) for name, ours in NAMES.items() if name in row}}
+        {"step": int(row["step"]), **{figure: float(row[name]) for name, figure in NAMES.items() if name in row}}
         for row in history
         if "reward" in row
     ]
@@ -118,17 +118,17 @@ def _follow(trainer: Any, show: Callable[..., None]) -> None:
                         f"{name} is {logs[name]} at step {state.global_step}: the update has diverged. "
                         "Lower style_policy.learning_rate, or start.learning_rate if that is where it was."
                     )
-            said = [f"{name} {float(logs[name]):.3f}" for name in ("loss", "reward") if name in logs]
-            show(state.global_step, state.max_steps, ", ".join(said))
+            figures = [f"{name} {float(logs[name]):.3f}" for name in ("loss", "reward") if name in logs]
+            show(state.global_step, state.max_steps, ", ".join(figures))
 
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Following())
 
 
-def _looking(at: AtStep) -> Any:
+def _step_callback(at: AtStep) -> Any:
     from transformers import TrainerCallback
 
-    class Looking(TrainerCallback):  # type: ignore[misc]
+    class StepCallback(TrainerCallback):  # type: ignore[misc]
         """A look follows a whole checkpoint, so a training that was killed has each look's weights or none."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -138,4 +138,4 @@ def _looking(at: AtStep) -> Any:
             if at(state.global_step, log_of(state.log_history)):
                 control.should_training_stop = True
 
-    return Looking()
+    return StepCallback()

@@ -1,4 +1,4 @@
-"""What held-out answers show of a training, and when that has to end it: pure functions over plain data."""
+"""Figures of held-out answers, and the alarms that end a training: pure functions over plain data."""
 
 import math
 import re
@@ -22,7 +22,7 @@ NUMBER = re.compile(r"\d+")
 Values = NDArray[np.float64]
 
 
-class Look(NamedTuple):
+class Snapshot(NamedTuple):
     """Held-out answers at a step; rises and the gap's growth are paired by question with those of the start."""
 
     step: int
@@ -34,7 +34,7 @@ class Look(NamedTuple):
     """Reward minus judge."""
 
     reward_low: float
-    """Of the reward's rise, the lower end of a 95 % interval."""
+    """Lower end of the 95 % interval of the reward's rise."""
 
     judge_low: float
     judge_high: float
@@ -77,22 +77,22 @@ def paired(now: Values, start: Values) -> Range:
 
 
 def distinct(answers: Sequence[Sequence[str]]) -> float:
-    """Of all pairs of answers to one question, the share that differs by more than numbers."""
+    """Share of the pairs of answers to one question that differ by more than numbers."""
     plain = [[NUMBER.sub("0", answer) for answer in of_one] for of_one in answers]
-    pairs = [one != other for of_one in plain for one, other in combinations(of_one, 2)]
+    pairs = [left != other for of_one in plain for left, other in combinations(of_one, 2)]
     return sum(pairs) / len(pairs)
 
 
 def variety(answers: Sequence[str]) -> float:
-    """Of all runs of four characters in these answers together, the share that differs; numbers count as one."""
+    """Share of distinct runs of four characters in all these answers; numbers count as equal."""
     plain = [NUMBER.sub("0", answer) for answer in answers]
     grams = [text[at : at + GRAM] for text in plain for at in range(len(text) - GRAM + 1)]
     return len(set(grams)) / len(grams) if grams else 0.0
 
 
-def alarm(looks: Sequence[Look], limits: LimitsConfig) -> Alarm | None:
-    """What the newest look gives rise to; the gap is believed only where chance does not explain it."""
-    now, start = looks[-1], looks[0]
+def alarm(snapshots: Sequence[Snapshot], limits: LimitsConfig) -> Alarm | None:
+    """The alarm that the newest snapshot raises; the gap counts only if chance does not explain it."""
+    now, start = snapshots[-1], snapshots[0]
     if now.gap_low > limits.gap or (now.reward_low > 0 and now.judge_high < -limits.fall):
         return Alarm(
             "gaming",
@@ -121,7 +121,11 @@ def alarm(looks: Sequence[Look], limits: LimitsConfig) -> Alarm | None:
     return None
 
 
-def best(looks: Sequence[Look], limits: LimitsConfig) -> Look | None:
+def best(snapshots: Sequence[Snapshot], limits: LimitsConfig) -> Snapshot | None:
     """The look that stands highest by the independent judge, surely above the start and without an alarm, if any."""
-    sound = [look for at, look in enumerate(looks) if look.judge_low > 0 and alarm(looks[: at + 1], limits) is None]
-    return max(sound, key=lambda look: look.judge, default=None)
+    sound = [
+        snapshot
+        for at, snapshot in enumerate(snapshots)
+        if snapshot.judge_low > 0 and alarm(snapshots[: at + 1], limits) is None
+    ]
+    return max(sound, key=lambda snapshot: snapshot.judge, default=None)

@@ -1,1 +1,1 @@
-"""What `qinglan rollout` knows of ModelRollouts: told, spoken to, watched, begun."""
+"""The commands of `qinglan rollout`: begin, list, watch and steer ModelRollouts."""

@@ -37,7 +37,7 @@ def start(
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # a pull shows progress
         done = begin(target, _store(store), namespace, settings, _policy(trust))
-    say_json(done._asdict()) if as_json else say(done.said, f"watch it: qinglan rollout watch {done.rollout}")
+    say_json(done._asdict()) if as_json else say(done.message, f"watch it: qinglan rollout watch {done.rollout}")
 
 
 @rollout.command()
@@ -52,14 +52,14 @@ def status(
     from pipelines.rollout.view import rollout_json as values
 
     rollouts = RolloutClient(namespace)
-    there = [] if name else rollouts.all()
-    found = [rollouts.one(name)] if name else [read_rollout(one, there) for one in there]
+    every = [] if name else rollouts.all()
+    views = [rollouts.get(name)] if name else [read_rollout(rollout, every) for rollout in every]
     if as_json:
-        say_json(values(found[0]) if name else [values(one) for one in found])
+        say_json(values(views[0]) if name else [values(view) for view in views])
     elif name:
-        say(*detail(found[0]))
+        say(*detail(views[0]))
     else:
-        say(*table(found, rollouts.namespace))
+        say(*table(views, rollouts.namespace))
 
 
 @rollout.command()
@@ -74,13 +74,13 @@ def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
 
     rollouts, news = RolloutClient(namespace), HistoryTail()
 
-    def report(one: RolloutView) -> None:
-        for line in (line for happening in news.of(one) for line in decision_lines(happening)):
+    def report(view: RolloutView) -> None:
+        for line in (line for happening in news.of(view) for line in decision_lines(happening)):
             say(line, to=sys.stderr if as_json else sys.stdout)
 
-    found = rollouts.follow(rollouts.one(name).name, report)
-    say_json(values(found)) if as_json else say(found.state.outcome)
-    if error := outcome_error(found):
+    view = rollouts.follow(rollouts.get(name).name, report)
+    say_json(values(view)) if as_json else say(view.state.outcome)
+    if error := outcome_error(view):
         raise error
 
 
@@ -125,12 +125,12 @@ def history(
     from pipelines.rollout.view import rollout_json as values
     from serving.rollout.timeline import timeline
 
-    found = RolloutClient(namespace).one(name)
-    key = verify_history(found, store, _policy(trust)).key if verify else ""
+    view = RolloutClient(namespace).get(name)
+    key = verify_history(view, store, _policy(trust)).key if verify else ""
     if as_json:
-        say_json({"history": values(found)["status"]["history"], "signed_by": key})
+        say_json({"history": values(view)["status"]["history"], "signed_by": key})
     else:
-        say(*timeline(found.state), *([f"as signed by key {key}"] if key else []))
+        say(*timeline(view.state), *([f"as signed by key {key}"] if key else []))
 
 
 def _send_command(word: Any, name: str, namespace: str, as_json: bool) -> None:
@@ -138,20 +138,20 @@ def _send_command(word: Any, name: str, namespace: str, as_json: bool) -> None:
     from pipelines.rollout.rollout_client import RolloutClient
 
     rollouts = RolloutClient(namespace)
-    one = rollouts.one(name)
-    change = change_for_command(word, one)
+    view = rollouts.get(name)
+    change = change_for_command(word, view)
     if change.spec:
-        rollouts.change(one.name, change.spec)
-    told = {"rollout": one.name, "changed": bool(change.spec), "spec": dict(change.spec), "said": change.said}
-    say_json(told) if as_json else say(change.said)
+        rollouts.change(view.name, change.spec)
+    answer = {"rollout": view.name, "changed": bool(change.spec), "spec": dict(change.spec), "said": change.message}
+    say_json(answer) if as_json else say(change.message)
 
 
-def _store(given: str) -> str:
+def _store(store: str) -> str:
     import os
 
     from pipelines.execution import STORE_VARIABLE
 
-    return given or os.environ.get(STORE_VARIABLE) or "runs/store"
+    return store or os.environ.get(STORE_VARIABLE) or "runs/store"
 
 
 def _policy(trust: Path | None) -> Any:

@@ -14,69 +14,70 @@ class SpecChange(NamedTuple):
     """`spec` is empty where nothing is to be changed."""
 
     spec: Mapping[str, Any]
-    said: str
+    message: str
 
 
-def change_for_command(word: Command, one: RolloutView) -> SpecChange:
+def change_for_command(word: Command, view: RolloutView) -> SpecChange:
     """A ConfigError where it would mean nothing, or contradicts what was said before."""
-    if one.done:
+    if view.done:
         raise ConfigError(
-            f"{one.name} has ended {one.state.outcome}: there is nothing to {word}. `qinglan rollout start` begins "
+            f"{view.name} has ended {view.state.outcome}: there is nothing to {word}. `qinglan rollout start` begins "
             "another."
         )
-    if one.state.phase == "Rollback" and word != "abort":
-        raise ConfigError(f"{one.name}: {BACK} ({'; '.join(one.state.reasons)}), and nobody can {word} that.")
-    change = COMMANDS[word](one)
-    return change._replace(said=f"{one.name}: {change.said}")
+    if view.state.phase == "Rollback" and word != "abort":
+        raise ConfigError(f"{view.name}: {BACK} ({'; '.join(view.state.reasons)}), and nobody can {word} that.")
+    change = COMMANDS[word](view)
+    return change._replace(message=f"{view.name}: {change.message}")
 
 
-def controller_note(one: RolloutView) -> str:
-    return f"The controller of {one.namespace} reads it at its next look."
+def controller_note(view: RolloutView) -> str:
+    return f"The controller of {view.namespace} reads it at its next look."
 
 
-def _pause(one: RolloutView) -> SpecChange:
-    if one.spec.abort:
-        raise ConfigError(f"{one.name}: abort was said; a pause would change nothing, since {BACK}.")
-    if one.spec.paused:
+def _pause(view: RolloutView) -> SpecChange:
+    if view.spec.abort:
+        raise ConfigError(f"{view.name}: abort was said; a pause would change nothing, since {BACK}.")
+    if view.spec.paused:
         return SpecChange({}, "paused already. Nothing was changed.")
     return SpecChange(
         {"paused": True},
-        f"paused at {one.state.percent} %. The canary is given nothing more, and harm still takes it back. "
-        f"{controller_note(one)}",
+        f"paused at {view.state.percent} %. The canary is given nothing more, and harm still takes it back. "
+        f"{controller_note(view)}",
     )
 
 
-def _resume(one: RolloutView) -> SpecChange:
-    if not one.spec.paused:
+def _resume(view: RolloutView) -> SpecChange:
+    if not view.spec.paused:
         return SpecChange({}, "not paused. Nothing was changed.")
-    return SpecChange({"paused": False}, f"goes on from {one.state.percent} %. {controller_note(one)}")
+    return SpecChange({"paused": False}, f"goes on from {view.state.percent} %. {controller_note(view)}")
 
 
-def _promote(one: RolloutView) -> SpecChange:
-    if one.spec.abort:
+def _promote(view: RolloutView) -> SpecChange:
+    if view.spec.abort:
         raise ConfigError(
-            f"{one.name}: abort was said, and contradicts promote. When it has ended, `qinglan rollout start` begins "
-            "another."
+            f"{view.name}: abort was said, and contradicts promote. When it has ended, `qinglan rollout start` "
+            "begins another."
         )
-    if one.spec.promote:
+    if view.spec.promote:
         return SpecChange({}, "promote was said already. Nothing was changed.")
-    held = " It is paused: `qinglan rollout resume` lets it act." if one.spec.paused else ""
+    held = " It is paused: `qinglan rollout resume` lets it act." if view.spec.paused else ""
     return SpecChange(
         {"promote": True},
         f"gets all of the traffic as soon as its pods are ready, whatever the evidence says.{held} "
-        f"{controller_note(one)}",
+        f"{controller_note(view)}",
     )
 
 
-def _abort(one: RolloutView) -> SpecChange:
+def _abort(view: RolloutView) -> SpecChange:
     """Always possible, and final: who aborts is not made to take back a promote first."""
-    if one.spec.abort:
+    if view.spec.abort:
         return SpecChange({}, "abort was said already. Nothing was changed.")
-    if one.state.phase == "Rollback":
+    if view.state.phase == "Rollback":
         return SpecChange({}, f"{BACK} already. Nothing was changed.")
-    instead = " That takes back the promote." if one.spec.promote else ""
+    instead = " That takes back the promote." if view.spec.promote else ""
     return SpecChange(
-        {"abort": True, "promote": False}, f"goes back to the stable model, and ends.{instead} {controller_note(one)}"
+        {"abort": True, "promote": False},
+        f"goes back to the stable model, and ends.{instead} {controller_note(view)}",
     )
 
 

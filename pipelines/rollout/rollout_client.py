@@ -34,9 +34,9 @@ class RolloutClient:
         with self._explained():
             return list(_retry_busy(lambda: self.api.all(PLURAL, {}))["items"])
 
-    def one(self, name: str) -> RolloutView:
-        there = self.all()
-        return read_rollout(find_rollout(there, name, self.namespace), there)
+    def get(self, name: str) -> RolloutView:
+        rollouts = self.all()
+        return read_rollout(find_rollout(rollouts, name, self.namespace), rollouts)
 
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """The rest of the spec stays as it was made: the API server sees to it."""
@@ -66,15 +66,15 @@ class RolloutClient:
         while True:
             begun = informer.begun.is_set()
             try:
-                what, found = news.get(timeout=POLL_SECONDS)
+                what, rollout = news.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 self._raise_of(informer)
-                what, found = ("DELETED" if begun and not known else ""), {}
+                what, rollout = ("DELETED" if begun and not known else ""), {}
             if what == "DELETED":
                 raise DataError(f"{name}: somebody deleted it while it was watched. What it did stands as it is.")
             if not what:
                 continue
-            known, shown = True, read_rollout(found)
+            known, shown = True, read_rollout(rollout)
             heard(shown)
             if shown.done:
                 return shown
@@ -107,13 +107,13 @@ def _retry_busy(call: Callable[[], Result]) -> Result:
 
 
 class HistoryTail:
-    """What of a history was not told yet; a long one forgets its beginning."""
+    """The part of a history that was not reported yet; a long history drops its beginning."""
 
     def __init__(self) -> None:
         self._last: DecisionRecord | None = None
 
-    def of(self, one: RolloutView) -> tuple[DecisionRecord, ...]:
-        history = one.state.history
+    def of(self, view: RolloutView) -> tuple[DecisionRecord, ...]:
+        history = view.state.history
         at = max((number for number, it in enumerate(history, 1) if it == self._last), default=0)
         self._last = history[-1] if history else self._last
         return history[at:]

@@ -23,18 +23,18 @@ def start_rollout(
     here = (api or connect()).within(namespace)
     shelf = open_store(store)
     digest, _ = resolve_digest(shelf, target)
-    given = load_yaml(settings) if settings else {}
+    values = load_yaml(settings) if settings else {}
     with TemporaryDirectory(prefix="qinglan-rollout-") as place:
         folder = shelf.pull(digest, Path(place) / digest[:12])
         name = target if "/" in target else read_release(folder).name
-        config = build_deploy_config(given, name, store, here.namespace, settings)
+        config = build_deploy_config(values, name, store, here.namespace, settings)
         return deploy(folder, config, policy, ClusterRollouts(config.namespace, here))
 
 
 def build_deploy_config(
-    given: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None
+    values: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None
 ) -> DeployConfig:
     """The command line says what is deployed, from where and to where; the file, how."""
     usual = DEPLOY_DEFAULTS if name.rpartition("/")[2] == "style" else {}
-    asked = {**usual, **given, "name": name, "store": store, "namespace": namespace}
-    return DeployConfig.parse(asked, str(settings or "start"))
+    settings_of_rollout = {**usual, **values, "name": name, "store": store, "namespace": namespace}
+    return DeployConfig.parse(settings_of_rollout, str(settings or "start"))

@@ -24,9 +24,9 @@ class RolloutView(NamedTuple):
 
     name: str
     namespace: str
-    made: str
+    created: str
     begun: bool
-    """Whether a controller has written anything of it yet."""
+    """True once a controller has written a status."""
 
     spec: RolloutSpec
     state: State
@@ -49,7 +49,7 @@ class RolloutView(NamedTuple):
         return f"{self.spec.release.name} {self.spec.release.digest[:SHORT]}"
 
 
-def read_rollout(rollout: Object, there: Iterable[Object] = ()) -> RolloutView:
+def read_rollout(rollout: Object, rollouts: Iterable[Object] = ()) -> RolloutView:
     """Among others, if they are given; a DataError where a controller of another version has written it."""
     meta, status = rollout["metadata"], rollout.get("status") or {}
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
@@ -67,13 +67,13 @@ def read_rollout(rollout: Object, there: Iterable[Object] = ()) -> RolloutView:
         bool(status),
         spec,
         state,
-        _blocking_rollout(rollout, there),
+        _blocking_rollout(rollout, rollouts),
         not by_default or state.phase != "Verify" or bool(state.checks),
     )
 
 
-def _blocking_rollout(rollout: Object, there: Iterable[Object]) -> str:
-    turn = next_rollout(rollouts_of_service(there, rollout["spec"]["inferenceService"]))
+def _blocking_rollout(rollout: Object, rollouts: Iterable[Object]) -> str:
+    turn = next_rollout(rollouts_of_service(rollouts, rollout["spec"]["inferenceService"]))
     name = turn["metadata"]["name"] if turn and is_under_way(rollout) else ""
     return "" if name == rollout["metadata"]["name"] else str(name)
 
@@ -89,12 +89,12 @@ def _aliases(model: type[BaseModel]) -> set[str]:
 
 def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
     """The rollout of this name, or of the service's the one whose turn it is; where all have ended, the newest."""
-    there = list(rollouts)
-    exact = [one for one in there if one["metadata"]["name"] == name]
-    own = rollouts_of_service(there, name)
-    if found := exact or [one for one in (next_rollout(own),) if one] or own[-1:]:
-        return found[0]
-    names = ", ".join(sorted(one["metadata"]["name"] for one in there)) or "none"
+    every = list(rollouts)
+    exact = [rollout for rollout in every if rollout["metadata"]["name"] == name]
+    same_service = rollouts_of_service(every, name)
+    if candidates := exact or [newest for newest in (next_rollout(same_service),) if newest] or same_service[-1:]:
+        return candidates[0]
+    names = ", ".join(sorted(rollout["metadata"]["name"] for rollout in every)) or "none"
     raise DataError(f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names}.")
 
 
@@ -109,114 +109,114 @@ def table(rollouts: Iterable[RolloutView], namespace: str) -> list[str]:
             f"no rollouts in {namespace}; `kubectl get namespace {namespace}` says whether there is one of this name"
         ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["   ".join(map(str.ljust, one, widths)).rstrip() for one in rows]
+    return ["   ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def table_row(one: RolloutView) -> tuple[str, ...]:
+def table_row(view: RolloutView) -> tuple[str, ...]:
     """A line of the table of all."""
-    state = one.state
-    step = f"{state.step + 1}/{len(one.spec.steps)}" if one.begun else ""
-    phase = ", ".join(filter(None, (one.phase, _pending_command(one), one.behind and f"waits for {one.behind}")))
+    state = view.state
+    step = f"{state.step + 1}/{len(view.spec.steps)}" if view.begun else ""
+    phase = ", ".join(filter(None, (view.phase, _pending_command(view), view.behind and f"waits for {view.behind}")))
     return (
-        one.name, one.spec.inference_service, one.release, phase,
+        view.name, view.spec.inference_service, view.release, phase,
         f"{state.percent} %", step, state.outcome, (state.reasons or ("",))[0],
     )  # fmt: skip
 
 
-def _pending_command(one: RolloutView) -> str:
+def _pending_command(view: RolloutView) -> str:
     """A person's word that still stands."""
     words = ("abort", "promote", "paused")
-    return "" if one.done else next((word for word in words if getattr(one.spec, word)), "")
+    return "" if view.done else next((word for word in words if getattr(view.spec, word)), "")
 
 
-def detail(one: RolloutView) -> list[str]:
+def detail(view: RolloutView) -> list[str]:
     """All that a person wants to know of one."""
-    spec, state = one.spec, one.state
+    spec, state = view.spec, view.state
     shares = ", ".join(map(str, spec.steps))
     return [
-        f"{one.name}: {one.release} to {spec.inference_service} in {one.namespace}, made {one.made}",
-        f"{one.phase}: {_progress(one)}; steps {shares} %"
-        + (f"; asked: {_pending_command(one)}" if _pending_command(one) else ""),
-        f"judged by {_checks(one)}",
+        f"{view.name}: {view.release} to {spec.inference_service} in {view.namespace}, made {view.created}",
+        f"{view.phase}: {_progress(view)}; steps {shares} %"
+        + (f"; asked: {_pending_command(view)}" if _pending_command(view) else ""),
+        f"judged by {_checks(view)}",
         *([f"stable: {state.stable.digest[:SHORT]}, version {state.stable.version}"] if state.stable else []),
         f"run {spec.run or 'unnamed'}, verdict {spec.verdict[:SHORT] or 'unnamed'}",
-        *_section("waits for", waiting_reasons(one)),
+        *_section("waits for", waiting_reasons(view)),
         *_section("reasons", state.reasons),
-        *_section("evidence", evidence_lines(one)),
-        *_section("lacking before the next share", missing_for_next_share(one)),
+        *_section("evidence", evidence_lines(view)),
+        *_section("lacking before the next share", missing_for_next_share(view)),
     ]
 
 
-def _checks(one: RolloutView) -> str:
-    if not one.checks_known:
+def _checks(view: RolloutView) -> str:
+    if not view.checks_known:
         return "the controller's default checks, which its first look notes here"
-    return ", ".join(check.name for check in one.spec.checks)
+    return ", ".join(check.name for check in view.spec.checks)
 
 
-def _progress(one: RolloutView) -> str:
-    if one.state.outcome:
-        return one.state.outcome
-    return f"the canary at {one.state.percent} %, step {one.state.step + 1} of {len(one.spec.steps)}"
+def _progress(view: RolloutView) -> str:
+    if view.state.outcome:
+        return view.state.outcome
+    return f"the canary at {view.state.percent} %, step {view.state.step + 1} of {len(view.spec.steps)}"
 
 
-def waiting_reasons(one: RolloutView) -> tuple[str, ...]:
-    """What must happen before anything is decided."""
-    if one.behind:
-        return (f"{one.behind}, which is older and has not ended",)
-    if one.state.phase == "Verify":
-        return tuple(line.why for line in one.state.history[-1:] if line.action == "unverified")
-    if one.state.phase == "Promote" and one.state.stable is None:
-        why = f"its pods: the first model of {one.spec.inference_service}, and nobody is served until they are ready"
-        return (why, *(f"so far {cause}" for cause in _blind_causes(one)))
-    if one.state.phase in ("Done", "Rollback") or not one.state.blind:
+def waiting_reasons(view: RolloutView) -> tuple[str, ...]:
+    """Events that must happen before anything is decided."""
+    if view.behind:
+        return (f"{view.behind}, which is older and has not ended",)
+    if view.state.phase == "Verify":
+        return tuple(line.why for line in view.state.history[-1:] if line.action == "unverified")
+    if view.state.phase == "Promote" and view.state.stable is None:
+        why = f"its pods: the first model of {view.spec.inference_service}, and nobody is served until they are ready"
+        return (why, *(f"so far {cause}" for cause in _blind_causes(view)))
+    if view.state.phase in ("Done", "Rollback") or not view.state.blind:
         return ()
-    causes = _blind_causes(one) or ("nothing credible is seen of the canary",)
-    return tuple(f"evidence: for {one.state.blind:,.0f} s {cause}" for cause in causes)
+    causes = _blind_causes(view) or ("nothing credible is seen of the canary",)
+    return tuple(f"evidence: for {view.state.blind:,.0f} s {cause}" for cause in causes)
 
 
-def _blind_causes(one: RolloutView) -> tuple[str, ...]:
+def _blind_causes(view: RolloutView) -> tuple[str, ...]:
     """Why, as the history has it. A line before the last is of now only once this time was noted, too."""
-    history = one.state.history
-    new = history[-1:] if one.state.blind < BLIND_NOTED_SECONDS else history
+    history = view.state.history
+    new = history[-1:] if view.state.blind < BLIND_NOTED_SECONDS else history
     return tuple(line.why for line in new if line.action == "blind")[-1:]
 
 
 def _section(head: str, lines: Iterable[str]) -> list[str]:
-    found = [f"  {line}" for line in lines]
-    return [f"{head}:", *found] if found else []
+    listed = [f"  {line}" for line in lines]
+    return [f"{head}:", *listed] if listed else []
 
 
-def evidence_lines(one: RolloutView) -> list[str]:
+def evidence_lines(view: RolloutView) -> list[str]:
     """Each check's counts at this step, and what both bets have become."""
-    needed = harm_needed(len(one.state.evidence) or 1)
+    needed = harm_needed(len(view.state.evidence) or 1)
     return [
         f"{describe_score(score)}: worse {score.harm_value:,.3g} to 1 (back at {needed:,.0f}), not worse by "
         f"{100 * score.margin:.3g} points {score.safe_value:,.3g} to 1 (on at {safe_needed():,.0f})"
-        for score in one.state.evidence
+        for score in view.state.evidence
         if score.canary.of
     ]
 
 
-def missing_for_next_share(one: RolloutView) -> tuple[str, ...]:
-    """What must still be seen before the canary has earned its next share."""
-    measured = one.state.phase == "Analyse" and one.state.evidence
-    return missing_evidence(one.state, one.spec) if measured else ()
+def missing_for_next_share(view: RolloutView) -> tuple[str, ...]:
+    """Evidence still missing before the canary earns its next share."""
+    measured = view.state.phase == "Analyse" and view.state.evidence
+    return missing_evidence(view.state, view.spec) if measured else ()
 
 
-def rollout_json(one: RolloutView) -> dict[str, Any]:
+def rollout_json(view: RolloutView) -> dict[str, Any]:
     return {
-        "name": one.name, "namespace": one.namespace, "made": one.made, "phase": one.phase,
-        "lacking": list(missing_for_next_share(one)), "waits_for": list(waiting_reasons(one)),
-        "spec": one.spec.model_dump(mode="json", by_alias=True, exclude=None if one.checks_known else {"checks"}),
-        "status": one.state.model_dump(mode="json", by_alias=True),
+        "name": view.name, "namespace": view.namespace, "made": view.created, "phase": view.phase,
+        "lacking": list(missing_for_next_share(view)), "waits_for": list(waiting_reasons(view)),
+        "spec": view.spec.model_dump(mode="json", by_alias=True, exclude=None if view.checks_known else {"checks"}),
+        "status": view.state.model_dump(mode="json", by_alias=True),
     }  # fmt: skip
 
 
-def outcome_error(one: RolloutView) -> QinglanError | None:
-    """What a command that awaits its end says: nothing where the canary was promoted."""
-    if not one.done or one.state.outcome == "Promoted":
+def outcome_error(view: RolloutView) -> QinglanError | None:
+    """The error that a command awaiting the end raises; None if the canary was promoted."""
+    if not view.done or view.state.outcome == "Promoted":
         return None
-    reasons = "; ".join(one.state.reasons) or "it gave no reason"
+    reasons = "; ".join(view.state.reasons) or "it gave no reason"
     return GateHeldError(
-        f"{one.name} ended {one.state.outcome}: {reasons}. `qinglan rollout history {one.name}` has it all."
+        f"{view.name} ended {view.state.outcome}: {reasons}. `qinglan rollout history {view.name}` has it all."
     )

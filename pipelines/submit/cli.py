@@ -66,26 +66,26 @@ def submit(
     from pipelines.submit.start_run import submit as start
 
     say = _sayer(as_json)
-    told = parse_set_options(set_ or ()) | _given(
+    settings = parse_set_options(set_ or ()) | _present_options(
         zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
     )
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
         graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
-        wanted = RunRequest(
-            pipeline, told, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
+        request = RunRequest(
+            pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
         )
         if line == "rewriter":
             for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
                 say(f"note: {note}")
-        made = start(kfp, graph, wanted, say)
-    say(f"page: {made.page}")
+        run = start(kfp, graph, request, say)
+    say(f"page: {run.page}")
     if follow:
-        _follow(kfp, made.run_id, made.namespace, cancel_on_interrupt, as_json, made._asdict())
+        _follow(kfp, run.run_id, run.namespace, cancel_on_interrupt, as_json, run._asdict())
     elif as_json:
-        say_json({**made._asdict(), "state": "PENDING"})
+        say_json({**run._asdict(), "state": "PENDING"})
     else:
-        say(f"follow it: qinglan follow {made.run_id}")
+        say(f"follow it: qinglan follow {run.run_id}")
 
 
 def follow(
@@ -145,7 +145,7 @@ def _follow(
     say(f"{run.name}: done")
 
 
-def _given(options: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _present_options(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: value for name, value in options if value}
 
 

@@ -1,4 +1,4 @@
-"""What stands between a graph and its end on this cluster: a pure decision over what the cluster was seen to have.
+"""Findings that keep a graph from its end on this cluster: a pure decision over a snapshot of the cluster.
 
 KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
 """
@@ -23,39 +23,39 @@ CLAIM = (
 )
 
 
-def check_requirements(needs: Requirements, seen: ClusterSnapshot) -> list[Finding]:
+def check_requirements(needs: Requirements, snapshot: ClusterSnapshot) -> list[Finding]:
     """Everything that would keep a step waiting for ever, then what is worth knowing."""
-    found = [finding for need in needs.objects for finding in _object_findings(need, seen)]
-    found += [finding for asked in needs.machines for finding in _node_findings(asked, seen)]
-    found += [finding for asked in needs.machines for finding in _quota_findings(asked, seen)]
-    found += _token_findings(needs, seen)
-    found += [finding for inputs in needs.inputs for finding in input_findings(inputs, seen)]
-    found += _job_findings(needs, seen)
-    found += _claim_findings(seen)
-    found += _image_findings(needs, seen)
-    found += [Finding("unchecked", one) for one in seen.unread]
+    findings = [finding for need in needs.objects for finding in _object_findings(need, snapshot)]
+    findings += [finding for machine in needs.machines for finding in _node_findings(machine, snapshot)]
+    findings += [finding for machine in needs.machines for finding in _quota_findings(machine, snapshot)]
+    findings += _token_findings(needs, snapshot)
+    findings += [finding for inputs in needs.inputs for finding in input_findings(inputs, snapshot)]
+    findings += _job_findings(needs, snapshot)
+    findings += _claim_findings(snapshot)
+    findings += _image_findings(needs, snapshot)
+    findings += [Finding("unchecked", unread) for unread in snapshot.unread]
     order = ("missing", "warning", "unchecked")
-    return sorted(dict.fromkeys(found), key=lambda one: order.index(one.weight))
+    return sorted(dict.fromkeys(findings), key=lambda finding: order.index(finding.weight))
 
 
-def _object_findings(need: RequiredObject, seen: ClusterSnapshot) -> Iterator[Finding]:
-    if (need.kind, need.name) not in seen.objects:
+def _object_findings(need: RequiredObject, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    if (need.kind, need.name) not in snapshot.objects:
         return  # among the unread
-    held = seen.objects[need.kind, need.name]
+    held = snapshot.objects[need.kind, need.name]
     steps = join_names(need.steps, at_most=4)
     if held is None:
         yield Finding(
             "missing",
-            f"{need.kind} {need.name} is not in namespace {seen.namespace}; {steps} cannot start without it.",
-            _next_step(need, seen.namespace),
+            f"{need.kind} {need.name} is not in namespace {snapshot.namespace}; {steps} cannot start without it.",
+            _next_step(need, snapshot.namespace),
         )
     elif missing := sorted(need.keys - held):
         yield Finding(
             "missing",
-            f"{need.kind} {need.name} in namespace {seen.namespace} has no key {', '.join(missing)}; "
+            f"{need.kind} {need.name} in namespace {snapshot.namespace} has no key {', '.join(missing)}; "
             f"{steps} cannot start without it.",
-            f"Make it anew, whole: kubectl -n {seen.namespace} delete {need.kind.lower()} {need.name}, then "
-            f"{_create_command(need, seen.namespace)}",
+            f"Make it anew, whole: kubectl -n {snapshot.namespace} delete {need.kind.lower()} {need.name}, then "
+            f"{_create_command(need, snapshot.namespace)}",
         )
 
 
@@ -84,10 +84,10 @@ def _source(key: str) -> str:
     return f"--from-file={keys_folder() / key}" if key.endswith(".pem") else f"--from-literal={key}=..."
 
 
-def _token_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Finding]:
+def _token_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Neither KFP nor Argo asks for a token in its pods, whose driver and launcher cannot do without one."""
-    if needs.service_account in seen.without_token:
-        account, namespace = needs.service_account, seen.namespace
+    if needs.service_account in snapshot.without_token:
+        account, namespace = needs.service_account, snapshot.namespace
         yield Finding(
             "missing",
             f"ServiceAccount {account} in namespace {namespace} mounts no token into its pods "
@@ -98,104 +98,106 @@ def _token_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Find
         )
 
 
-def _node_findings(asked: NodeRequest, seen: ClusterSnapshot) -> Iterator[Finding]:
+def _node_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Say where too few nodes have the labels and the room; whether they are free or tainted KFP's pods will show."""
-    if seen.nodes is None:
+    if snapshot.nodes is None:
         return
-    labelled = [node for node in seen.nodes if _has_labels(node, asked)]
-    if sum(_has_room(node, asked.asks) for node in labelled) < asked.nodes:
+    labelled = [node for node in snapshot.nodes if _has_labels(node, machine)]
+    if sum(_has_room(node, machine.asks) for node in labelled) < machine.nodes:
         yield Finding(
-            "missing", f"{_request(asked)}, and {_shortage(asked, seen.nodes, labelled)}.", _other_nodes(asked)
+            "missing",
+            f"{_request(machine)}, and {_shortage(machine, snapshot.nodes, labelled)}.",
+            _other_nodes(machine),
         )
 
 
-def _has_labels(node: Node, asked: NodeRequest) -> bool:
-    return all(node.labels.get(name) == value for name, value in asked.labels.items())
+def _has_labels(node: Node, machine: NodeRequest) -> bool:
+    return all(node.labels.get(name) == value for name, value in machine.labels.items())
 
 
 def _has_room(node: Node, asks: Mapping[str, float]) -> bool:
     return all(node.allocatable.get(name, 0) >= count for name, count in asks.items())
 
 
-def _request(asked: NodeRequest) -> str:
-    wants = "wants" if len(asked.steps) == 1 else "want"
-    machines, each = ("a node", "") if asked.nodes == 1 else (f"{asked.nodes} nodes", " each")
-    labels = f"{_labels(asked.labels)} and " if asked.labels else ""
-    amounts = ", ".join(_amount(name, count) for name, count in asked.asks.items())
-    return f"{join_names(asked.steps)} {wants} {machines} with {labels}{amounts}{each}"
+def _request(machine: NodeRequest) -> str:
+    wants = "wants" if len(machine.steps) == 1 else "want"
+    machines, each = ("a node", "") if machine.nodes == 1 else (f"{machine.nodes} nodes", " each")
+    labels = f"{_labels(machine.labels)} and " if machine.labels else ""
+    amounts = ", ".join(_amount(name, count) for name, count in machine.asks.items())
+    return f"{join_names(machine.steps)} {wants} {machines} with {labels}{amounts}{each}"
 
 
 def _amount(resource: str, count: float) -> str:
     return f"{count / GIB:g} GiB memory" if resource == "memory" else f"{count:g} {resource}"
 
 
-def _shortage(asked: NodeRequest, nodes: tuple[Node, ...], labelled: list[Node]) -> str:
+def _shortage(machine: NodeRequest, nodes: tuple[Node, ...], labelled: list[Node]) -> str:
     if not nodes:
         return "the cluster has no node"
     if not labelled:
-        return f"none of {len(nodes)} nodes has that label{_other_labels(asked, nodes)}"
-    if enough := sum(_has_room(node, asked.asks) for node in labelled):
+        return f"none of {len(nodes)} nodes has that label{_other_labels(machine, nodes)}"
+    if enough := sum(_has_room(node, machine.asks) for node in labelled):
         return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
-    for resource, count in asked.asks.items():
+    for resource, count in machine.asks.items():
         most = max(node.allocatable.get(resource, 0) for node in labelled)
         if most < count:
             return f"the largest of them has {_amount(resource, most)}"
     return "none of them has all of that"
 
 
-def _other_labels(asked: NodeRequest, nodes: tuple[Node, ...]) -> str:
+def _other_labels(machine: NodeRequest, nodes: tuple[Node, ...]) -> str:
     """The values that nodes have for the label in question."""
-    values = sorted({node.labels[name] for name in asked.labels for node in nodes if name in node.labels})
+    values = sorted({node.labels[name] for name in machine.labels for node in nodes if name in node.labels})
     return f" (there are: {', '.join(values)})" if values else ""
 
 
-def _other_nodes(asked: NodeRequest) -> str:
+def _other_nodes(machine: NodeRequest) -> str:
     return (
-        f"See what there is: kubectl get nodes -L {next(iter(asked.labels), SELECTOR_LABEL)}; "
+        f"See what there is: kubectl get nodes -L {next(iter(machine.labels), SELECTOR_LABEL)}; "
         "add such nodes, or submit a profile for the ones you have."
     )
 
 
-def _quota_findings(asked: NodeRequest, seen: ClusterSnapshot) -> Iterator[Finding]:
-    for quota in seen.quotas or ():
+def _quota_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    for quota in snapshot.quotas or ():
         resource = quota.resource.removeprefix("requests.").removeprefix("limits.")
-        if total := asked.asks.get(resource, 0) * asked.nodes:
-            yield from _quota(asked, resource, total, quota, seen.namespace)
+        if total := machine.asks.get(resource, 0) * machine.nodes:
+            yield from _quota(machine, resource, total, quota, snapshot.namespace)
 
 
-def _quota(asked: NodeRequest, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
+def _quota(machine: NodeRequest, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
     """One that is too small; or one that is in use, which a step waits for."""
-    each = "wants" if len(asked.steps) == 1 else "each want"
+    each = "wants" if len(machine.steps) == 1 else "each want"
     place = f"quota {quota.name} in namespace {namespace}"
-    said = f"{join_names(asked.steps)} {each} {_amount(resource, total)}, and {place}"
+    shortage = f"{join_names(machine.steps)} {each} {_amount(resource, total)}, and {place}"
     left = quota.hard - quota.used
     if quota.hard < total:
         yield Finding(
             "missing",
-            f"{said} allows {_amount(resource, quota.hard)}.",
+            f"{shortage} allows {_amount(resource, quota.hard)}.",
             f"Submit a smaller profile, or have it raised: kubectl -n {namespace} edit quota {quota.name}",
         )
     elif left < total:
         yield Finding(
             "warning",
-            f"{said} has {_amount(resource, left)} left now: it waits until others are done.",
+            f"{shortage} has {_amount(resource, left)} left now: it waits until others are done.",
             f"See who has them: kubectl -n {namespace} describe quota {quota.name}",
         )
 
 
-def _job_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Finding]:
-    launching = [step for asked in needs.machines if asked.job for step in asked.steps]
+def _job_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    launching = [step for machine in needs.machines if machine.job for step in machine.steps]
     if not launching:
         return
-    if seen.job_kinds is not None and "pytorchjobs" not in seen.job_kinds:
+    if snapshot.job_kinds is not None and "pytorchjobs" not in snapshot.job_kinds:
         yield Finding(
             "missing",
             f"{join_names(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
             f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
         )
-    if seen.denied:
-        account, namespace = needs.service_account, seen.namespace
-        denied = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in seen.denied)
+    if snapshot.denied:
+        account, namespace = needs.service_account, snapshot.namespace
+        denied = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in snapshot.denied)
         yield Finding(
             "missing",
             f"ServiceAccount {account} in namespace {namespace} may not {denied}: {join_names(launching)} would "
@@ -218,22 +220,22 @@ def _role(account: str, namespace: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]}, separators=(",", ":"))
 
 
-def _claim_findings(seen: ClusterSnapshot) -> Iterator[Finding]:
-    for name in sorted(seen.unbound):
+def _claim_findings(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    for name in sorted(snapshot.unbound):
         yield Finding(
             "warning",
             f"PersistentVolumeClaim {name} has no volume yet. That is well where one is made for the first pod.",
-            f"If not: kubectl -n {seen.namespace} describe pvc {name}",
+            f"If not: kubectl -n {snapshot.namespace} describe pvc {name}",
         )
 
 
-def _image_findings(needs: Requirements, seen: ClusterSnapshot) -> Iterator[Finding]:
+def _image_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     loose = [image for image in needs.images if not DIGEST.search(image)]
-    refused = [image for image in loose if seen.by_tag is not None and image not in seen.by_tag]
+    refused = [image for image in loose if snapshot.by_tag is not None and image not in snapshot.by_tag]
     if refused:
         yield Finding(
             "missing",
-            f"{join_names(refused)}: by tag, and namespace {seen.namespace} takes images by digest alone "
+            f"{join_names(refused)}: by tag, and namespace {snapshot.namespace} takes images by digest alone "
             "(qinglan.dev/images=by-digest).",
             "Submit the line with --image NAME=REFERENCE@sha256:DIGEST for each, as `make images` prints them.",
         )

@@ -1,4 +1,4 @@
-"""What a cluster has of what a graph needs, read with the rights of whoever submits."""
+"""A snapshot of the cluster objects that a graph needs, read with the rights of whoever submits."""
 
 import os
 from base64 import b64decode
@@ -23,7 +23,7 @@ NOT_FOUND, FORBIDDEN, UNAUTHORIZED = 404, 403, 401
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 USUAL_FILE = "~/.kube/config"
 IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
-"""Of a namespace: manifests/platform/images-by-digest.yaml."""
+"""Label and annotation of a namespace: manifests/platform/images-by-digest.yaml."""
 
 
 LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
@@ -66,9 +66,9 @@ class _ClusterReader:
 
     def at(self, needs: Requirements) -> ClusterSnapshot:
         by_tag = self._by_tag(self._named_namespace())
-        jobs = any(asked.job for asked in needs.machines)
+        jobs = any(machine.job for machine in needs.machines)
         root, providers = self._launcher_settings() if needs.inputs else (None, "")
-        seen = ClusterSnapshot(
+        snapshot = ClusterSnapshot(
             self._namespace,
             self._objects(needs.objects),
             self._nodes() if needs.machines else (),
@@ -80,7 +80,7 @@ class _ClusterReader:
             root_without_address=bool(root) and root_without_address(str(root), providers),
             stores=self._stores(needs.inputs),
         )
-        return seen._replace(
+        return snapshot._replace(
             unbound=frozenset(self._unbound),
             without_token=frozenset(self._without_token),
             cloud_identity=self._cloud_identity,
@@ -91,16 +91,16 @@ class _ClusterReader:
         """It is there; None where it may not be read."""
         from kubernetes import client
 
-        found = self._read(
+        answer = self._read(
             f"namespace {self._namespace}",
             lambda: client.CoreV1Api(self._api).read_namespace(self._namespace, _request_timeout=TIMEOUTS),
         )
-        if found is None and not self._unread:
+        if answer is None and not self._unread:
             raise ConfigError(
                 f"The cluster has no namespace {self._namespace}. Give --namespace where the run's pods shall be."
             )
         self._unread.clear()  # whether it is there, its objects will tell
-        return found
+        return answer
 
     def _by_tag(self, namespace: Any) -> frozenset[str] | None:
         """In a namespace of releases, the images that need no digest."""
@@ -108,7 +108,7 @@ class _ClusterReader:
             return None
         return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())
 
-    def _objects(self, wanted: Iterable[RequiredObject]) -> dict[tuple[str, str], frozenset[str] | None]:
+    def _objects(self, required: Iterable[RequiredObject]) -> dict[tuple[str, str], frozenset[str] | None]:
         from kubernetes import client
 
         core = client.CoreV1Api(self._api)
@@ -119,25 +119,27 @@ class _ClusterReader:
             "ServiceAccount": core.read_namespaced_service_account,
             "Service": core.read_namespaced_service,
         }
-        seen: dict[tuple[str, str], frozenset[str] | None] = {}
-        for need in wanted:
+        objects: dict[tuple[str, str], frozenset[str] | None] = {}
+        for need in required:
             before = len(self._unread)
-            found = self._object(readers[need.kind], need)
+            value = self._object(readers[need.kind], need)
             if len(self._unread) == before:
-                seen[need.kind, need.name] = None if found is None else frozenset(getattr(found, "data", None) or ())
-        return seen
+                objects[need.kind, need.name] = (
+                    None if value is None else frozenset(getattr(value, "data", None) or ())
+                )
+        return objects
 
     def _object(self, reader: Callable[..., Any], need: RequiredObject) -> Any:
-        found = self._read(
+        answer = self._read(
             f"{need.kind} {need.name}", lambda: reader(need.name, self._namespace, _request_timeout=TIMEOUTS)
         )
-        if need.kind == "ServiceAccount" and found is not None:
-            self._account(found)
-        if need.kind != "PersistentVolumeClaim" or found is None:
-            return found
-        if found.status.phase == "Pending":
+        if need.kind == "ServiceAccount" and answer is not None:
+            self._account(answer)
+        if need.kind != "PersistentVolumeClaim" or answer is None:
+            return answer
+        if answer.status.phase == "Pending":
             self._unbound.add(need.name)
-        return None if found.status.phase == "Lost" else found
+        return None if answer.status.phase == "Lost" else answer
 
     def _account(self, account: Any) -> None:
         """Notes how its pods reach the API server, and S3."""
@@ -165,7 +167,7 @@ class _ClusterReader:
         from kubernetes import client
 
         stores: dict[str, StoreSecret | None] = {}
-        for name in {one.secret for one in inputs if one.secret}:
+        for name in {reference.secret for reference in inputs if reference.secret}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
             secret = self._read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
@@ -176,27 +178,31 @@ class _ClusterReader:
     def _nodes(self) -> tuple[Node, ...] | None:
         from kubernetes import client
 
-        found = self._read("nodes", lambda: client.CoreV1Api(self._api).list_node(_request_timeout=TIMEOUTS))
-        return None if found is None else tuple(_node(one) for one in found.items)
+        nodes = self._read("nodes", lambda: client.CoreV1Api(self._api).list_node(_request_timeout=TIMEOUTS))
+        return None if nodes is None else tuple(_node(node) for node in nodes.items)
 
     def _quotas(self) -> tuple[Quota, ...] | None:
         from kubernetes import client
 
-        found = self._read(
+        quotas = self._read(
             "resource quotas",
             lambda: client.CoreV1Api(self._api).list_namespaced_resource_quota(
                 self._namespace, _request_timeout=TIMEOUTS
             ),
         )
-        return None if found is None else tuple(quota for one in found.items for quota in _quotas_of(one))
+        return (
+            None
+            if quotas is None
+            else tuple(quota for resource_quota in quotas.items for quota in _quotas_of(resource_quota))
+        )
 
     def _job_kinds(self) -> frozenset[str] | None:
         """From the API server's own table of contents, which everyone may read."""
         before = len(self._unread)
-        found = self._read("kinds of kubeflow.org", lambda: self._get(JOBS_API))
+        kinds = self._read("kinds of kubeflow.org", lambda: self._get(JOBS_API))
         if len(self._unread) > before:
             return None
-        return frozenset(one["name"] for one in (found or {}).get("resources", ()))
+        return frozenset(kind["name"] for kind in (kinds or {}).get("resources", ()))
 
     def _get(self, path: str) -> Any:
         return self._api.call_api(
@@ -218,20 +224,20 @@ class _ClusterReader:
         user = f"system:serviceaccount:{self._namespace}:{service_account}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
         resource, _, part = right.resource.partition("/")
-        asked = client.V1ResourceAttributes(
+        access = client.V1ResourceAttributes(
             namespace=self._namespace, verb=verb, group=right.group, resource=resource, subresource=part or None
         )
         review = client.V1LocalSubjectAccessReview(
             metadata=client.V1ObjectMeta(namespace=self._namespace),
-            spec=client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked),
+            spec=client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=access),
         )
-        found = self._read(
+        answer = self._read(
             f"whether {service_account} may launch PyTorchJobs",
             lambda: client.AuthorizationV1Api(self._api).create_namespaced_local_subject_access_review(
                 self._namespace, review, _request_timeout=TIMEOUTS
             ),
         )
-        return None if found is None else bool(found.status.allowed)
+        return None if answer is None else bool(answer.status.allowed)
 
     def _read(self, what: str, call: Callable[[], Any]) -> Any:
         """An object, or None: where there is none, or where it is noted among the unread."""
@@ -271,15 +277,15 @@ def _store_secret(data: Mapping[str, str]) -> StoreSecret:
     return StoreSecret(frozenset(name for name, value in data.items() if value), fetch.strip(), store.strip())
 
 
-def _node(one: Any) -> Node:
-    counts = {name: _count(value) for name, value in (one.status.allocatable or {}).items()}
-    return Node(one.metadata.name, one.metadata.labels or {}, counts)
+def _node(node: Any) -> Node:
+    counts = {name: _count(value) for name, value in (node.status.allocatable or {}).items()}
+    return Node(node.metadata.name, node.metadata.labels or {}, counts)
 
 
-def _quotas_of(one: Any) -> Iterable[Quota]:
-    hard, used = one.status.hard or one.spec.hard or {}, one.status.used or {}
+def _quotas_of(resource_quota: Any) -> Iterable[Quota]:
+    hard, used = resource_quota.status.hard or resource_quota.spec.hard or {}, resource_quota.status.used or {}
     for resource, value in hard.items():
-        yield Quota(one.metadata.name, resource, _count(value), _count(used.get(resource, "0")))
+        yield Quota(resource_quota.metadata.name, resource, _count(value), _count(used.get(resource, "0")))
 
 
 def _count(quantity: str) -> float:

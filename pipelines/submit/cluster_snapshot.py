@@ -34,7 +34,7 @@ class StoreSecret(NamedTuple):
 
 
 class ClusterSnapshot(NamedTuple):
-    """What the cluster was seen to have; None where it could not be read."""
+    """The state of a cluster as far as a graph needs it; None for what could not be read."""
 
     namespace: str
     objects: Mapping[tuple[str, str], frozenset[str] | None]
@@ -43,16 +43,16 @@ class ClusterSnapshot(NamedTuple):
     nodes: tuple[Node, ...] | None = ()
     quotas: tuple[Quota, ...] | None = ()
     job_kinds: frozenset[str] | None = frozenset()
-    """What the API server knows of kubeflow.org, such as pytorchjobs."""
+    """The kinds of kubeflow.org that the API server knows, such as pytorchjobs."""
 
     denied: tuple[Permission, ...] = ()
-    """What launching PyTorchJobs takes, and the run's service account may not."""
+    """Permissions that launching PyTorchJobs takes and the run's service account lacks."""
 
     unbound: frozenset[str] = frozenset()
     """Volume claims that have no volume yet: some get one with their first pod, some never."""
 
     by_tag: frozenset[str] | None = None
-    """Where images are named by digest or refused, those that are taken by tag; None: all are."""
+    """Images admitted by tag where others must be named by digest; None: every image is admitted."""
 
     without_token: frozenset[str] = frozenset()
     """Service accounts that mount no token into their pods."""
@@ -70,7 +70,7 @@ class ClusterSnapshot(NamedTuple):
     """By name, the Secrets that steps fetch their inputs with; None where there is none. Unread ones are left out."""
 
     unread: tuple[str, ...] = ()
-    """What could not be looked at, and why."""
+    """Parts that could not be read, each with its reason."""
 
 
 class Finding(NamedTuple):

@@ -58,7 +58,7 @@ class PodReader(Protocol):
 
 
 class RunClient(Protocol):
-    """What following needs of KFP."""
+    """The calls to KFP that following a run needs."""
 
     def run(self, run_id: str) -> Run: ...
 
@@ -89,18 +89,18 @@ class Follower:
         self._waits: set[tuple[str, str]] = set()
         self._looked_at_pods = float("-inf")
         self.state = "UNKNOWN"
-        """Of the run, as last seen."""
+        """The run's state at the last reading."""
 
     @property
     def states(self) -> dict[str, str]:
-        """Of each step, as last seen."""
+        """Each step's state at the last reading."""
         return dict(self._shown)
 
     def follow(self) -> Run:
         """The run when it is over."""
         delay = self._pace.first
         while True:
-            run = self._look()
+            run = self._read_run()
             news = self._tell(run)
             if run.over:
                 return self._settled(run)
@@ -110,7 +110,7 @@ class Follower:
 
     def cancel(self) -> Run:
         """The run after KFP was asked to end it; it may still be ending it."""
-        run = self._look()
+        run = self._read_run()
         if run.over:
             return run
         if run.state != "CANCELING":
@@ -119,29 +119,29 @@ class Follower:
         until = time.monotonic() + self._pace.cancel
         while not run.over and time.monotonic() < until:
             time.sleep(self._pace.first)
-            run = self._look()
+            run = self._read_run()
             self._tell(run)
         return run
 
-    def _look(self) -> Run:
+    def _read_run(self) -> Run:
         run = self._patiently(lambda: self._kfp.run(self._id))
         self.state = run.state
         return run
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
         """An answer of KFP; an outage is said, and waited out."""
-        until, delay, said = time.monotonic() + self._pace.patience, self._pace.first, False
+        until, delay, reported = time.monotonic() + self._pace.patience, self._pace.first, False
         while True:
             try:
                 answer = ask()
             except OutageError as error:
                 if time.monotonic() + delay > until:
                     raise OutageError(f"{error} The run goes on without you: `qinglan follow {self._id}`.") from error
-                if not said:
+                if not reported:
                     self._say(f"{error} Asking again.")
-                said = True
+                reported = True
             else:
-                if said:
+                if reported:
                     self._say("KFP answers again.")
                 return answer
             time.sleep(delay)
@@ -177,7 +177,7 @@ class Follower:
         until = time.monotonic() + self._pace.settle
         while time.monotonic() < until and not self._told_all(run):
             time.sleep(self._pace.first)
-            run = self._look()
+            run = self._read_run()
             self._tell(run)
         return run
 
@@ -187,14 +187,14 @@ class Follower:
         return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or self._branches <= over)
 
     def failure(self, run: Run) -> list[str]:
-        """What failed, in lines, with the message of its pod where that can be read."""
+        """Lines about what failed, with the message of its pod if that can be read."""
         failed = [name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED"]
         lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{_at(failed)}. {run.error}".rstrip()]
-        found = [pod for pod in (self._pods.stuck(self._id) if self._pods else ()) if pod.state == "failed"]
-        for pod in found:
+        failed_pods = [pod for pod in (self._pods.stuck(self._id) if self._pods else ()) if pod.state == "failed"]
+        for pod in failed_pods:
             lines.append(f"{pod.step}: pod {pod.name}: {pod.why}")
             lines += [f"  | {line}" for line in (self._pods.last_lines(pod) if self._pods else ())]
-        if not found:
+        if not failed_pods:
             lines.append(f"Its log: kubectl logs -n {self._namespace} -l pipeline/runid={self._id} -c main --tail=50")
         return [*lines, f"The page: {self._kfp.page(self._id)}"]
 
@@ -210,7 +210,7 @@ def raise_unless_released(run: Run, failure: Callable[[Run], Iterable[str]]) -> 
 
 
 def cancel_message(run: Run, page: str) -> str:
-    """What came of a cancel."""
+    """The result of a cancel request."""
     if run.over:
         return f"{run.name}: {WORDS.get(run.state, run.state.lower())}"
     return (
@@ -246,7 +246,7 @@ STATES_BY_SEVERITY = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "C
 
 
 AROUND = frozenset({"root", "executor"})
-"""What KFP lists beside the steps; told apart by this alone where a run's graph is gone."""
+"""Tasks that KFP lists beside the steps; recognised by name alone when a run's graph is gone."""
 
 
 def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:

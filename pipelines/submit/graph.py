@@ -37,7 +37,7 @@ class Graph(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
-        """What a run may be told, by name."""
+        """The parameters of a run, by name."""
         return parameters_of(self.spec["root"])
 
 
@@ -63,9 +63,9 @@ def _documents(path: Path, text: bytes) -> list[Any]:
     try:
         documents = list(yaml.load_all(text.decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError(f"{path}: is no YAML: {said}. Nothing was sent. {COMPILE}") from error
-    if len(documents) not in (1, 2) or not all(isinstance(one, dict) for one in documents):
+        cause = " ".join(str(error).split())
+        raise ConfigError(f"{path}: is no YAML: {cause}. Nothing was sent. {COMPILE}") from error
+    if len(documents) not in (1, 2) or not all(isinstance(document, dict) for document in documents):
         raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
     return documents
 
@@ -104,40 +104,42 @@ def _faults_of(where: str, component: Mapping[str, Any], components: Any, execut
         if label not in executors:
             yield f"component {where!r} runs {label!r}, which is not there"
         return
-    given = parameters_of(component)
+    known = parameters_of(component)
     for name, task in component["dag"]["tasks"].items():
         reference = task.get("componentRef", {}).get("name")
         if reference not in components:
             yield f"task {name!r} refers to {reference!r}, which is not there"
         for value in task.get("inputs", {}).get("parameters", {}).values():
-            wanted = value.get("componentInputParameter")
-            if wanted is not None and wanted not in given:
-                yield f"task {name!r} takes {wanted!r}, which {where!r} is not given: it could never start"
+            source = value.get("componentInputParameter")
+            if source is not None and source not in known:
+                yield f"task {name!r} takes {source!r}, which {where!r} is not given: it could never start"
 
 
-def accelerator_type(asked: Mapping[str, Any]) -> str:
-    return str(asked.get("resourceType") or asked.get("type") or "")
+def accelerator_type(accelerator: Mapping[str, Any]) -> str:
+    return str(accelerator.get("resourceType") or accelerator.get("type") or "")
 
 
-def accelerator_count(asked: Mapping[str, Any]) -> Any:
-    return asked.get("resourceCount") or asked.get("count")
+def accelerator_count(accelerator: Mapping[str, Any]) -> Any:
+    return accelerator.get("resourceCount") or accelerator.get("count")
 
 
 def parameters_of(component: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = component.get("inputDefinitions", {}).get("parameters", {})
-    return found
+    parameters: dict[str, dict[str, Any]] = component.get("inputDefinitions", {}).get("parameters", {})
+    return parameters
 
 
-def read_parameters(graph: Graph, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, in the types that the graph wants; what is unknown, missing or unfit is named."""
+def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, in the types that the graph wants; unknown, missing and unfit ones are named in the error."""
     known = graph.parameters
-    if unknown := sorted(set(given) - set(known)):
+    if unknown := sorted(set(values) - set(known)):
         raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(known))}.")
-    optional = {name for name, one in known.items() if one.get("isOptional") or "defaultValue" in one}
-    if missing := sorted(set(known) - optional - set(given)):
-        wanted = "; ".join(f"{name}{_described(known[name])}" for name in missing)
-        raise ConfigError(f"{graph.name} also needs: {wanted}. Give each with its option, or as --set NAME=VALUE.")
-    return {name: _typed(name, value, known[name]["parameterType"]) for name, value in given.items()}
+    optional = {
+        name for name, definition in known.items() if definition.get("isOptional") or "defaultValue" in definition
+    }
+    if missing := sorted(set(known) - optional - set(values)):
+        required = "; ".join(f"{name}{_described(known[name])}" for name in missing)
+        raise ConfigError(f"{graph.name} also needs: {required}. Give each with its option, or as --set NAME=VALUE.")
+    return {name: _typed(name, value, known[name]["parameterType"]) for name, value in values.items()}
 
 
 def _described(parameter: Mapping[str, Any]) -> str:

@@ -27,35 +27,35 @@ GLOBAL_ENDPOINT = re.compile(r"(https://)?s3\.amazonaws\.com", re.IGNORECASE)
 """KFP's launcher takes it as no address (newS3Client in its object_store.go)."""
 
 
-def input_findings(inputs: ImportedInputs, seen: ClusterSnapshot) -> Iterator[Finding]:
-    """What keeps these steps from their inputs and outputs; nothing is said of what could not be read."""
-    yield from _redirected(inputs, seen)
-    if seen.pipeline_root is None or seen.cloud_identity:
+def input_findings(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Findings that keep these steps from their inputs and outputs; parts that could not be read give none."""
+    yield from _redirected(inputs, snapshot)
+    if snapshot.pipeline_root is None or snapshot.cloud_identity:
         return
-    outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(seen.pipeline_root))]
-    if not outside or (inputs.secret and inputs.secret not in seen.stores):
+    outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(snapshot.pipeline_root))]
+    if not outside or (inputs.secret and inputs.secret not in snapshot.stores):
         return
-    store = seen.stores[inputs.secret] if inputs.secret else None
+    store = snapshot.stores[inputs.secret] if inputs.secret else None
     if store is None:
-        yield _without_secret(inputs, outside, seen)
+        yield _without_secret(inputs, outside, snapshot)
     elif lacking := [key for key in _required(store) if key not in store.keys]:
-        address = _by_address(store.store_endpoint, seen.namespace)
+        address = _by_address(store.store_endpoint, snapshot.namespace)
         values = {key: address if key == FETCH_ENDPOINT else "..." for key in lacking}
         yield Finding(
             "missing",
-            f"Secret {inputs.secret} in namespace {seen.namespace} has no {', '.join(lacking)}: "
-            f"{_fetching(inputs, outside, seen)}",
-            f"{_patch(inputs, seen, values)}{_copying(seen)}",
+            f"Secret {inputs.secret} in namespace {snapshot.namespace} has no {', '.join(lacking)}: "
+            f"{_fetching(inputs, outside, snapshot)}",
+            f"{_patch(inputs, snapshot, values)}{_copying(snapshot)}",
         )
     elif store.fetch_endpoint and not ENDPOINT_PATTERN.fullmatch(store.fetch_endpoint):
         yield Finding(
             "missing",
             f"{FETCH_ENDPOINT} in Secret {inputs.secret} is not http(s)://host:port and nothing else: "
-            f"{_fetching(inputs, outside, seen)}",
-            f"{_patch(inputs, seen, {FETCH_ENDPOINT: 'http://ADDRESS:PORT'})}{_copying(seen)}",
+            f"{_fetching(inputs, outside, snapshot)}",
+            f"{_patch(inputs, snapshot, {FETCH_ENDPOINT: 'http://ADDRESS:PORT'})}{_copying(snapshot)}",
         )
     elif _named_in_the_cluster(store.fetch_endpoint):
-        yield _by_name(inputs, outside, seen, store.fetch_endpoint)
+        yield _by_name(inputs, outside, snapshot, store.fetch_endpoint)
 
 
 def root_without_address(root: str, providers: str) -> bool:
@@ -79,15 +79,15 @@ def _override(root: str, s3: Mapping[str, Any]) -> str:
     return ""
 
 
-def _redirected(inputs: ImportedInputs, seen: ClusterSnapshot) -> Iterator[Finding]:
+def _redirected(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """What these steps make would go to the store of their inputs, which does not know KFP's key."""
-    store = seen.stores.get(inputs.secret)
-    if not (store and store.fetch_endpoint and seen.root_without_address):
+    store = snapshot.stores.get(inputs.secret)
+    if not (store and store.fetch_endpoint and snapshot.root_without_address):
         return
     yield Finding(
         "missing",
-        f"{FETCH_ENDPOINT} in Secret {inputs.secret} goes for KFP's own bucket too ({seen.pipeline_root}), "
-        f"whose address the ConfigMap kfp-launcher in namespace {seen.namespace} does not name: "
+        f"{FETCH_ENDPOINT} in Secret {inputs.secret} goes for KFP's own bucket too ({snapshot.pipeline_root}), "
+        f"whose address the ConfigMap kfp-launcher in namespace {snapshot.namespace} does not name: "
         f"what {join_names(inputs.steps, at_most=4)} make would be sent to the store of their inputs.",
         "Name it there, under providers: s3: default: endpoint (of AWS, s3.REGION.amazonaws.com).",
     )
@@ -118,49 +118,52 @@ def _named_in_the_cluster(endpoint: str) -> bool:
     return False
 
 
-def _fetching(inputs: ImportedInputs, outside: list[str], seen: ClusterSnapshot) -> str:
+def _fetching(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapshot) -> str:
     return (
         f"KFP could not fetch {join_names(outside)} for {join_names(inputs.steps, at_most=4)}, "
-        f"in another bucket than its own ({seen.pipeline_root})."
+        f"in another bucket than its own ({snapshot.pipeline_root})."
     )
 
 
-def _copying(seen: ClusterSnapshot) -> str:
-    return f" Or copy the files into KFP's own bucket, {''.join(_bucket(seen.pipeline_root or '') or ())}."
+def _copying(snapshot: ClusterSnapshot) -> str:
+    return f" Or copy the files into KFP's own bucket, {''.join(_bucket(snapshot.pipeline_root or '') or ())}."
 
 
-def _patch(inputs: ImportedInputs, seen: ClusterSnapshot, values: dict[str, str]) -> str:
+def _patch(inputs: ImportedInputs, snapshot: ClusterSnapshot, values: dict[str, str]) -> str:
     pairs = ",".join(f'"{key}":"{value}"' for key, value in values.items())
     return (
-        f"Add to store.env, or: kubectl -n {seen.namespace} patch secret {inputs.secret} "
+        f"Add to store.env, or: kubectl -n {snapshot.namespace} patch secret {inputs.secret} "
         f"-p '{{\"stringData\":{{{pairs}}}}}'."
     )
 
 
-def _without_secret(inputs: ImportedInputs, outside: list[str], seen: ClusterSnapshot) -> Finding:
-    fetching = _fetching(inputs, outside, seen)
+def _without_secret(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapshot) -> Finding:
+    fetching = _fetching(inputs, outside, snapshot)
     if not inputs.secret:
         why = "The graph gives no store's key to steps that take an input"
-        return Finding("missing", f"{why}: {fetching}", f"Compile it anew with `qinglan compile`.{_copying(seen)}")
+        return Finding(
+            "missing", f"{why}: {fetching}", f"Compile it anew with `qinglan compile`.{_copying(snapshot)}"
+        )
     literals = " ".join(f"--from-literal={key}=..." for key in (*REQUIRED, FETCH_ENDPOINT))
     return Finding(
         "missing",
-        f"Secret {inputs.secret} is not in namespace {seen.namespace}: {fetching}",
-        f"Make it: kubectl -n {seen.namespace} create secret generic {inputs.secret} {literals} "
-        f"({FETCH_ENDPOINT} for a store that is not AWS).{_copying(seen)}",
+        f"Secret {inputs.secret} is not in namespace {snapshot.namespace}: {fetching}",
+        f"Make it: kubectl -n {snapshot.namespace} create secret generic {inputs.secret} {literals} "
+        f"({FETCH_ENDPOINT} for a store that is not AWS).{_copying(snapshot)}",
     )
 
 
-def _by_name(inputs: ImportedInputs, outside: list[str], seen: ClusterSnapshot, endpoint: str) -> Finding:
+def _by_name(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapshot, endpoint: str) -> Finding:
     """AWS's client asks a store that it is given by name for http://BUCKET.NAME, and one by address for a path."""
     host = urlsplit(endpoint).hostname
     bucket = (_bucket(outside[0]) or ("", ""))[1]
     return Finding(
         "missing",
         f"{FETCH_ENDPOINT} in Secret {inputs.secret} is {endpoint}, so that KFP's launcher would ask "
-        f"{bucket}.{host}, which no cluster's DNS knows: {_fetching(inputs, outside, seen)}",
+        f"{bucket}.{host}, which no cluster's DNS knows: {_fetching(inputs, outside, snapshot)}",
         "Name the service by its address. "
-        f"{_patch(inputs, seen, {FETCH_ENDPOINT: _by_address(endpoint, seen.namespace)})}{_copying(seen)}",
+        f"{_patch(inputs, snapshot, {FETCH_ENDPOINT: _by_address(endpoint, snapshot.namespace)})}"
+        f"{_copying(snapshot)}",
     )
 
 

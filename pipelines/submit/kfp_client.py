@@ -17,7 +17,7 @@ from qinglan.errors import ConfigError, OutageError, QinglanError
 
 ENDPOINT, TOKEN, TOKEN_FILE, PAGES = "KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_UI_ENDPOINT"
 MOUNTED_VARIABLE, MOUNTED_TOKEN = "KF_PIPELINES_SA_TOKEN_PATH", Path("/var/run/secrets/kubeflow/pipelines/token")
-"""Where KFP's own SDK looks for a service account's token: a projected volume of audience pipelines.kubeflow.org."""
+"""The path at which KFP's own SDK expects a service account's token: a volume of audience pipelines.kubeflow.org."""
 
 TOKEN_STEP = f"Set {TOKEN_FILE} to a file that holds one, or {TOKEN} to the token."
 
@@ -29,7 +29,7 @@ SHOWN_BODY = 300
 
 
 class KfpNotFound(ConfigError):
-    """What was asked for by name or id is not there."""
+    """No object of this name or id exists in KFP."""
 
 
 class KfpAlreadyExists(ConfigError):
@@ -37,7 +37,7 @@ class KfpAlreadyExists(ConfigError):
 
 
 class KfpAccess(NamedTuple):
-    """Where KFP is, and who asks."""
+    """The address of KFP and the credentials of the caller."""
 
     endpoint: str
     """With the prefix that it is behind, if any: https://host/pipeline."""
@@ -46,7 +46,7 @@ class KfpAccess(NamedTuple):
     """Asked before each request: a mounted token is renewed while a run is followed."""
 
     pages: str = ""
-    """Where people see it, where that is elsewhere."""
+    """The address at which people see the page, if it differs."""
 
     ca_file: str = ""
 
@@ -75,7 +75,7 @@ class Run(NamedTuple):
 
 
 def read_access(endpoint: str = "", environment: Mapping[str, str] = os.environ) -> KfpAccess:
-    """What the command line and the environment say of the way to KFP."""
+    """Read KFP's address and credentials from the command line and the environment."""
     where = (endpoint or environment.get(ENDPOINT, "")).rstrip("/")
     parts = urlsplit(where)
     if not where:
@@ -122,7 +122,9 @@ class KfpClient:
             token = access.token
             configuration.api_key = {"authorization": token()}
             configuration.api_key_prefix = {"authorization": "Bearer"}
-            configuration.refresh_api_key_hook = lambda mine: mine.api_key.update(authorization=token())
+            configuration.refresh_api_key_hook = lambda client_configuration: client_configuration.api_key.update(
+                authorization=token()
+            )
         self._models, self._access = api, access
         client = api.ApiClient(configuration)
         self._pipelines, self._uploads = api.PipelineServiceApi(client), api.PipelineUploadServiceApi(client)
@@ -134,15 +136,15 @@ class KfpClient:
         return f"{self._access.page_of}{run_id}"
 
     def many_users(self) -> bool:
-        """Whether everything is in somebody's namespace; asked first, it also shows that KFP is there."""
+        """True if every object is in a user's namespace; as the first call, it also shows that KFP answers."""
         return bool(self._ask("reach KFP", self._health.healthz_service_get_healthz_with_http_info).multi_user)
 
     def version(self, name: str, graph: Graph, namespace: str) -> tuple[str, str, bool]:
         """The ids of the pipeline and of the version that holds these bytes, and whether it is new."""
         pipeline = self._pipeline(name, graph, namespace)
         called = f"sha256-{graph.digest[:24]}"
-        if found := self._version(pipeline, called):
-            return pipeline, found, False
+        if version := self._version(pipeline, called):
+            return pipeline, version, False
         try:
             return pipeline, self._upload(pipeline, called, graph), True
         except KfpAlreadyExists:
@@ -153,57 +155,57 @@ class KfpClient:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "pipeline.yaml")
             file.write_bytes(graph.text)
-            made = self._ask(
+            version = self._ask(
                 f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(file),
                 pipelineid=pipeline, name=called, display_name=called,
             )  # fmt: skip
-        return str(made.pipeline_version_id)
+        return str(version.pipeline_version_id)
 
     def _pipeline(self, name: str, graph: Graph, namespace: str) -> str:
         """A pipeline's id; made where there is none of this name."""
-        wanted = {"namespace": namespace} if namespace else {}
+        options = {"namespace": namespace} if namespace else {}
         find = self._pipelines.pipeline_service_get_pipeline_by_name_with_http_info
         try:
-            return str(self._ask(f"look for pipeline {name}", find, name, **wanted).pipeline_id)
+            return str(self._ask(f"look for pipeline {name}", find, name, **options).pipeline_id)
         except KfpNotFound:
             pass
-        made = self._models.V2beta1Pipeline(
+        pipeline = self._models.V2beta1Pipeline(
             name=name, display_name=name, namespace=namespace or None,
             description=graph.spec["pipelineInfo"].get("description"),
         )  # fmt: skip
         create = self._pipelines.pipeline_service_create_pipeline_with_http_info
         try:
-            return str(self._ask(f"make pipeline {name}", create, made).pipeline_id)
+            return str(self._ask(f"make pipeline {name}", create, pipeline).pipeline_id)
         except KfpAlreadyExists:
-            return str(self._ask(f"look for pipeline {name}", find, name, **wanted).pipeline_id)
+            return str(self._ask(f"look for pipeline {name}", find, name, **options).pipeline_id)
 
     def _version(self, pipeline: str, called: str) -> str:
-        found = self._ask(
+        versions = self._ask(
             "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
             page_size=10, filter=_equals("name", called),
         )  # fmt: skip
-        return next((str(one.pipeline_version_id) for one in found.pipeline_versions or ()), "")
+        return next((str(version.pipeline_version_id) for version in versions.pipeline_versions or ()), "")
 
     def experiment(self, name: str, namespace: str) -> str:
         """An experiment's id; made where there is none of this name."""
-        wanted = {"namespace": namespace} if namespace else {}
-        found = self._ask(
+        options = {"namespace": namespace} if namespace else {}
+        answer = self._ask(
             f"look for experiment {name}", self._experiments.experiment_service_list_experiments_with_http_info,
-            page_size=10, filter=_equals("name", name), **wanted,
+            page_size=10, filter=_equals("name", name), **options,
         )  # fmt: skip
-        for one in found.experiments or ():
-            if one.storage_state == "ARCHIVED":
+        for experiment in answer.experiments or ():
+            if experiment.storage_state == "ARCHIVED":
                 raise ConfigError(f"Experiment {name} is archived. Restore it on its page, or give --experiment.")
-            return str(one.experiment_id)
-        made = self._models.V2beta1Experiment(display_name=name, namespace=namespace or None)
+            return str(experiment.experiment_id)
+        experiment = self._models.V2beta1Experiment(display_name=name, namespace=namespace or None)
         create = self._experiments.experiment_service_create_experiment_with_http_info
-        return str(self._ask(f"make experiment {name}", create, made).experiment_id)
+        return str(self._ask(f"make experiment {name}", create, experiment).experiment_id)
 
     def start(
         self, name: str, pipeline: str, version: str, experiment: str, parameters: Mapping[str, Any], account: str
     ) -> str:
         """A run's id. Where the answer is lost on its way, the run is looked for by its name."""
-        asked = self._models.V2beta1Run(
+        body = self._models.V2beta1Run(
             display_name=name, experiment_id=experiment, service_account=account,
             pipeline_version_reference=self._models.V2beta1PipelineVersionReference(
                 pipeline_id=pipeline, pipeline_version_id=version
@@ -212,15 +214,15 @@ class KfpClient:
         )  # fmt: skip
         create = self._runs.run_service_create_run_with_http_info
         try:
-            return str(self._ask("start the run", create, asked, experiment_id=experiment).run_id)
+            return str(self._ask("start the run", create, body, experiment_id=experiment).run_id)
         except OutageError as error:
-            if found := self._named(name, experiment, error):
-                return found
+            if experiment_id := self._named(name, experiment, error):
+                return experiment_id
             raise
 
     def _named(self, name: str, experiment: str, error: OutageError) -> str:
         try:
-            found = self._ask(
+            answer = self._ask(
                 "look for the run", self._runs.run_service_list_runs_with_http_info,
                 experiment_id=experiment, page_size=10, filter=_equals("name", name),
             )  # fmt: skip
@@ -228,20 +230,20 @@ class KfpClient:
             raise OutageError(
                 f"{error} Whether the run has started is not known: look for {name!r} among the runs first."
             ) from cause
-        return next((str(one.run_id) for one in found.runs or ()), "")
+        return next((str(run.run_id) for run in answer.runs or ()), "")
 
     def run(self, run_id: str) -> Run:
         """A run as it is now."""
-        found = self._of_run(run_id, "look at", self._runs.run_service_get_run_with_http_info)
-        details = found.run_details
+        run = self._of_run(run_id, "look at", self._runs.run_service_get_run_with_http_info)
+        details = run.run_details
         tasks = tuple(
-            Task(one.display_name, one.state or "")
-            for one in (details and details.task_details) or ()
-            if one.display_name
+            Task(task.display_name, task.state or "")
+            for task in (details and details.task_details) or ()
+            if task.display_name
         )
-        reference = found.pipeline_version_reference
+        reference = run.pipeline_version_reference
         return Run(
-            str(found.run_id or run_id), found.display_name or run_id, found.state or "", _error(found), tasks,
+            str(run.run_id or run_id), run.display_name or run_id, run.state or "", _error(run), tasks,
             (reference and reference.pipeline_id) or "", (reference and reference.pipeline_version_id) or "",
         )  # fmt: skip
 
@@ -251,10 +253,10 @@ class KfpClient:
             return {}
         get = self._pipelines.pipeline_service_get_pipeline_version_with_http_info
         try:
-            found = self._ask("look at the run's graph", get, run.pipeline_id, run.version_id).pipeline_spec or {}
+            spec = self._ask("look at the run's graph", get, run.pipeline_id, run.version_id).pipeline_spec or {}
         except KfpNotFound:
             return {}
-        return dict(found.get("pipeline_spec", found))
+        return dict(spec.get("pipeline_spec", spec))
 
     def cancel(self, run_id: str) -> None:
         """Ask KFP to end a run; it takes its time."""
@@ -287,13 +289,13 @@ class KfpClient:
 
     def _explained(self, what: str, error: Any) -> QinglanError:
         """What KFP, or what is in front of it, has said instead of an answer."""
-        status, said, ours = int(error.status or 0), *_error_message(error.body)
-        where = f"Cannot {what}: {self._access.endpoint} said {status}{f' ({said})' if said else ''}."
+        status, message, details = int(error.status or 0), *_error_message(error.body)
+        where = f"Cannot {what}: {self._access.endpoint} said {status}{f' ({message})' if message else ''}."
         if status == 401 or 300 <= status < 400:
             return ConfigError(f"{where} {self._who()}")
         if status == 403 and not _is_html(error.body):
             return ConfigError(f"{where} You are known, and may not: ask whoever runs KFP, or give your --namespace.")
-        if status == 404 and ours:
+        if status == 404 and details:
             return KfpNotFound(where)
         if status in (403, 404):
             return ConfigError(f"{where} There is something else. {self._where()}")
@@ -331,10 +333,10 @@ def _equals(field: str, value: str) -> str:
     return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "string_value": value}]}))
 
 
-def _error(found: Any) -> str:
+def _error(detail: Any) -> str:
     """A run's own error, or the last in its history."""
-    history = [one.error for one in found.state_history or () if one.error]
-    error = found.error or (history[-1] if history else None)
+    history = [state.error for state in detail.state_history or () if state.error]
+    error = detail.error or (history[-1] if history else None)
     return str(error.message or "") if error else ""
 
 

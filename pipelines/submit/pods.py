@@ -7,7 +7,7 @@ from pipelines.submit.follower import PodProblem
 from qinglan.errors import ConfigError
 
 RUN_LABELS = ("pipeline/runid", "qinglan.dev/run")
-"""Of a step's pod, which KFP makes, and of a job's, which the step makes."""
+"""Labels of a step's pod, which KFP makes, and of a job's, which the step makes."""
 
 STEP_LABEL, NODE_NAME = "qinglan.dev/step", "workflows.argoproj.io/node-name"
 WAITING = {"CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"}
@@ -35,34 +35,36 @@ class ClusterPods:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        found: dict[str, PodProblem] = {}
+        problems: dict[str, PodProblem] = {}
         try:
             for label in RUN_LABELS:
                 listed = self._core.list_namespaced_pod(
                     self._namespace, label_selector=f"{label}={run_id}", _request_timeout=TIMEOUTS
                 )
-                found |= {pod.name: pod for one in listed.items if (pod := read_pod(one))}  # some have both
+                problems |= {
+                    pod.name: pod for listed_pod in listed.items if (pod := read_pod(listed_pod))
+                }  # some have both
         except (ApiException, HTTPError):
             return []
-        return list(found.values())
+        return list(problems.values())
 
     def last_lines(self, pod: PodProblem) -> list[str]:
-        """What a pod said last, where that may still be read."""
+        """The last lines of a pod's log, if they can still be read."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
-            said = self._core.read_namespaced_pod_log(
+            text = self._core.read_namespaced_pod_log(
                 pod.name, self._namespace, container=pod.container, tail_lines=LAST_LINES, _request_timeout=TIMEOUTS
             )
         except (ApiException, HTTPError):
             return []
-        return str(said).rstrip().splitlines()
+        return str(text).rstrip().splitlines()
 
 
-def read_pod(one: Any) -> PodProblem | None:
-    """What is wrong with a pod; nothing where it runs, or has done its work."""
-    step, name, status = _step(one.metadata), one.metadata.name, one.status
+def read_pod(pod: Any) -> PodProblem | None:
+    """The problem of a pod; None if it runs or has done its work."""
+    step, name, status = _step(pod.metadata), pod.metadata.name, pod.status
     if status.phase == "Failed":
         return _failed(step, name, status)
     for condition in status.conditions or ():

@@ -1,4 +1,4 @@
-"""What a graph's steps want of the cluster that runs them: read off the compiled graph, with the run's parameters."""
+"""The requirements of a graph's steps on a cluster, read from the compiled graph with the run's parameters."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,16 +31,16 @@ class RequiredObject(NamedTuple):
 
 
 class NodeRequest(NamedTuple):
-    """What the pods of these steps ask of a node, or those of the job that each launches."""
+    """The resources that the pods of these steps, or of the job that each launches, ask of a node."""
 
     steps: tuple[str, ...]
     asks: Mapping[str, float]
-    """Of one node, by resource: cores, bytes, accelerators."""
+    """Amounts for one node, by resource: cores, bytes, accelerators."""
 
     nodes: int
     labels: Mapping[str, str]
     job: bool
-    """Whether it is a PyTorchJob that asks, and the step itself for nothing."""
+    """True if a PyTorchJob asks for it, and the step itself for nothing."""
 
 
 class ImportedInputs(NamedTuple):
@@ -71,26 +71,28 @@ class ContainerTask(NamedTuple):
     """Its own parameters over those of the graph around it."""
 
     uris: tuple[str, ...]
-    """Of the imported artifacts that it takes."""
+    """Addresses of the imported artifacts that it takes."""
 
 
 def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Requirements:
     """All that must be there before the first step starts, though the last one uses it hours later."""
-    found = list(steps(graph, parameters))
-    wanted: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
-    for step in found:
+    containers = list(steps(graph, parameters))
+    required: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
+    for step in containers:
         for kind, name, keys in _objects(step):
-            held, users = wanted.setdefault((kind, name), (set(), []))
+            held, users = required.setdefault((kind, name), (set(), []))
             held.update(keys)
             users.append(step.name)
-    objects = [RequiredObject("ServiceAccount", service_account, frozenset(), tuple(step.name for step in found))]
+    objects = [
+        RequiredObject("ServiceAccount", service_account, frozenset(), tuple(step.name for step in containers))
+    ]
     objects += [
         RequiredObject(kind, name, frozenset(keys), tuple(dict.fromkeys(users)))
-        for (kind, name), (keys, users) in wanted.items()
+        for (kind, name), (keys, users) in required.items()
     ]
-    machines = _machines(found)
-    images = dict.fromkeys(str(step.container["image"]) for step in found)
-    return Requirements(tuple(objects), tuple(machines), tuple(images), service_account, _inputs(found))
+    machines = _machines(containers)
+    images = dict.fromkeys(str(step.container["image"]) for step in containers)
+    return Requirements(tuple(objects), tuple(machines), tuple(images), service_account, _inputs(containers))
 
 
 def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[ContainerTask]:
@@ -106,23 +108,23 @@ def _steps(
     imported: dict[str, str] = {}
     for name, task in _in_order(component["dag"]["tasks"]):
         inner = graph.spec["components"][task["componentRef"]["name"]]
-        given = task.get("inputs", {}).get("parameters", {})
-        taken = {one: _value(source, scope) for one, source in given.items()}
-        mine = {**_defaults(inner), **taken}
+        sources = task.get("inputs", {}).get("parameters", {})
+        taken = {parameter: _value(source, scope) for parameter, source in sources.items()}
+        values = {**_defaults(inner), **taken}
         uris = _uris(task, imported, outer)
         if "dag" in inner:
-            yield from _steps(graph, inner, mine, uris)
+            yield from _steps(graph, inner, values, uris)
             continue
         executor = executors[inner["executorLabel"]]
         if "importer" in executor:
             source = executor["importer"]["artifactUri"]
             parameter = source.get("runtimeParameter")
-            imported[name] = str(mine.get(parameter) if parameter else _value(source, mine))
+            imported[name] = str(values.get(parameter) if parameter else _value(source, values))
         elif "container" in executor:
             pod = graph.platform.get(inner["executorLabel"], {})
             shown = task.get("taskInfo", {}).get("name", name)
             addresses = tuple(dict.fromkeys(uris.values()))
-            yield ContainerTask(shown, inner, executor["container"], pod, {**scope, **mine}, addresses)
+            yield ContainerTask(shown, inner, executor["container"], pod, {**scope, **values}, addresses)
 
 
 def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
@@ -143,7 +145,11 @@ def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: one["defaultValue"] for name, one in parameters_of(component).items() if "defaultValue" in one}
+    return {
+        name: definition["defaultValue"]
+        for name, definition in parameters_of(component).items()
+        if "defaultValue" in definition
+    }
 
 
 def _value(source: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
@@ -155,38 +161,42 @@ def _value(source: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
 
 
 def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
-    found = PARAMETER.fullmatch(constant) if isinstance(constant, str) else None
-    return scope.get(found[1]) if found else constant
+    parameter = PARAMETER.fullmatch(constant) if isinstance(constant, str) else None
+    return scope.get(parameter[1]) if parameter else constant
 
 
 def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
     """The objects that this step's pod cannot start without, or would wait for in vain."""
     pod = step.pod
-    for one in pod.get("secretAsEnv", ()):
-        if not one.get("optional"):
-            yield "Secret", _named(one, "secretName", step), frozenset(key["secretKey"] for key in one["keyToEnv"])
-    for one in pod.get("secretAsVolume", ()):
-        if not one.get("optional"):
-            name = _named(one, "secretName", step)
-            yield "Secret", name, _signing_keys(name) if one["mountPath"] == str(MOUNTED_KEYS) else frozenset()
-    for one in pod.get("imagePullSecret", ()):
-        yield "Secret", _named(one, "secretName", step), frozenset({".dockerconfigjson"})
-    for one in pod.get("configMapAsEnv", ()):
-        if not one.get("optional"):
-            keys = frozenset(key["configMapKey"] for key in one["keyToEnv"])
-            yield "ConfigMap", _named(one, "configMapName", step), keys
-    for one in pod.get("configMapAsVolume", ()):
-        if not one.get("optional"):
-            yield "ConfigMap", _named(one, "configMapName", step), frozenset()
-    for one in pod.get("pvcMount", ()):
-        if name := one.get("constant") or _value(one.get("pvcNameParameter", one), step.scope):
+    for mount in pod.get("secretAsEnv", ()):
+        if not mount.get("optional"):
+            yield (
+                "Secret",
+                _named(mount, "secretName", step),
+                frozenset(key["secretKey"] for key in mount["keyToEnv"]),
+            )
+    for mount in pod.get("secretAsVolume", ()):
+        if not mount.get("optional"):
+            name = _named(mount, "secretName", step)
+            yield "Secret", name, _signing_keys(name) if mount["mountPath"] == str(MOUNTED_KEYS) else frozenset()
+    for mount in pod.get("imagePullSecret", ()):
+        yield "Secret", _named(mount, "secretName", step), frozenset({".dockerconfigjson"})
+    for mount in pod.get("configMapAsEnv", ()):
+        if not mount.get("optional"):
+            keys = frozenset(key["configMapKey"] for key in mount["keyToEnv"])
+            yield "ConfigMap", _named(mount, "configMapName", step), keys
+    for mount in pod.get("configMapAsVolume", ()):
+        if not mount.get("optional"):
+            yield "ConfigMap", _named(mount, "configMapName", step), frozenset()
+    for mount in pod.get("pvcMount", ()):
+        if name := mount.get("constant") or _value(mount.get("pvcNameParameter", mount), step.scope):
             yield "PersistentVolumeClaim", str(name), frozenset()
-    if GATEWAY in parameters_of(step.component) and (found := SERVICE.fullmatch(str(step.scope.get(GATEWAY)))):
-        yield "Service", found[1], frozenset()
+    if GATEWAY in parameters_of(step.component) and (service := SERVICE.fullmatch(str(step.scope.get(GATEWAY)))):
+        yield "Service", service[1], frozenset()
 
 
-def _named(one: Mapping[str, Any], field: str, step: ContainerTask) -> str:
-    return str(_value(one.get(f"{field}Parameter", {}), step.scope) or one.get(field))
+def _named(source: Mapping[str, Any], field: str, step: ContainerTask) -> str:
+    return str(_value(source.get(f"{field}Parameter", {}), step.scope) or source.get(field))
 
 
 def _signing_keys(secret: str) -> frozenset[str]:
@@ -218,17 +228,17 @@ def _store_secret(step: ContainerTask) -> str:
     return ""
 
 
-def _machines(found: Iterable[ContainerTask]) -> list[NodeRequest]:
+def _machines(containers: Iterable[ContainerTask]) -> list[NodeRequest]:
     """Steps that ask for the same, together."""
     groups: list[NodeRequest] = []
-    for step in found:
-        if not (asked := _node_request(step)):
+    for step in containers:
+        if not (request := _node_request(step)):
             continue
-        same = [one for one in groups if one._replace(steps=()) == asked._replace(steps=())]
+        same = [group for group in groups if group._replace(steps=()) == request._replace(steps=())]
         if same:
             groups[groups.index(same[0])] = same[0]._replace(steps=(*same[0].steps, step.name))
         else:
-            groups.append(asked)
+            groups.append(request)
     return groups
 
 
@@ -237,8 +247,8 @@ def _node_request(step: ContainerTask) -> NodeRequest | None:
     if not asks:
         return None
     launches = any(
-        one.get("field") == "RESOURCES" and not one.get("applyToTask")
-        for one in step.component.get("taskConfigPassthroughs", ())
+        passthrough.get("field") == "RESOURCES" and not passthrough.get("applyToTask")
+        for passthrough in step.component.get("taskConfigPassthroughs", ())
     )
     nodes = _nodes(step.scope.get("config")) if launches else 1
     return NodeRequest((step.name,), asks, nodes, _labels(step), launches)
@@ -248,12 +258,12 @@ def _resource_requests(resources: Mapping[str, Any], scope: Mapping[str, Any]) -
     from kubernetes.utils.quantity import parse_quantity
 
     accelerator = resources.get("accelerator", {})
-    wanted = {
+    requests = {
         _filled(accelerator_type(accelerator), scope): _filled(accelerator_count(accelerator), scope),
         "cpu": _filled(resources.get("resourceCpuRequest"), scope),
         "memory": _filled(resources.get("resourceMemoryRequest"), scope),
     }
-    counts = {str(name): float(parse_quantity(count)) for name, count in wanted.items() if name and count}
+    counts = {str(name): float(parse_quantity(count)) for name, count in requests.items() if name and count}
     return {name: count for name, count in counts.items() if count}
 
 

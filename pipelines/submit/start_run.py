@@ -21,10 +21,10 @@ FILE_PARAMETERS = ("questions", "knowledge_base", "labelled")
 """Parameters that name files, which a step on the cluster reads from an object store."""
 
 STORE_ADDRESS = re.compile(r"(s3|minio|gs)://[^/\s]+/.+")
-"""Where KFP's launcher fetches a step's inputs from; with any other address the first step fails."""
+"""Addresses from which KFP's launcher can fetch a step's inputs; with any other the first step fails."""
 
 SINGLE_USER_NAMESPACE = "kubeflow"
-"""Where KFP runs everybody's pods unless each has a namespace."""
+"""The namespace in which KFP runs everybody's pods unless each user has one."""
 
 
 class RunRequest(NamedTuple):
@@ -47,25 +47,25 @@ class SubmittedRun(NamedTuple):
     pipeline: str
     version: str
     uploaded: bool
-    """Whether KFP did not have these bytes yet."""
+    """True if KFP did not have these bytes yet."""
 
     namespace: str
 
 
-def submit(kfp: KfpClient, graph: Graph, wanted: RunRequest, say: Callable[[str], None]) -> SubmittedRun:
+def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str], None]) -> SubmittedRun:
     """Start a run of a graph; nothing is uploaded before all that it needs is there."""
-    parameters = read_parameters(graph, check_input_addresses(wanted.parameters))
-    kfp_namespace, namespace = namespaces(kfp.many_users(), wanted.namespace)
-    if wanted.checks:
-        check_cluster(graph, parameters, wanted.service_account, namespace, say)
-    pipeline, version, uploaded = kfp.version(wanted.pipeline, graph, kfp_namespace)
-    say(f"{wanted.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
-    experiment = kfp.experiment(wanted.experiment, kfp_namespace)
-    name = wanted.name or f"{wanted.pipeline} {datetime.now().astimezone().isoformat(' ', 'milliseconds')}"
-    run_id = kfp.start(name, pipeline, version, experiment, parameters, wanted.service_account)
-    say(f"{name}: started in experiment {wanted.experiment}")
+    parameters = read_parameters(graph, check_input_addresses(request.parameters))
+    kfp_namespace, namespace = namespaces(kfp.many_users(), request.namespace)
+    if request.checks:
+        check_cluster(graph, parameters, request.service_account, namespace, say)
+    pipeline, version, uploaded = kfp.version(request.pipeline, graph, kfp_namespace)
+    say(f"{request.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
+    experiment = kfp.experiment(request.experiment, kfp_namespace)
+    name = request.name or f"{request.pipeline} {datetime.now().astimezone().isoformat(' ', 'milliseconds')}"
+    run_id = kfp.start(name, pipeline, version, experiment, parameters, request.service_account)
+    say(f"{name}: started in experiment {request.experiment}")
     return SubmittedRun(
-        run_id, kfp.page(run_id), name, wanted.experiment, wanted.pipeline, version, uploaded, namespace
+        run_id, kfp.page(run_id), name, request.experiment, request.pipeline, version, uploaded, namespace
     )
 
 
@@ -96,22 +96,22 @@ def compile_profile(
     return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
 
 
-def parse_set_options(given: Iterable[str]) -> dict[str, str]:
+def parse_set_options(options: Iterable[str]) -> dict[str, str]:
     """NAME=VALUE of each."""
-    told = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    settings = {}
+    for option in options:
+        name, equals, value = option.partition("=")
         if not (name and equals):
-            raise ConfigError(f"--set {one}: write it as NAME=VALUE.")
-        told[name] = value
-    return told
+            raise ConfigError(f"--set {option}: write it as NAME=VALUE.")
+        settings[name] = value
+    return settings
 
 
-def namespaces(many_users: bool, given: str) -> tuple[str, str]:
-    """What KFP is told, and where the pods will be."""
-    if many_users and not given:
+def namespaces(many_users: bool, namespace: str) -> tuple[str, str]:
+    """The namespace to name to KFP, and the one in which the pods will be."""
+    if many_users and not namespace:
         raise ConfigError("This KFP has many users: give yours with --namespace.")
-    return (given, given) if many_users else ("", given or SINGLE_USER_NAMESPACE)
+    return (namespace, namespace) if many_users else ("", namespace or SINGLE_USER_NAMESPACE)
 
 
 def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,17 +136,17 @@ def check_cluster(
     """An error that names all that is missing; what is only worth knowing is said."""
     from pipelines.submit.cluster_reader import connect, read_cluster
 
-    wanted = read_requirements(graph, parameters, service_account)
-    refuse_missing(check_requirements(wanted, read_cluster(connect(), wanted, namespace)), say)
+    needs = read_requirements(graph, parameters, service_account)
+    refuse_missing(check_requirements(needs, read_cluster(connect(), needs, namespace)), say)
 
 
 def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:
     missing = []
-    for one in findings:
-        if one.weight == "missing":
-            missing.append(one)
+    for finding in findings:
+        if finding.weight == "missing":
+            missing.append(finding)
         else:
-            say(f"{'note' if one.weight == 'warning' else 'not checked'}: {one}")
+            say(f"{'note' if finding.weight == 'warning' else 'not checked'}: {finding}")
     if missing:
-        lines = (line for one in missing for line in (f"  - {one.what}", f"    {one.next_step}"))
+        lines = (line for finding in missing for line in (f"  - {finding.what}", f"    {finding.next_step}"))
         raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)

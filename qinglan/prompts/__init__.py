@@ -26,7 +26,7 @@ Message = dict[Literal["role", "content"], str]
 
 
 class PromptInput(Protocol):
-    """What a prompt needs of a question: a row, a served request, a rollout."""
+    """Fields of a question that a prompt needs: a row, a served request and a rollout all have them."""
 
     @property
     def tenant_id(self) -> str: ...
@@ -48,7 +48,7 @@ class Question(NamedTuple):
 
 
 DIGEST_SAMPLE = Question("tenant", "那它\n一天吃几次？", "30岁 老人", "用户正在了解虾青素软胶囊")
-"""What the digest is taken over: every field, and a line's end in one."""
+"""The sample that the digest is taken over: every field, with a line end in one."""
 
 JUDGE_FORMAT: dict[str, Any] = {
     "type": "json_schema",
@@ -98,18 +98,18 @@ def template(name: str) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
-def teacher_messages(asked: PromptInput, system: str = "") -> list[Message]:
-    """What the paid model is asked; `system` replaces the tenant's own prompt."""
-    return _chat(system or template(f"teacher.{asked.tenant_id}"), _fields(asked), TEACHER_INSTRUCTION)
+def teacher_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
+    """The paid model's prompt; `system` replaces the tenant's own."""
+    return _chat(system or template(f"teacher.{prompt_input.tenant_id}"), _fields(prompt_input), TEACHER_INSTRUCTION)
 
 
-def student_messages(asked: PromptInput, system: str = "") -> list[Message]:
-    """What our model is trained on and served with."""
-    return _chat(system or template(f"student.{asked.tenant_id}"), _fields(asked), STUDENT_INSTRUCTION)
+def student_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
+    """The student's prompt, in training and in serving."""
+    return _chat(system or template(f"student.{prompt_input.tenant_id}"), _fields(prompt_input), STUDENT_INSTRUCTION)
 
 
 def student_digest(systems: Mapping[str, str]) -> str:
-    """Of what this code shows a student, fields and request included, by each tenant's system prompt.
+    """Digest of the prompt that this code shows a student, fields and request included, by tenant's system prompt.
 
     A model carries the one of its training: where serving's is another, it would be asked what it never learned.
     """
@@ -117,50 +117,54 @@ def student_digest(systems: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(shown, ensure_ascii=False).encode()).hexdigest()
 
 
-def parse_user_message(said: str) -> tuple[dict[str, str], str]:
+def parse_user_message(message: str) -> tuple[dict[str, str], str]:
     """The fields of a user's message, and what is asked for.
 
     Each field is one line, so a line that opens a field twice is the text of nobody's prompt: the first counts.
     """
-    body, _, closing = said.rpartition("\n\n")
-    found: dict[str, str] = {}
+    body, _, closing = message.rpartition("\n\n")
+    fields: dict[str, str] = {}
     for line in body.split("\n"):
         name, mark, text = line.partition(": ")
         if mark and name in FIELD_NAMES:
-            found.setdefault(name, text)
-    return found, closing
+            fields.setdefault(name, text)
+    return fields, closing
 
 
-def need_messages(asked: PromptInput) -> list[Message]:
+def need_messages(prompt_input: PromptInput) -> list[Message]:
     """Asks for the question as it would stand alone, in the user's own words."""
-    return _chat(template("need"), _fields(asked), NEED_INSTRUCTION)
+    return _chat(template("need"), _fields(prompt_input), NEED_INSTRUCTION)
 
 
-def judge_messages(asked: PromptInput, rewrite: str) -> list[Message]:
+def judge_messages(prompt_input: PromptInput, rewrite: str) -> list[Message]:
     """Asks for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
-    return _fenced("judge", asked, {"改写": rewrite})
+    return _fenced("judge", prompt_input, {"改写": rewrite})
 
 
-def judge_pair_messages(asked: PromptInput, first: str, second: str) -> list[Message]:
+def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> list[Message]:
     """Asks which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
-    return _fenced("judge_pair", asked, {"改写甲": first, "改写乙": second})
+    return _fenced("judge_pair", prompt_input, {"改写甲": first, "改写乙": second})
 
 
-def _fenced(name: str, asked: PromptInput, rewrites: dict[str, str]) -> list[Message]:
+def _fenced(name: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
     """All data as one JSON object: nothing inside can close it."""
-    data = {**_named(asked), **rewrites}
+    data = {**_named(prompt_input), **rewrites}
     return [
         {"role": "system", "content": template(name)},
         {"role": "user", "content": json.dumps(data, ensure_ascii=False)},
     ]
 
 
-def _fields(asked: PromptInput) -> str:
-    return "\n".join(f"{name}: {one_line(text)}" for name, text in _named(asked).items() if text.strip())
+def _fields(prompt_input: PromptInput) -> str:
+    return "\n".join(f"{name}: {one_line(text)}" for name, text in _named(prompt_input).items() if text.strip())
 
 
-def _named(asked: PromptInput) -> dict[str, str]:
-    return dict(zip(FIELD_NAMES, (asked.question, asked.user_profile, asked.history_summary), strict=True))
+def _named(prompt_input: PromptInput) -> dict[str, str]:
+    return dict(
+        zip(
+            FIELD_NAMES, (prompt_input.question, prompt_input.user_profile, prompt_input.history_summary), strict=True
+        )
+    )
 
 
 def _chat(system: str, fields: str, ask: str) -> list[Message]:

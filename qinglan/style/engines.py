@@ -1,4 +1,4 @@
-"""What runs a style model's weights: torch, or onnxruntime with int8 weights on a CPU."""
+"""Engines that run a style model's weights: torch, or onnxruntime with int8 weights on a CPU."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from qinglan.errors import DataError
 from qinglan.style.predict import TokenIds
 
 CPU_TOKENS = 2048
-"""Of a batch: beyond it activations leave the caches, and a token takes longer than it would alone."""
+"""Tokens in a batch: beyond it activations leave the caches, and a token takes longer than in a batch of one."""
 
 GPU_TOKENS = 32_768
 

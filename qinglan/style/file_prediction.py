@@ -48,14 +48,20 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
     rows = predicted = 0
     faults: list[str] = []
     names = model.labels.names
-    own = {"predicted_label", "confidence", "probabilities", "fault", *map(_column, names)}  # of an earlier answer
+    answer_columns = {
+        "predicted_label",
+        "confidence",
+        "probabilities",
+        "fault",
+        *map(_column, names),
+    }  # of an earlier answer
     with ExitStack() as stack:
         tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
         add = stack.enter_context(_writer(target, names, _columns(source, target)))
         for chunk in _chunks(_read(source)):
-            for where, row, said, fault in _answered(model, chunk):
-                kept = {name: value for name, value in row.items() if name not in own}
-                add({**kept, **_flat(said, names, target), **({"fault": fault} if fault else {})})
+            for where, row, prediction, fault in _answered(model, chunk):
+                inputs = {name: value for name, value in row.items() if name not in answer_columns}
+                add({**inputs, **_flat(prediction, names, target), **({"fault": fault} if fault else {})})
                 rows, predicted = rows + 1, predicted + (not fault)
                 if fault and len(faults) < SHOWN:
                     faults.append(f"{where}: {fault}")
@@ -86,18 +92,22 @@ def _answered(
             texts.append(row_text(row))
         except DataError as error:
             faults[at] = str(error)
-    said = iter(model.predict(texts))
+    predictions = iter(model.predict(texts))
     for at, (where, row) in enumerate(chunk):
-        yield where, row, None if at in faults else next(said), faults.get(at, "")
+        yield where, row, None if at in faults else next(predictions), faults.get(at, "")
 
 
-def _flat(said: Prediction | None, names: Sequence[str], target: Path) -> Row:
-    if said is None:
+def _flat(prediction: Prediction | None, names: Sequence[str], target: Path) -> Row:
+    if prediction is None:
         return {}
     if target.suffix == ".jsonl":
-        return dict(said)
-    probabilities = {_column(name): round(said["probabilities"][name], 6) for name in names}
-    return {"predicted_label": said["predicted_label"], "confidence": round(said["confidence"], 6), **probabilities}
+        return dict(prediction)
+    probabilities = {_column(name): round(prediction["probabilities"][name], 6) for name in names}
+    return {
+        "predicted_label": prediction["predicted_label"],
+        "confidence": round(prediction["confidence"], 6),
+        **probabilities,
+    }
 
 
 def _column(name: str) -> str:
@@ -149,8 +159,8 @@ def _writer(target: Path, names: Sequence[str], columns: Sequence[str]) -> Itera
 
             yield add_line
         return
-    mine = ["predicted_label", "confidence", *map(_column, names), "fault"]
-    header = [*(name for name in columns if name not in mine), *mine]
+    added = ["predicted_label", "confidence", *map(_column, names), "fault"]
+    header = [*(name for name in columns if name not in added), *added]
     with write_table(target, header) as add:
         yield lambda row: add([_cell(row.get(name)) for name in header])
 

@@ -82,11 +82,11 @@ def write_mapping(folder: Path, labels: Labels) -> None:
 
 def read_mapping(folder: Path) -> Labels:
     try:
-        found = orjson.loads((folder / MAPPING_FILE).read_bytes())
-        return Labels.parse({"labels": found["labels"]}, str(folder / MAPPING_FILE))
+        mapping = orjson.loads((folder / MAPPING_FILE).read_bytes())
+        return Labels.parse({"labels": mapping["labels"]}, str(folder / MAPPING_FILE))
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
-        said = error.strerror if isinstance(error, OSError) else repr(error)
-        raise DataError(f"{folder / MAPPING_FILE}: {said}. A style model is written by the style stage.") from error
+        cause = error.strerror if isinstance(error, OSError) else repr(error)
+        raise DataError(f"{folder / MAPPING_FILE}: {cause}. A style model is written by the style stage.") from error
 
 
 def format_training_text(question: str, answer: str) -> str:

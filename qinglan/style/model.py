@@ -29,10 +29,10 @@ EngineName = Literal["torch", "onnx"]
 
 
 class StyleCard(Config):
-    """What must travel with the weights."""
+    """Facts that travel with the weights."""
 
     stage: str
-    """What made it: style, or distil."""
+    """The stage that made it: style, or distil."""
 
     max_length: Positive = 512
     """Tokens of a text that are read; the rest is cut off, as in training."""
@@ -53,9 +53,9 @@ def read_card(folder: Path) -> StyleCard:
     try:
         values = orjson.loads((folder / CARD_FILE).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
+        cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(
-            f"{folder / CARD_FILE}: {said}. A style model is written by the style or distil stage."
+            f"{folder / CARD_FILE}: {cause}. A style model is written by the style or distil stage."
         ) from error
     return StyleCard.parse(values, str(folder / CARD_FILE))
 
@@ -100,8 +100,8 @@ class StyleModel:
 
 
 def refuse_pickles(folder: Path) -> None:
-    if found := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
+    if pickles := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
         raise DataError(
-            f"{folder}: holds {found[0]}, a pickle, which could run code when it is loaded. Save the model with "
+            f"{folder}: holds {pickles[0]}, a pickle, which could run code when it is loaded. Save the model with "
             "safe_serialization, as .safetensors, and remove that file."
         )

@@ -47,7 +47,7 @@ class InferenceEngine(Protocol):
 
     @property
     def most_tokens(self) -> int:
-        """Of a batch, padding among them; a single text may have more."""
+        """Tokens in a batch, with padding; a single text may have more."""
 
     def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]: ...
 

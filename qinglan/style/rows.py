@@ -1,4 +1,4 @@
-r"""What the style line's stages hand on: a folder of splits, each row an answer with its label.
+r"""Files that the style line's stages pass on: a folder of splits, each row an answer with its label.
 
 label_mapping.json                    the labels
 train.jsonl dev.jsonl test.jsonl      StyleRow

@@ -1,4 +1,4 @@
-"""What a style service answers, read in one way by everybody who asks it.
+"""A style service's answers, parsed in one way for every client.
 
 POST /predict {"text"}                                  -> an answer
 POST /v1/models/style:predict {"instances": [{"text"}]} -> {"predictions": [an answer for each]}

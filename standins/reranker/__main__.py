@@ -20,12 +20,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8200, help="0 takes a free one")
     for name in Behaviour.model_fields:
         default = getattr(usual, name)
-        told = f"one of: {', '.join(FAULTS)}" if name == "fault" else None
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=told)
-    given = parser.parse_args()
+        description = f"one of: {', '.join(FAULTS)}" if name == "fault" else None
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=description)
+    arguments = parser.parse_args()
     try:
-        values = {name: getattr(given, name) for name in Behaviour.model_fields}
-        serve(Behaviour.parse(values, "stand-in reranker"), given.host, given.port)
+        values = {name: getattr(arguments, name) for name in Behaviour.model_fields}
+        serve(Behaviour.parse(values, "stand-in reranker"), arguments.host, arguments.port)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)

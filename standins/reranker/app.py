@@ -25,12 +25,12 @@ RankedScores = list[tuple[int, float]]
 
 
 class FakeReranker:
-    """What it does now, which a test may change between requests, and what it was asked."""
+    """The stand-in's state: its behaviour, which a test may change between requests, and the requests so far."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.documents: list[int] = []
-        """Of each request so far."""
+        """Number of documents in each request so far."""
 
         self.under_way = self.most_under_way = 0
 
@@ -50,7 +50,7 @@ class FakeReranker:
         scores = [log_odds(query, document, self.behaviour.sharpness) for document in documents]
         if not raw:
             scores = [1 / (1 + math.exp(-score)) for score in scores]
-        return sorted(enumerate(scores), key=lambda one: -one[1])
+        return sorted(enumerate(scores), key=lambda pair: -pair[1])
 
 
 def log_odds(query: str, document: str, sharpness: float) -> float:
@@ -75,12 +75,12 @@ def create_app(stand_in: FakeReranker) -> FastAPI:
 
     async def rerank(request: Request) -> Response:
         try:
-            asked = orjson.loads(await request.body())
+            body = orjson.loads(await request.body())
         except orjson.JSONDecodeError as error:
             return _error(400, f"The body is not JSON: {error}.", "invalid_request_error")
-        if isinstance(asked, dict) and "texts" in asked and not request.url.path.startswith("/v"):
-            return await _tei(stand_in, asked)
-        return await _vllm(stand_in, asked)
+        if isinstance(body, dict) and "texts" in body and not request.url.path.startswith("/v"):
+            return await _tei(stand_in, body)
+        return await _vllm(stand_in, body)
 
     app.add_exception_handler(ClientDisconnect, client_disconnected)
     for path in ("/rerank", "/v1/rerank", "/v2/rerank"):
@@ -105,35 +105,35 @@ def create_app(stand_in: FakeReranker) -> FastAPI:
     return app
 
 
-async def _vllm(stand_in: FakeReranker, asked: Any) -> Response:
-    if not _is_asked(asked, "documents"):
+async def _vllm(stand_in: FakeReranker, request: Any) -> Response:
+    if not _has_query_and(request, "documents"):
         return _error(400, "query and documents belong here.", "BadRequestError")
-    if asked.get("model", stand_in.behaviour.model) != stand_in.behaviour.model:
-        return _error(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
-    query, documents = asked["query"], asked["documents"]
+    if request.get("model", stand_in.behaviour.model) != stand_in.behaviour.model:
+        return _error(404, f"The model `{request['model']}` does not exist.", "NotFoundError")
+    query, documents = request["query"], request["documents"]
     if failed := _status_of(fault := await stand_in.fault(query, documents)):
         return _error(failed, "The server cannot answer now.", "InternalServerError")
-    raw = asked.get("use_activation") is False
+    raw = request.get("use_activation") is False
     rows = [
         {"index": at, "document": {"text": documents[at]}, "relevance_score": score}
         for at, score in stand_in.ranked(query, documents, raw)
     ]
-    results = apply_fault(rows, fault, "relevance_score")[: asked.get("top_n") or None]
+    results = apply_fault(rows, fault, "relevance_score")[: request.get("top_n") or None]
     body = {"id": "rerank-0", "model": stand_in.behaviour.model, "usage": {"total_tokens": 0}, "results": results}
     return _answer(body, fault)
 
 
-async def _tei(stand_in: FakeReranker, asked: Any) -> Response:
-    if not _is_asked(asked, "texts"):
+async def _tei(stand_in: FakeReranker, body: Any) -> Response:
+    if not _has_query_and(body, "texts"):
         return _tei_error(422, "query and texts belong here", "validation")
-    query, texts = asked["query"], asked["texts"]
+    query, texts = body["query"], body["texts"]
     if len(texts) > stand_in.behaviour.max_batch:
         allowed = stand_in.behaviour.max_batch
         return _tei_error(413, f"batch size {len(texts)} > maximum allowed batch size {allowed}", "validation")
     if failed := _status_of(fault := await stand_in.fault(query, texts)):
         return _tei_error(*((429, "Model is overloaded", "overloaded") if failed == 429 else TEI_BACKEND_ERROR))
     rows: list[dict[str, Any]] = [
-        {"index": at, "score": score} for at, score in stand_in.ranked(query, texts, bool(asked.get("raw_scores")))
+        {"index": at, "score": score} for at, score in stand_in.ranked(query, texts, bool(body.get("raw_scores")))
     ]
     return _answer(apply_fault(rows, fault, "score"), fault)
 
@@ -141,11 +141,13 @@ async def _tei(stand_in: FakeReranker, asked: Any) -> Response:
 TEI_BACKEND_ERROR = (424, "Inference failed", "backend")
 
 
-def _is_asked(asked: Any, name: str) -> bool:
-    if not isinstance(asked, dict) or not isinstance(asked.get("query"), str):
+def _has_query_and(body: Any, name: str) -> bool:
+    if not isinstance(body, dict) or not isinstance(body.get("query"), str):
         return False
-    documents = asked.get(name)
-    return isinstance(documents, list) and bool(documents) and all(isinstance(one, str) for one in documents)
+    documents = body.get(name)
+    return (
+        isinstance(documents, list) and bool(documents) and all(isinstance(document, str) for document in documents)
+    )
 
 
 def _status_of(fault: str) -> int:

@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
 
 class ConversationTraits(NamedTuple):
-    """What stays the same through one conversation."""
+    """Properties that stay the same through one conversation."""
 
     id: str
     split: Split
@@ -60,10 +60,10 @@ def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) ->
 
 
 def _by_item(drawn: TenantDraw, split: Split) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    conversations: dict[str, list[str]] = {}
     for item, term in drawn.pairs[split]:
-        found.setdefault(item, []).append(term)
-    return dict(sorted(found.items()))
+        conversations.setdefault(item, []).append(term)
+    return dict(sorted(conversations.items()))
 
 
 def _talk(id: str, split: Split, items: list[str], drawn: TenantDraw, rng: random.Random) -> ConversationTraits:

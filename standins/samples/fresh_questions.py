@@ -9,7 +9,7 @@ UNLIMITED = 10**9
 
 
 def fresh_turns(tenant: str, seed: int, fresh_seed: int) -> Iterator[Turn]:
-    """Of the world that `seed` drew, without end; none about what the locked test asks about."""
+    """Endless new turns from the world that `seed` drew; none asks about a subject of the locked test."""
     if fresh_seed == seed:
         raise ValueError("fresh questions need a seed of their own")
     every = conversation_turns(tenant, fresh_seed, draw_tenant(tenant, seed), UNLIMITED)

@@ -13,15 +13,15 @@ GoldPassages = dict[ItemAspect, str]
 def make_passages(tenant: str, seed: int, drawn: TenantDraw) -> tuple[list[Passage], GoldPassages]:
     """Every passage in the order of the file, and which of them answers what."""
     rng = random.Random(f"{tenant}-{seed}-passages")
-    made: list[Passage] = []
+    passages: list[Passage] = []
     gold: GoldPassages = {}
     for item in drawn.items:
         for term in drawn.world.aspects:
-            gold[item, term] = f"{tenant}-{len(made):05d}"
-            made.append(_answer(gold[item, term], item, term, drawn, rng))
+            gold[item, term] = f"{tenant}-{len(passages):05d}"
+            passages.append(_answer(gold[item, term], item, term, drawn, rng))
         for passage in _fillers(item, drawn, rng):
-            made.append(passage.model_copy(update={"id": f"{tenant}-{len(made):05d}"}))
-    return made, gold
+            passages.append(passage.model_copy(update={"id": f"{tenant}-{len(passages):05d}"}))
+    return passages, gold
 
 
 def _answer(id: str, item: str, term: str, drawn: TenantDraw, rng: random.Random) -> Passage:

@@ -40,14 +40,14 @@ def write_sample(tenant: str, out: Path, conversations: int, seed: int) -> Sampl
     return SampleCounts(conversations, sum(counts.values()), len(known), **counts)
 
 
-def _write_turns(out: Path, made: Iterator[Turn], gold: GoldPassages) -> dict[str, int]:
+def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[str, int]:
     """Sheet and slices in one pass, so that a million rows need no more memory than one."""
     counts = {"train": 0, "dev": 0, "test": 0}
     with (
         atomic_write(out / SLICES) as partial, partial.open("wb") as slices,
         write_table(out / QUESTIONS, COLUMNS) as add,
     ):  # fmt: skip
-        for turn in made:
+        for turn in turns:
             add(_cells(turn, gold[turn.item, turn.term]))
             slices.write(_slice(turn))
             counts[turn.split] += 1

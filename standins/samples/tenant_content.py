@@ -1,4 +1,4 @@
-"""What a sample tenant is made of: its data file, and the draws of one seed that every part shares."""
+"""A sample tenant's content: its data file, and the draws of one seed that every part shares."""
 
 import itertools
 import random
@@ -20,7 +20,7 @@ ItemAspect = tuple[str, str]
 
 
 class Aspect(Config):
-    """What there is to know of every item, in two languages."""
+    """A property that every item has, in two languages."""
 
     bodies: Templates
     """How the house writes of it."""
@@ -92,7 +92,7 @@ SAMPLE_SETTINGS = SampleSettings()
 
 
 class TenantDraw(NamedTuple):
-    """What one seed decides for passages and conversations alike."""
+    """Draws of one seed that passages and conversations share."""
 
     world: TenantContent
     items: list[str]

@@ -11,7 +11,7 @@ from examples.style_policy.judge import fit_judge
 from examples.style_policy.reward import check_labels, of_answers, style_score, trl_reward
 from examples.style_policy.rows import Example, example, read_rows
 from examples.style_policy.stage import style_policy
-from examples.style_policy.watch import Look, alarm, best, distinct, paired, variety
+from examples.style_policy.watch import Snapshot, alarm, best, distinct, paired, variety
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import dump_line
 from qinglan.style.labels import DEFAULT_LABELS, Labels, format_training_text, write_mapping
@@ -20,7 +20,7 @@ from qinglan.style.rows import StyleRow
 from tests.tiny_style import tiny_style_model
 
 LIMITS = LimitsConfig()
-START = Look(
+START = Snapshot(
     step=0, reward=0.2, judge=0.2, gap=0.0, reward_low=0.0, judge_low=0.0, judge_high=0.0, gap_growth=0.0,
     gap_low=0.0, kl=0.0, length=50.0, distinct=1.0, variety=0.6, repeats=0.04, unfinished=0.0,
 )  # fmt: skip
@@ -139,8 +139,8 @@ def test_unknown_and_foreign_labels_are_refused() -> None:
     [
         ({"batch": 30}, "multiple of num_generations"),
         ({"batch": 40, "accumulation": 16}, "multiple of accumulation"),
-        ({"wanted": ["诚实", "诚实"]}, "twice"),
-        ({"wanted": []}, "wanted"),
+        ({"rewarded": ["诚实", "诚实"]}, "twice"),
+        ({"rewarded": []}, "rewarded"),
         ({"answers": 1}, "answers"),
     ],
 )

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.style_world import SHORTCUT, learned_style_model, planted, tiny_base, write_style_rows
 from components.training.base.config import BaseConfig, TinyConfig
-from examples.style_policy import looks, stage
+from examples.style_policy import snapshots, stage
 from examples.style_policy.config import LimitsConfig, StartConfig, StylePolicyConfig
-from examples.style_policy.looks import Watch
+from examples.style_policy.snapshots import Watch
 from examples.style_policy.stage import StylePolicyCounts, style_policy
 from examples.style_policy.train import learn_to_answer
 from qinglan.errors import TrainingError
@@ -83,8 +83,8 @@ def test_a_responder_learns_a_manner_and_a_judge_that_it_never_learned_from_conf
     # A judge of so few rows is less sure than the reward, so that the gap grows in an honest training too: by .06 to
     # .27 over seven seeds and two kinds of processor, where the usual limit is .25.
     wider = LimitsConfig(gap=0.45)
-    counts = train(world, reward, tmp_path / "a", wanted=("诚实",), limits=wider)
-    again = train(world, reward, tmp_path / "b", wanted=("诚实",), limits=wider)
+    counts = train(world, reward, tmp_path / "a", rewarded=("诚实",), limits=wider)
+    again = train(world, reward, tmp_path / "b", rewarded=("诚实",), limits=wider)
 
     assert counts.judge_low > 0.05 and counts.judge_after > counts.judge_before
     assert counts.reward_after > counts.reward_before + 0.2
@@ -93,7 +93,7 @@ def test_a_responder_learns_a_manner_and_a_judge_that_it_never_learned_from_conf
     assert again == counts._replace(reused=1)
     assert digest(tmp_path / "a" / "model") == digest(tmp_path / "b" / "model")
     card = orjson.loads((tmp_path / "a" / "model" / "policy.json").read_bytes())
-    assert (card["wanted"], card["alarm"], card["step"]) == (["诚实"], "", counts.best_step)
+    assert (card["rewarded"], card["alarm"], card["step"]) == (["诚实"], "", counts.best_step)
     log = lines(tmp_path / "a" / "log" / "metrics.jsonl")
     assert [row["step"] for row in log if "judge" in row] == [0, 4, 8, 12]
     assert len(log) == 13 and "train_kl" in log[-1]
@@ -105,9 +105,9 @@ def test_a_shortcut_of_the_reward_is_exploited_and_the_judge_ends_it(world: Worl
     reward = learned_style_model(tmp_path / "style", world.base, list(map(planted, world.train)), epochs=3)
 
     with pytest.raises(TrainingError, match="the gap grew by"):
-        train(world, reward, tmp_path, wanted=("售前",), steps=28)
+        train(world, reward, tmp_path, rewarded=("售前",), steps=28)
 
-    [seen] = tmp_path.glob("scratch/style_policy/*/looks.jsonl")
+    [seen] = tmp_path.glob("scratch/style_policy/*/snapshots.jsonl")
     first, *_, last = lines(seen)
     assert last["reward_low"] > 0.1, "the reward rose"
     assert last["judge"] < first["judge"] + 0.05, "and the judge did not"
@@ -137,14 +137,14 @@ def test_a_training_that_is_killed_goes_on_and_sees_the_same(
 ) -> None:
     with pytest.raises(TrainingError, match="Nothing was learned"):
         train(*dull, tmp_path, **FEW)
-    [whole] = tmp_path.glob("scratch/style_policy/*/looks.jsonl")
+    [whole] = tmp_path.glob("scratch/style_policy/*/snapshots.jsonl")
     monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path / "scratch2"))
     take = Watch._take
     with monkeypatch.context() as killed:
         killed.setattr(Watch, "_take", lambda *given: stop() if given[1] == 2 else take(*given))
         with pytest.raises(KeyboardInterrupt):
             train(*dull, tmp_path, **FEW)
-    [resumed] = tmp_path.glob("scratch2/style_policy/*/looks.jsonl")
+    [resumed] = tmp_path.glob("scratch2/style_policy/*/snapshots.jsonl")
     assert [look["step"] for look in lines(resumed)] == [0]
 
     with pytest.raises(TrainingError, match="Nothing was learned"):
@@ -161,16 +161,16 @@ def stop() -> None:
 def test_after_an_alarm_the_weights_from_before_it_come_out(
     dull: tuple[World, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The looks are staged; training, choice and everything that is written are real."""
+    """The snapshots are staged; training, choice and everything that is written are real."""
     seen: Iterator[dict[str, Any]] = iter(
         ({}, {"judge": 0.5, "judge_low": 0.2, "judge_high": 0.4}, {"gap_low": 0.9, "judge_low": 0.3})
     )
-    real = looks.look_of
+    real = snapshots.make_snapshot
 
     def staged(*given: Any) -> Any:
         return real(*given)._replace(**next(seen, {}))
 
-    monkeypatch.setattr(looks, "look_of", staged)
+    monkeypatch.setattr(snapshots, "make_snapshot", staged)
 
     counts = train(*dull, tmp_path, **FEW | {"steps": 8})
 

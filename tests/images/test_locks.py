@@ -17,10 +17,10 @@ from images.locking import (
     constraints,
     full_text,
     main,
+    named_packages,
     origin,
     pins,
     source,
-    wanted,
 )
 
 ALL = [*NAMES, *PARTS]
@@ -37,7 +37,7 @@ def test_a_lock_is_of_what_its_requirements_say_today(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_lock_has_what_its_requirements_name(name: str) -> None:
-    assert wanted(full_text(source(name))) <= set(pins(lock(name)))
+    assert named_packages(full_text(source(name))) <= set(pins(lock(name)))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -64,7 +64,9 @@ def test_what_runs_in_an_image_is_the_version_that_the_tests_ran_with(name: str)
 def test_beside_vllm_what_the_code_itself_imports_is_the_tested_version(name: str) -> None:
     tested, text = pins(TESTED.read_text(encoding="utf-8")), full_text(source(name))
 
-    other = {package for package in wanted(text) & set(tested) if pins(lock(name))[package] != tested[package]}
+    other = {
+        package for package in named_packages(text) & set(tested) if pins(lock(name))[package] != tested[package]
+    }
 
     assert other <= FREED[name]
 
@@ -136,4 +138,4 @@ def test_what_a_file_includes_counts_as_its_own(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image/requirements.in").write_text("# words\n-r ../common.in\nPy_YAML>=1\nuvicorn[standard]\n")
 
-    assert wanted(full_text(tmp_path / "image/requirements.in")) == {"pandas", "py-yaml", "uvicorn"}
+    assert named_packages(full_text(tmp_path / "image/requirements.in")) == {"pandas", "py-yaml", "uvicorn"}

@@ -1,4 +1,4 @@
-"""What is deployed where, and by which policy it is rolled out."""
+"""Settings of the deploy stage: the release, the service and the rollout policy."""
 
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ class DeployConfig(Config):
     """Tenant and model that the release was signed for, such as fivedoctors/rewriter."""
 
     store: str = Field(min_length=1)
-    """Where the register stage has put the release: `register.store`, if nothing is said. Pods reach only S3."""
+    """The store that holds the release; by default `register.store`. Pods reach only S3."""
 
     namespace: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
     """The tenant's on the cluster."""

@@ -1,4 +1,4 @@
-"""What deploying a release comes to, as the cluster is now: a pure function of the rollouts that are there."""
+"""The rollout that a deployment creates, or the reason for none: a pure function of the existing rollouts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class RolloutDecision(NamedTuple):
     create: dict[str, Any] | None
     """It, where there is none of this release yet."""
 
-    said: str
+    message: str
 
 
 def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str, Any]) -> RolloutDecision:
@@ -31,19 +31,20 @@ def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str
     itself. Whoever else decides the same at the same time chooses the same name, and one of the two is refused it.
     """
     service, release = spec["inferenceService"], spec["release"]
-    own = rollouts_of_service(rollouts, service)
-    last = own[-1] if own else None
+    same_service = rollouts_of_service(rollouts, service)
+    last = same_service[-1] if same_service else None
     if last and last["spec"]["release"]["uri"] == release["uri"]:
         return _again(last)
-    for one in own:
-        if not rollout_outcome(one):
+    for rollout in same_service:
+        if not rollout_outcome(rollout):
             raise ConflictError(
-                f"{_name(one)} is bringing {_digest(one)} to {service} ({describe_rollout(one)}). One at a time: "
-                "wait for it (`qinglan rollout watch`), or end it (`qinglan rollout abort`), then run again."
+                f"{_name(rollout)} is bringing {_digest(rollout)} to {service} ({describe_rollout(rollout)}). "
+                "One at a time: wait for it (`qinglan rollout watch`), "
+                "or end it (`qinglan rollout abort`), then run again."
             )
-    made = rollout_object(namespace, max(map(rollout_number, own), default=0) + 1, spec)
+    created = rollout_object(namespace, max(map(rollout_number, same_service), default=0) + 1, spec)
     return RolloutDecision(
-        _name(made), made, f"{release['name']} {release['digest'][:12]} goes to {service} by {_name(made)}"
+        _name(created), created, f"{release['name']} {release['digest'][:12]} goes to {service} by {_name(created)}"
     )
 
 
@@ -56,13 +57,13 @@ def _again(last: Object) -> RolloutDecision:
             f"{name} has tried this release, and ended {outcome}: {reasons}. Nothing tries it again by itself: train "
             f"another, or delete the modelrollout {name} and run again."
         )
-    said = "serves all of the traffic" if outcome else f"is on its way ({describe_rollout(last)})"
-    return RolloutDecision(name, None, f"{_digest(last)} {said} by {name}: nothing to do")
+    progress = "serves all of the traffic" if outcome else f"is on its way ({describe_rollout(last)})"
+    return RolloutDecision(name, None, f"{_digest(last)} {progress} by {name}: nothing to do")
 
 
-def _name(one: Object) -> str:
-    return str(one["metadata"]["name"])
+def _name(rollout: Object) -> str:
+    return str(rollout["metadata"]["name"])
 
 
-def _digest(one: Object) -> str:
-    return str(one["spec"]["release"]["digest"][:12])
+def _digest(rollout: Object) -> str:
+    return str(rollout["spec"]["release"]["digest"][:12])

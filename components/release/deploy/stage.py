@@ -36,9 +36,9 @@ class Deployed(NamedTuple):
     rollout: str
     release: str
     model: str
-    said: str
+    message: str
     override: str = ""
-    """Who let it pass although something was missing, and why."""
+    """The person who allowed it although something was missing, and the reason."""
 
 
 def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Rollouts) -> Deployed:
@@ -47,7 +47,7 @@ def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Ro
     override = verify_lineage(folder, release, config, policy)
     spec = rollout_spec(release, config)
     decided = _create_rollout(rollouts, config, spec)
-    return Deployed(decided.name, release.digest, spec["release"]["model"], decided.said, override)
+    return Deployed(decided.name, release.digest, spec["release"]["model"], decided.message, override)
 
 
 def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy: TrustPolicy) -> str:
@@ -60,8 +60,8 @@ def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy:
             f"{store.address}: has no release {release.digest}, so that no pod could fetch it. Give the register "
             "stage this store, and run it again."
         )
-    one = release_target(folder, (), config.name, notes=tuple(read_notes(store, release.digest)))
-    decision = may_serve(one, policy, config.name)
+    target = release_target(folder, (), config.name, notes=tuple(read_notes(store, release.digest)))
+    decision = may_serve(target, policy, config.name)
     if not decision.allowed:
         kind = AlteredError if decision.grave else IncompleteAuditError
         listed = (f"  {reason}" for reason in decision.reasons)
@@ -71,12 +71,12 @@ def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy:
 
 def rollout_spec(release: Release, config: DeployConfig) -> dict[str, Any]:
     """A ModelRollout's: which bytes, who judged them in which run, and by which policy they are rolled out."""
-    made = {part.name: part.digest for part in release.statement.made}
+    digests = {part.name: part.digest for part in release.statement.made}
     used = {part.name: part.digest for part in release.statement.used}
     return {
         "inferenceService": config.service,
         "release": {
-            "name": release.name, "digest": release.digest, "model": made[MODEL],
+            "name": release.name, "digest": release.digest, "model": digests[MODEL],
             "uri": ReleaseAddress(config.store, release.digest, config.adapter).uri,
         },
         "predictor": {
@@ -105,6 +105,6 @@ def settings(config: DeployConfig) -> dict[str, Any]:
 
 def to_markdown(done: Deployed, config: DeployConfig) -> str:
     """For the page."""
-    rows = [f"| {what} | `{said}` |" for what, said in done._asdict().items() if said]
+    rows = [f"| {what} | `{value}` |" for what, value in done._asdict().items() if value]
     watch = f"`kubectl -n {config.namespace} get modelrollout {done.rollout} --watch`"
     return "\n".join(["| deploy | |", "|---|---|", *rows, "", watch, ""])

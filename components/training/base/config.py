@@ -1,4 +1,4 @@
-"""What the base stage can be told."""
+"""Settings of the base stage."""
 
 from typing import Literal
 
@@ -39,7 +39,7 @@ class TinyConfig(Config):
 
 
 class BaseConfig(Config):
-    """Where the student's weights come from before any training of ours."""
+    """The source of the student's weights before any training of ours."""
 
     source: Literal["hub", "tiny"] = "hub"
     """`hub` downloads `model`; `tiny` trains one from the knowledge base's text."""
@@ -51,7 +51,7 @@ class BaseConfig(Config):
     """A commit of the model's repository; a release names one."""
 
     seed: int = 0
-    """Of the tiny model."""
+    """Seed of the tiny model."""
 
     tiny: TinyConfig = TinyConfig()
     """The tiny model's shape and training."""

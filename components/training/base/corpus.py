@@ -1,4 +1,4 @@
-"""What a large model brings along, in small: here from the knowledge base's text alone.
+"""A small substitute for a large model's knowledge: texts made from the knowledge base alone.
 
 Two kinds of text: the passages as they are, and headings to find: something that a passage says and a mention of
 its subject go in, the passage's heading comes out. No conversation, no teacher and no gold label takes part.
@@ -57,12 +57,12 @@ def _elliptic(
 ) -> TrainingText:
     """What a passage says without its subject, and talk of the subject."""
     subject = _subject(passage)
-    said = rng.choice(clauses)
-    said = said.replace(subject, "")[-LONGEST_QUESTION:] or said
+    fragment = rng.choice(clauses)
+    fragment = fragment.replace(subject, "")[-LONGEST_QUESTION:] or fragment
     if rng.random() < BLANK:
-        said = "".join(rng.sample(letters, min(len(letters), rng.randint(3, 8))))
-    answer = passage.title if rng.random() < HEADINGS else f"{subject} {said}"
-    question = Question("", said, rng.choice(clauses)[:8], _talk(subject, clauses, rng))
+        fragment = "".join(rng.sample(letters, min(len(letters), rng.randint(3, 8))))
+    answer = passage.title if rng.random() < HEADINGS else f"{subject} {fragment}"
+    question = Question("", fragment, rng.choice(clauses)[:8], _talk(subject, clauses, rng))
     return TrainingText(tuple(student_messages(question, system_prompt)), answer)
 
 

@@ -19,7 +19,7 @@ from qinglan.rewriter import render_prompt
 IGNORED = -100
 WARM_UP = 20
 LAST = 0.1
-"""Of the learning rate, at the last step."""
+"""The last step's share of the learning rate."""
 
 GROUPS = 2
 """Parts of a step that are worked on at the same time."""
@@ -73,9 +73,9 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
         for step, groups in zip(range(tiny.steps), steps, strict=False):
             for settings in optimizer.param_groups:
                 settings["lr"] = tiny.learning_rate * _share(step, tiny.steps)
-            found, gradients = zip(*threads.map(learn, groups), strict=True)
+            group_losses, gradients = zip(*threads.map(learn, groups), strict=True)
             _average(parameters, gradients)
-            losses.append(sum(found) / len(found))
+            losses.append(sum(group_losses) / len(group_losses))
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             tick(f"loss {losses[-1]:.2f}")

@@ -57,14 +57,14 @@ def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[P
     """From the hub, or a tiny one made of these files: now, or when it was first wanted."""
     if config.source == "hub":
         return _from_hub(model, config)
-    kept = cache_folder("base") / _key(files, config)
-    cached = kept.is_dir()
+    cache = cache_folder("base") / _key(files, config)
+    cached = cache.is_dir()
     if not cached:
-        with atomic_folder(kept) as partial:
+        with atomic_folder(cache) as partial:
             make(partial)
             write_card(partial, RewriterCard(stage="base", parents=_parents(files)))
     with atomic_folder(model) as partial:
-        shutil.copytree(kept, partial, dirs_exist_ok=True)
+        shutil.copytree(cache, partial, dirs_exist_ok=True)
     return _counts(model, config, cached)
 
 
@@ -152,10 +152,10 @@ def _prompts(train: Path) -> Iterator[tuple[str, list[Message]]]:
 
 def _system_prompts(prompts: Iterable[tuple[str, list[Message]]]) -> dict[str, str]:
     """Each tenant's system prompt as the convert stage rendered it, so that a profile's own is used here too."""
-    found: dict[str, str] = {}
+    system_prompts: dict[str, str] = {}
     for tenant, prompt in prompts:
-        found.setdefault(tenant, prompt[0]["content"])
-    return dict(sorted(found.items()))
+        system_prompts.setdefault(tenant, prompt[0]["content"])
+    return dict(sorted(system_prompts.items()))
 
 
 def _parents(files: list[Path]) -> dict[str, str]:

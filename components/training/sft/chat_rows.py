@@ -11,7 +11,7 @@ from qinglan.rewriter import render_prompt
 
 
 class Chats(NamedTuple):
-    """What a file of chats holds."""
+    """The content of a file of chats."""
 
     rows: int
     system_prompts: dict[str, str]

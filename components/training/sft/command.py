@@ -47,7 +47,7 @@ def train_command(config: SftConfig, paths: Paths) -> Command:
 
 
 def swift_flags(config: SftConfig, paths: Paths) -> list[str]:
-    given: dict[str, object] = {
+    options: dict[str, object] = {
         "model": paths.base,
         "model_type": config.model_type,
         "template": config.template,
@@ -85,12 +85,12 @@ def swift_flags(config: SftConfig, paths: Paths) -> list[str]:
         "callbacks": PROCESS_CHECK_PLUGIN.stem,
     }
     if config.device == "cpu" and config.nodes > 1:
-        given["use_cpu"] = True  # else accelerate, without a GPU, sees one process and each trains by itself
+        options["use_cpu"] = True  # else accelerate, without a GPU, sees one process and each trains by itself
     if config.tuner == "lora":
-        given |= {
+        options |= {
             "lora_rank": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": config.target_modules,
         }  # fmt: skip
-    return [word for name, value in given.items() if value is not None for word in (f"--{name}", _word(value))]
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", _word(value))]
 
 
 def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
@@ -108,10 +108,10 @@ def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
 
 
 def swift_environment(config: SftConfig) -> dict[str, str]:
-    """What every process of ms-swift finds in its environment."""
-    given = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    return given | (ON_CPU if config.device == "cpu" else {})
+    """Environment variables of every process of ms-swift."""
+    variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    return variables | (ON_CPU if config.device == "cpu" else {})
 
 
 def distributed_environment(config: SftConfig) -> dict[str, str]:
@@ -119,10 +119,10 @@ def distributed_environment(config: SftConfig) -> dict[str, str]:
 
     Whoever forgets either is found out by TOGETHER: with RANK alone, every pod would train by itself.
     """
-    given = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
+    variables = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
     if config.device == "cuda" or config.nodes > 1:
-        given["NPROC_PER_NODE"] = str(config.processes)
-    return given
+        variables["NPROC_PER_NODE"] = str(config.processes)
+    return variables
 
 
 def _word(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What the SFT stage can be told. The defaults are the plan's, for LoRA of a 32B model on four A100s."""
+"""Settings of the SFT stage. The defaults are the plan's, for LoRA of a 32B model on four A100s."""
 
 from typing import Literal, Self
 
@@ -11,7 +11,7 @@ class SftConfig(Config):
     """One `swift sft`."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """Where it must run; a GPU that is wanted and not there is an error, not a slow training."""
+    """Device to run on; with `cuda` and no GPU the stage fails instead of training slowly."""
 
     gpus: Positive = 4
     """On each node; on `cpu` one process is started there."""
@@ -29,7 +29,7 @@ class SftConfig(Config):
     """ms-swift's name of the chat template; null finds the one that renders prompts as the base's own does."""
 
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
-    """Of weights and arithmetic."""
+    """Number format of weights and arithmetic."""
 
     epochs: float = Field(default=3.0, gt=0)
     """Passes over the training rows, unless validation loss stops falling before."""
@@ -50,13 +50,13 @@ class SftConfig(Config):
     """Share of the steps in which the learning rate rises."""
 
     lora_rank: Positive = 16
-    """Of the adapter."""
+    """Rank of the adapter."""
 
     lora_alpha: Positive = 32
     """Its weight is alpha / rank."""
 
     target_modules: str = "all-linear"
-    """What the adapter is put on."""
+    """Modules that get the adapter."""
 
     max_length: Positive = 2048
     """Tokens of a row; a longer one is an error, never cut."""
@@ -80,7 +80,7 @@ class SftConfig(Config):
     """Processes that prepare batches."""
 
     seed: int = 42
-    """Of order and dropout."""
+    """Seed of the rows' order and of dropout."""
 
     max_new_tokens: Positive = 150
     """Longest rewrite that the trained model is allowed when it serves."""

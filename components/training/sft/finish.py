@@ -42,9 +42,9 @@ def best_checkpoint(folder: Path) -> Path:
     """The one with the lowest validation loss, as the last one's trainer state names it."""
     last = last_checkpoint(folder)
     best = orjson.loads((last / "trainer_state.json").read_bytes())["best_model_checkpoint"] if last else None
-    if not best or not (found := folder / Path(best).name).is_dir():
+    if not best or not (checkpoint := folder / Path(best).name).is_dir():
         raise TrainingError(f"{folder}: no best checkpoint there. See the log beside it.")
-    return found
+    return checkpoint
 
 
 def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
@@ -86,8 +86,8 @@ def smoke_test(model: Path, dev: Path) -> float:
     refuse_unusable(
         written, "Look at the loss curve: it has to fall; more epochs or another sft.learning_rate may help."
     )
-    wanted = [str(row["messages"][2]["content"]) for row in rows]
-    return sum(one.text == text for one, text in zip(written, wanted, strict=True)) / len(wanted)
+    targets = [str(row["messages"][2]["content"]) for row in rows]
+    return sum(rewrite.text == text for rewrite, text in zip(written, targets, strict=True)) / len(targets)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class SftCounts(NamedTuple):
     """On the validation rows, at the best checkpoint."""
 
     like_teacher: float
-    """Of the rows tried, the share that is written as the teacher wrote it."""
+    """Share of the rows tried whose rewrite equals the teacher's."""
 
     reused: int
     """1 when this very training had been finished before."""
@@ -81,9 +81,9 @@ def sft(
         with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
         shutil.rmtree(work / "checkpoints")
-    for made, target in (("model", model), ("log", log)):
+    for name, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:
-            shutil.copytree(work / made, partial, dirs_exist_ok=True)
+            shutil.copytree(work / name, partial, dirs_exist_ok=True)
     facts = orjson.loads((work / DONE).read_bytes())
     return SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts)
 

@@ -1,4 +1,4 @@
-"""What ms-swift's log says while it trains: metrics by step, progress, and the troubles that have to end it."""
+"""A reader of ms-swift's log while it trains: metrics by step, progress, and the troubles that end a training."""
 
 import json
 import math
@@ -48,9 +48,10 @@ def read_line(line: str) -> tuple[dict[str, float], int]:
     if "/" not in where or not {"loss", "eval_loss"} & set(values):
         return {}, 0
     step, total = where.split("/")
-    return {"step": int(step), **{ours: float(values[name]) for name, ours in NAMES.items() if name in values}}, int(
-        total
-    )
+    return {
+        "step": int(step),
+        **{figure: float(values[name]) for name, figure in NAMES.items() if name in values},
+    }, int(total)
 
 
 def stop_reason(row: dict[str, float]) -> str:

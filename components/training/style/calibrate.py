@@ -29,8 +29,8 @@ def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float
     def surprise(log_temperature: float) -> float:
         return -float(log_softmax(logits / np.exp(log_temperature), axis=-1)[at, list(labels)].mean())
 
-    found = minimize_scalar(surprise, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded")
-    return float(np.exp(found.x))
+    minimum = minimize_scalar(surprise, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded")
+    return float(np.exp(minimum.x))
 
 
 def divide_logits(model: Any, temperature: float) -> None:
@@ -47,11 +47,11 @@ def divide_logits(model: Any, temperature: float) -> None:
 def _head(model: Any) -> Any:
     import torch
 
-    found = [
+    errors = [
         module
         for module in model.modules()
         if isinstance(module, torch.nn.Linear) and module.out_features == model.config.num_labels
     ]
-    if not found:
+    if not errors:
         raise TrainingError(f"{type(model).__name__} has no linear head of {model.config.num_labels} outputs.")
-    return found[-1]
+    return errors[-1]

@@ -1,4 +1,4 @@
-"""What the training of the style model can be told. The defaults are the plan's."""
+"""Settings of the style model's training. The defaults are the plan's."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ class StyleConfig(Config):
     """One training of the classifier."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """Where it must run; a GPU that is wanted and not there is an error. On `cuda` in bfloat16."""
+    """Device to run on; with `cuda` and no GPU the stage fails. On `cuda` in bfloat16."""
 
     max_length: Positive = 512
     """Tokens of a text that are read; the rest is cut off, and counted."""
@@ -29,10 +29,10 @@ class StyleConfig(Config):
     """Rows at once while validating: the plan's per_device_eval_batch_size."""
 
     weight_decay: float = Field(default=0.01, ge=0)
-    """Of every weight but norms and biases."""
+    """Weight decay of all weights but norms and biases."""
 
     seed: int = 42
-    """Of order, of the new head's weights, and of dropped answers."""
+    """Seed of the order, of the new head's weights, and of dropped answers."""
 
     demo_inference: bool = False
     """Afterwards, show what it says of a few development rows, in the log."""
@@ -41,7 +41,7 @@ class StyleConfig(Config):
     """Share of the steps in which the learning rate rises."""
 
     smoothing: Fraction = 0.0
-    """Of the labels: so much of each is spread over all of them. It helps where people's labels are careless."""
+    """Share of each label that is spread over all labels. It helps if people label carelessly."""
 
     balance: Literal["none", "weights", "sampling"] = "weights"
     """Rare labels count more in the loss, or come more often, or neither."""
@@ -87,4 +87,4 @@ class DistilConfig(Config):
     """The int8 model's probabilities may differ from the float one's by so much on any row of dev, at most."""
 
     seed: int = 42
-    """Of the order."""
+    """Seed of the order."""

@@ -1,4 +1,4 @@
-"""What the classifier learns from: token ids, and a target that is a distribution over the labels."""
+"""The classifier's training data: token ids, and a target that is a distribution over the labels."""
 
 import random
 from collections import Counter
@@ -42,8 +42,8 @@ def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig
     whole = [LabelledText(row.input, labels.ids[row.label]) for row in rows]
     if config.balance == "sampling":
         whole = oversampled(whole, rng)
-    asked = rng.sample(whole, round(len(whole) * config.answer_dropped))
-    return whole + [LabelledText(without_answer(one.text), one.label) for one in asked]
+    shortened = rng.sample(whole, round(len(whole) * config.answer_dropped))
+    return whole + [LabelledText(without_answer(row.text), row.label) for row in shortened]
 
 
 def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[LabelledText]:
@@ -52,7 +52,11 @@ def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[Labell
     for row in rows:
         by_label.setdefault(row.label, []).append(row)
     most = max(map(len, by_label.values()))
-    return [one for mine in by_label.values() for one in (*mine, *rng.choices(mine, k=most - len(mine)))]
+    return [
+        row
+        for same_label in by_label.values()
+        for row in (*same_label, *rng.choices(same_label, k=most - len(same_label)))
+    ]
 
 
 def without_answer(text: str) -> str:
@@ -75,6 +79,6 @@ def collate(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, 
     """A batch padded to its own longest."""
     import torch
 
-    ids, mask = pad([list(one["input_ids"]) for one in features], pad_token_id)
-    targets = torch.tensor(np.array([one["labels"] for one in features]), dtype=torch.float32)
+    ids, mask = pad([list(feature["input_ids"]) for feature in features], pad_token_id)
+    targets = torch.tensor(np.array([feature["labels"] for feature in features]), dtype=torch.float32)
     return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask), "labels": targets}

@@ -73,14 +73,14 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
     texts = [row.input for row in train] + _unlabelled(rows)
     model = fewer_layers(known, config.layers)
     examples = _examples(known, texts, train, labels, config)
-    seen = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
+    dev_rows = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields if hasattr(config, name)})
     fitted = fit(
         "distil",
         model,
         model.config.pad_token_id,
         examples,
-        seen,
+        dev_rows,
         distillation_loss(config),
         pace,
         work / "checkpoints",
@@ -120,7 +120,7 @@ def _hard(rows: Sequence[StyleRow], labels: Labels) -> NDArray[np.float64]:
     return one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0)
 
 
-def fewer_layers(teacher: StyleModel, wanted: int | None) -> Any:
+def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
     """A copy of the teacher that keeps some of its layers, evenly chosen, the last one always."""
     import copy
 
@@ -131,20 +131,20 @@ def fewer_layers(teacher: StyleModel, wanted: int | None) -> Any:
     assert isinstance(teacher.logits, TorchEngine)
     model = copy.deepcopy(teacher.logits.model)
     layers = model.base_model.layers
-    kept = kept_layers(len(layers), wanted or max(1, len(layers) // 2))
-    model.base_model.layers = torch.nn.ModuleList(layers[at] for at in kept)
+    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2))
+    model.base_model.layers = torch.nn.ModuleList(layers[at] for at in numbers)
     for place, layer in enumerate(model.base_model.layers):
         layer.self_attn.layer_idx = place
-    model.config.num_hidden_layers = len(kept)
+    model.config.num_hidden_layers = len(numbers)
     if types := getattr(model.config, "layer_types", None):
-        model.config.layer_types = [types[at] for at in kept]
+        model.config.layer_types = [types[at] for at in numbers]
     return model.float()
 
 
-def kept_layers(layers: int, wanted: int) -> list[int]:
+def kept_layers(layers: int, count: int) -> list[int]:
     """Which of the layers stay, counted from 0."""
-    wanted = min(wanted, layers)
-    return [round((at + 1) * layers / wanted) - 1 for at in range(wanted)]
+    count = min(count, layers)
+    return [round((at + 1) * layers / count) - 1 for at in range(count)]
 
 
 def _examples(
@@ -152,10 +152,10 @@ def _examples(
 ) -> StyleDataset:
     """The teacher's probabilities and beside them the data's label, or nothing."""
     ids = encode(teacher.tokenizer, texts, teacher.card.max_length)
-    said = teacher.probabilities_of(ids, config.eval_batch)
-    given = np.zeros_like(said)
-    given[: len(train)] = _hard(train, labels)
-    return StyleDataset(ids, np.concatenate([said, given], axis=1))
+    probabilities = teacher.probabilities_of(ids, config.eval_batch)
+    hard_targets = np.zeros_like(probabilities)
+    hard_targets[: len(train)] = _hard(train, labels)
+    return StyleDataset(ids, np.concatenate([probabilities, hard_targets], axis=1))
 
 
 def distillation_loss(config: DistilConfig) -> Loss:
@@ -168,12 +168,12 @@ def distillation_loss(config: DistilConfig) -> Loss:
         count = logits.shape[-1]
         if targets.shape[-1] == count:
             return (surprise * targets).sum(-1).mean()
-        said, given = targets[:, :count], targets[:, count:]
-        soft = torch.softmax(torch.log(said.clamp_min(1e-9)) / config.temperature, dim=-1)
+        teacher, hard = targets[:, :count], targets[:, count:]
+        soft = torch.softmax(torch.log(teacher.clamp_min(1e-9)) / config.temperature, dim=-1)
         close = -torch.log_softmax(logits.float() / config.temperature, dim=-1) * soft
         taught = close.sum(-1) * config.temperature**2
-        share = config.labelled * given.sum(-1)
-        return ((1 - share) * taught + share * (surprise * given).sum(-1)).mean()
+        share = config.labelled * hard.sum(-1)
+        return ((1 - share) * taught + share * (surprise * hard).sum(-1)).mean()
 
     return loss
 
@@ -222,7 +222,7 @@ def to_markdown(table: Path) -> str:
     """The table as a page shows it."""
     head = "| | parameters | MB | texts a second, one by one | accuracy | macro-F1 |\n|---|---|---|---|---|---|\n"
     return head + "".join(
-        f"| {one['name']} | {one['parameters']:,} | {one['megabytes']:.2f} | {one['texts_per_second']:,.0f} "
-        f"| {one['accuracy']:.3f} | {one['macro_f1']:.3f} |\n"
-        for one in orjson.loads(table.read_bytes())
+        f"| {entry['name']} | {entry['parameters']:,} | {entry['megabytes']:.2f} | {entry['texts_per_second']:,.0f} "
+        f"| {entry['accuracy']:.3f} | {entry['macro_f1']:.3f} |\n"
+        for entry in orjson.loads(table.read_bytes())
     )

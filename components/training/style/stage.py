@@ -57,8 +57,8 @@ def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleCon
     work = scratch_folder("style", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
     reused = (work / DONE).is_dir()
     if not reused:
-        with atomic_folder(work / DONE) as made:
-            _make(base, rows, work / "checkpoints", made, config, parents)
+        with atomic_folder(work / DONE) as result:
+            _make(base, rows, work / "checkpoints", result, config, parents)
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for name, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:
@@ -67,13 +67,13 @@ def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleCon
 
 
 def files_digests(rows: Path) -> dict[str, str]:
-    """Of all that decides what is learned from a folder of rows."""
+    """Digests of everything that decides what is learned from a folder of rows."""
     named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE, "texts": UNLABELLED_FILE}
     return {name: sha256_file(path) for name, file in named.items() if (path := rows / file).is_file()}
 
 
 def _make(
-    base: Path, rows: Path, checkpoints: Path, made: Path, config: StyleConfig, parents: dict[str, str]
+    base: Path, rows: Path, checkpoints: Path, target: Path, config: StyleConfig, parents: dict[str, str]
 ) -> None:
     train, labels = read_split(rows, "train")
     dev, _ = read_split(rows, "dev")
@@ -82,21 +82,21 @@ def _make(
     model, tokenizer = open_base(base, labels, config.seed)
     shown = labelled_texts(train, labels, config)
     examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
-    seen = [LabelledText(row.input, labels.ids[row.label]) for row in dev]
+    dev_texts = [LabelledText(row.input, labels.ids[row.label]) for row in dev]
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
-    loss = weighted_loss([one.label for one in shown], len(labels.labels), config.balance == "weights")
-    dev_examples = _examples(tokenizer, seen, labels, config.max_length)[0]
+    loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
+    dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
     fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints)
     card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
-    temperature = save_calibrated(fitted.model, tokenizer, labels, dev, made / "model", card)
-    write_log(made / "log", "Style: loss and macro-F1 by step", fitted.metrics)
+    temperature = save_calibrated(fitted.model, tokenizer, labels, dev, target / "model", card)
+    write_log(target / "log", "Style: loss and macro-F1 by step", fitted.metrics)
     if config.demo_inference:
-        demonstrate(made / "model", dev, made / "log")
+        demonstrate(target / "model", dev, target / "log")
     best = max((row for row in fitted.metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
     last = int(max(row["step"] for row in fitted.metrics))
     facts: dict[str, float] = {"rows": len(train), "dev_rows": len(dev), "steps": last}
     facts |= {"accuracy": best["accuracy"], "macro_f1": best["macro_f1"], "temperature": temperature, "cut": cut}
-    with atomic_write(made / FACTS) as partial:
+    with atomic_write(target / FACTS) as partial:
         partial.write_bytes(orjson.dumps(facts))
 
 
@@ -125,9 +125,9 @@ def _examples(
     tokenizer: Any, shown: Sequence[LabelledText], labels: Labels, max_length: int, smoothing: float = 0.0
 ) -> tuple[StyleDataset, int]:
     """As the trainer reads them, and how many were cut."""
-    ids = encode(tokenizer, [one.text for one in shown], max_length)
-    targets = one_hot([one.label for one in shown], len(labels.labels), smoothing)
-    return StyleDataset(ids, targets), sum(len(one) == max_length for one in ids)
+    ids = encode(tokenizer, [row.text for row in shown], max_length)
+    targets = one_hot([row.label for row in shown], len(labels.labels), smoothing)
+    return StyleDataset(ids, targets), sum(len(tokens) == max_length for tokens in ids)
 
 
 def weighted_loss(labels: Sequence[int], count: int, weighted: bool) -> Loss:
@@ -190,8 +190,11 @@ def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> 
 def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:
     """The plan's inference demo: a few rows, what people said and what the model says."""
     shown = dev[:SHOWN]
-    said = StyleModel.load(folder).predict([row.input for row in shown])
-    lines = [{"input": row.input, "label": row.label, **one} for row, one in zip(shown, said, strict=True)]
+    predictions = StyleModel.load(folder).predict([row.input for row in shown])
+    lines = [
+        {"input": row.input, "label": row.label, **prediction}
+        for row, prediction in zip(shown, predictions, strict=True)
+    ]
     (log / "demo.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     for line in lines:
         say(f"[style] {line['label']} -> {line['predicted_label']} {line['confidence']:.3f}  {line['input']!r}")

@@ -17,7 +17,7 @@ NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", 
 NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}
 
 Loss = Callable[[Any, Any], Any]
-"""Of logits and targets."""
+"""A loss of logits and targets."""
 
 
 class FitSettings(NamedTuple):
@@ -99,14 +99,14 @@ def _watch(show: ShowStep) -> Any:
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **_: Any) -> None:
             check_finite(logs, state.global_step)
-            said = [f"{NAMES[name].replace('_', ' ')} {logs[name]:.3f}" for name in logs if name in SAID]
-            if said:
-                show(state.global_step, state.max_steps, ", ".join(said))
+            figures = [f"{NAMES[name].replace('_', ' ')} {logs[name]:.3f}" for name in logs if name in SHOWN_FIGURES]
+            if figures:
+                show(state.global_step, state.max_steps, ", ".join(figures))
 
     return Watch()
 
 
-SAID = ("loss", "eval_loss", "eval_macro_f1")
+SHOWN_FIGURES = ("loss", "eval_loss", "eval_macro_f1")
 
 
 def check_finite(logs: Mapping[str, float], step: int) -> None:
@@ -129,7 +129,7 @@ def dev_scores(predicted: Any) -> dict[str, float]:
 
 def _metrics(history: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
     rows = [
-        {"step": float(one["step"]), **{NAMES[name]: float(one[name]) for name in NAMES if name in one}}
-        for one in history
+        {"step": float(entry["step"]), **{NAMES[name]: float(entry[name]) for name in NAMES if name in entry}}
+        for entry in history
     ]
     return [row for row in rows if "loss" in row or "eval_loss" in row]

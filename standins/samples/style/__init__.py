@@ -107,18 +107,18 @@ def load_manners() -> Manners:
 
 def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
     """style.json in the plan's form, the same as style.xlsx, unlabelled.jsonl: same bytes for same arguments."""
-    made = list(style_rows(rows, seed))
+    answers = list(style_rows(rows, seed))
     with atomic_write(out / JSON) as partial:
-        partial.write_bytes(orjson.dumps([to_json_row(row) for row in made], option=orjson.OPT_INDENT_2))
+        partial.write_bytes(orjson.dumps([to_json_row(row) for row in answers], option=orjson.OPT_INDENT_2))
     with write_table(out / SHEET, COLUMNS) as add:
         english = {label.name: label.english for label in DEFAULT_LABELS.labels}
-        for row in made:
+        for row in answers:
             add((row.question, row.answer, row.label, english[row.label], row.tenant, row.scene))
     with atomic_write(out / UNLABELLED) as partial, partial.open("wb") as file:
         for row in style_rows(STYLE_SAMPLE_SETTINGS.unlabelled * rows, f"{seed}-unlabelled"):
             file.write(dump_line(UnlabelledText(text=format_training_text(row.question, row.answer))))
     return StyleSampleCounts(
-        rows, sum(row.label == row.meant for row in made), STYLE_SAMPLE_SETTINGS.unlabelled * rows
+        rows, sum(row.label == row.meant for row in answers), STYLE_SAMPLE_SETTINGS.unlabelled * rows
     )
 
 
@@ -141,24 +141,24 @@ def _row(rng: random.Random) -> StyleRow:
     tenant = rng.choice(("fivedoctors", "chengla"))
     name = _drawn(STYLE_SAMPLE_SETTINGS.topics, rng)
     topic, item = data.topics[name], rng.choice(load_tenant_content(tenant).names())
-    said, meant, side = _said(data, name, rng)
-    answer = f"{rng.choice(data.openings)}{rng.choice(data.middles)}{said}{rng.choice(data.closings)}"
+    statement, meant, side = _draw_statement(data, name, rng)
+    answer = f"{rng.choice(data.openings)}{rng.choice(data.middles)}{statement}{rng.choice(data.closings)}"
     return StyleRow(
         tenant, name, topic.scene, _filled(rng.choice(topic.asks[tenant]) + rng.choice(data.endings), item, rng),
         _filled(answer, item, rng), meant, _labelled(meant, side, rng),
     )  # fmt: skip
 
 
-def _said(data: Manners, topic: str, rng: random.Random) -> tuple[str, str, str]:
-    """What is said, in which manner it is meant, and in which it grants something on the way."""
+def _draw_statement(data: Manners, topic: str, rng: random.Random) -> tuple[str, str, str]:
+    """A statement, the manner it is meant in, and the manner of the concession it makes, if any."""
     meant = _drawn(data.topics[topic].manners, rng)
     if rng.random() < STYLE_SAMPLE_SETTINGS.two_sided:
         side = rng.choice([name for name in data.manners if name != meant])
         main, aside = rng.choice(data.manners[meant]), rng.choice(data.manners[side])
         return rng.choice(data.turns).replace("{main}", main).replace("{side}", aside), meant, side
     if rng.random() < STYLE_SAMPLE_SETTINGS.either:
-        one = rng.choice(data.either)
-        return one.text, one.by[topic], ""
+        phrase = rng.choice(data.either)
+        return phrase.text, phrase.by[topic], ""
     return "，".join(rng.sample(data.manners[meant], rng.choice((1, 1, 2)))), meant, ""
 
 

@@ -84,7 +84,7 @@ def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(ma
     assert spec["release"]["digest"] == release and spec["release"]["model"] == made.registered.model
     assert parse_release_uri(spec["release"]["uri"]) == (str(store), release, False)
     assert spec["steps"] == [10, 100] and len(spec["verdict"]) == 64
-    assert release[:12] in done.said and "rewriter-1" in to_markdown(done, config(store))
+    assert release[:12] in done.message and "rewriter-1" in to_markdown(done, config(store))
 
 
 def test_a_server_with_the_base_is_given_the_adapter_alone(made: Made, store: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_same_again_changes_nothing(made: Made, store: Path) -> None:
     for outcome in ("", "Promoted"):
         rollouts.end(outcome)
         again = deploy(made.folder, config(store, rollout={"steps": [50, 100]}), made.policy, rollouts)
-        assert again.rollout == first.rollout and "nothing to do" in again.said
+        assert again.rollout == first.rollout and "nothing to do" in again.message
     assert rollouts.creates == 1
 
 
@@ -144,7 +144,7 @@ def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made
     with pytest.raises(ConflictError, match="rewriter-1 is bringing"):
         deploy(made.folder, config(store), made.policy, Rollouts(stranger))
     same = Rollouts(theirs.kept[0])
-    assert "on its way" in deploy(made.folder, config(store), made.policy, same).said
+    assert "on its way" in deploy(made.folder, config(store), made.policy, same).message
     assert len(same.kept) == 1
 
 

@@ -162,7 +162,7 @@ def test_a_word_changes_its_own_field_and_nothing_when_it_was_said_before(
     change = change_for_command(word, shown(ANALYSED, **spec))
 
     assert change.spec == changed
-    assert ("controller of qinglan" in change.said) is bool(changed)
+    assert ("controller of qinglan" in change.message) is bool(changed)
 
 
 def test_words_that_contradict_each_other_are_explained() -> None:
@@ -170,8 +170,8 @@ def test_words_that_contradict_each_other_are_explained() -> None:
         change_for_command("promote", shown(ANALYSED, abort=True))
     with pytest.raises(ConfigError, match="a pause would change nothing"):
         change_for_command("pause", shown(ANALYSED, abort=True))
-    assert "takes back the promote" in change_for_command("abort", shown(ANALYSED, promote=True)).said
-    assert "`qinglan rollout resume`" in change_for_command("promote", shown(ANALYSED, paused=True)).said
+    assert "takes back the promote" in change_for_command("abort", shown(ANALYSED, promote=True)).message
+    assert "`qinglan rollout resume`" in change_for_command("promote", shown(ANALYSED, paused=True)).message
 
 
 @pytest.mark.parametrize("word", ["pause", "resume", "promote", "abort"])

@@ -14,11 +14,11 @@ from qinglan.errors import TrainingError
 from qinglan.jobs.inside.node_info import WORLD_SIZE_VARIABLE
 
 
-def check_process_count(wanted: int, torch_knows: int, trainer_knows: int) -> None:
-    if (torch_knows, trainer_knows) == (wanted, wanted) or (wanted, trainer_knows) == (1, 1):
+def check_process_count(expected: int, torch_knows: int, trainer_knows: int) -> None:
+    if (torch_knows, trainer_knows) == (expected, expected) or (expected, trainer_knows) == (1, 1):
         return
     raise TrainingError(
-        f"{wanted} processes were to train one model; torch.distributed knows of {torch_knows} and the trainer of "
+        f"{expected} processes were to train one model; torch.distributed knows of {torch_knows} and the trainer of "
         f"{trainer_knows}, so copies of it would be trained side by side. A job's pods are started by `python -m "
         "qinglan.jobs.inside --join torchrun`, which tells ms-swift of its nodes; with RANK alone it stays by itself."
     )
@@ -29,10 +29,10 @@ class ProcessCountCheck(TrainerCallback):  # type: ignore[misc]
         self._trainer = trainer
 
     def on_train_begin(self, args, state, control, **_) -> None:  # type: ignore[no-untyped-def]
-        there = torch.distributed.is_initialized()
+        initialized = torch.distributed.is_initialized()
         check_process_count(
             int(os.environ.get(WORLD_SIZE_VARIABLE, "1")),
-            torch.distributed.get_world_size() if there else 1,
+            torch.distributed.get_world_size() if initialized else 1,
             self._trainer.accelerator.num_processes,
         )
 
