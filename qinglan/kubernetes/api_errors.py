@@ -1,4 +1,4 @@
-"""What the API server refused, in words that name the next step: pure functions over its answers."""
+"""Errors of the API server, in words that name the next step: pure functions over its answers."""
 
 import re
 
@@ -28,10 +28,10 @@ class ApiError(Exception):
     def message(self) -> str:
         """The server's own, of the Status that it answers with."""
         try:
-            told = orjson.loads(self.text)
+            body = orjson.loads(self.text)
         except orjson.JSONDecodeError:
             return self.text.strip()
-        return str(told.get("message", self.text)) if isinstance(told, dict) else self.text
+        return str(body.get("message", self.text)) if isinstance(body, dict) else self.text
 
     @property
     def missing(self) -> bool:
@@ -51,24 +51,26 @@ class ApiError(Exception):
 
 def explain_api_error(refusal: ApiError, host: str, namespace: str) -> QinglanError:
     """The error that a person can do something about."""
-    said, what = refusal.message, f"{VERBS[refusal.method]} {refusal.resource} in {namespace}"
-    if refusal.status == 0 and "certificate" in said.lower():
-        return ConfigError(f"The API server {host} and this login do not trust each other: {said}. Renew KUBECONFIG.")
+    message, what = refusal.message, f"{VERBS[refusal.method]} {refusal.resource} in {namespace}"
+    if refusal.status == 0 and "certificate" in message.lower():
+        return ConfigError(
+            f"The API server {host} and this login do not trust each other: {message}. Renew KUBECONFIG."
+        )
     if refusal.at_once:
-        return OutageError(f"The API server {host} did not {what}: {said}. Check that it runs and can be reached.")
+        return OutageError(f"The API server {host} did not {what}: {message}. Check that it runs and can be reached.")
     if refusal.status == 401:
         return ConfigError(
             f"The API server {host} does not know this login: its token has expired, or is of another cluster. "
             "Get a new one (in a pod: start the step again; else renew KUBECONFIG), and run again."
         )
-    if refusal.status == 403 and (who := re.search(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"', said)):
+    if refusal.status == 403 and (who := re.search(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"', message)):
         return ConfigError(_forbidden(who[1], who[2], who[3], namespace))
     if refusal.status == 404 and not refusal.missing and refusal.resource in INSTALL_HINTS:
         kind, step = INSTALL_HINTS[refusal.resource]
         return ConfigError(f"The API server {host} knows no {kind}: {step}.")
     if refusal.status == 404:
-        return ConfigError(f"The API server {host} could not {what}: {said}. Check the namespace's name.")
-    return ConfigError(f"The API server {host} refused to {what}: {said}. Mend what it names, and run again.")
+        return ConfigError(f"The API server {host} could not {what}: {message}. Check the namespace's name.")
+    return ConfigError(f"The API server {host} refused to {what}: {message}. Mend what it names, and run again.")
 
 
 def _forbidden(user: str, verb: str, resource: str, namespace: str) -> str:

@@ -176,7 +176,7 @@ def connect(environment: Mapping[str, str] = os.environ) -> Api:
 
 def _kubeconfig(environment: Mapping[str, str]) -> str:
     path = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-    if not any(Path(one).is_file() for one in path.split(os.pathsep)):
+    if not any(Path(part).is_file() for part in path.split(os.pathsep)):
         raise ConfigError(
             f"No cluster is known here: this is no pod of one, and there is no file {path}. "
             "Set KUBECONFIG to a file that `kubectl` works with."

@@ -137,5 +137,5 @@ class Informer:
 def _key(thing: Mapping[str, Any]) -> dict[str, Any]:
     """What its deletion is reported with, should it be missing from the next list."""
     meta = thing["metadata"]
-    kept = {name: meta[name] for name in ("name", "uid", "labels", "ownerReferences") if name in meta}
-    return {"metadata": kept, "involvedObject": thing.get("involvedObject", {})}
+    metadata = {name: meta[name] for name in ("name", "uid", "labels", "ownerReferences") if name in meta}
+    return {"metadata": metadata, "involvedObject": thing.get("involvedObject", {})}

@@ -37,15 +37,15 @@ def _check_form(path: str) -> None:
     """Every file is a mapping in YAML, as the library does not ask."""
     import yaml
 
-    for one in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
-        if not one.exists():
+    for part in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
+        if not part.exists():
             continue  # kubectl goes on without it, too
         try:
-            read = yaml.safe_load(one.read_text(encoding="utf-8"))
+            read = yaml.safe_load(part.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"KUBECONFIG {one}: is no YAML: {_line(error)}.") from error
+            raise ConfigError(f"KUBECONFIG {part}: is no YAML: {_line(error)}.") from error
         if not isinstance(read, dict):
-            raise ConfigError(f"KUBECONFIG {one}: {'is empty' if read is None else 'is no mapping in YAML'}.")
+            raise ConfigError(f"KUBECONFIG {part}: {'is empty' if read is None else 'is no mapping in YAML'}.")
 
 
 @contextmanager
@@ -70,5 +70,5 @@ def _captured_plugin_errors() -> Iterator[list[str]]:
         root.removeFilter(hears)
 
 
-def _line(said: object) -> str:
-    return " ".join(str(said).split()).rstrip(".")
+def _line(value: object) -> str:
+    return " ".join(str(value).split()).rstrip(".")

@@ -30,13 +30,13 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def read_config(given: argparse.Namespace) -> TeacherConfig:
+def read_config(arguments: argparse.Namespace) -> TeacherConfig:
     values = {
-        "knowledge_bases": dict(_pair("--kb", text, "TENANT=PATH") for text in given.kb),
-        "variants": dict(_variant(text) for text in given.variant),
-        "behaviour": {name: getattr(given, name) for name in Behaviour.model_fields},
-        "host": given.host,
-        "port": given.port,
+        "knowledge_bases": dict(_pair("--kb", text, "TENANT=PATH") for text in arguments.kb),
+        "variants": dict(_variant(text) for text in arguments.variant),
+        "behaviour": {name: getattr(arguments, name) for name in Behaviour.model_fields},
+        "host": arguments.host,
+        "port": arguments.port,
     }
     return TeacherConfig.parse(values, "stand-in teacher")
 

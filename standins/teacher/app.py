@@ -39,19 +39,19 @@ class Teacher:
         self._brain, self._behaviour = brain, behaviour
         per_minute = behaviour.requests_per_minute
         self._limiter = rate_limiter(per_minute, BURST_SECONDS) if per_minute else None
-        self.asked: Counter[str] = Counter()
+        self.times_sent: Counter[str] = Counter()
         self.billed: Counter[str] = Counter()
         self.under_way = self.most_under_way = 0
 
-    async def complete(self, asked: dict[str, Any]) -> Response:
-        model, messages = asked["model"], asked["messages"]
+    async def complete(self, body: dict[str, Any]) -> Response:
+        model, messages = body["model"], body["messages"]
         prompt = prompt_digest(model, messages)
-        self.asked[prompt] += 1
+        self.times_sent[prompt] += 1
         if self._limiter is not None:
             if not self._limiter.has_capacity():
                 return error_response(429, "Rate limit reached.", "rate_limit_exceeded", {"retry-after": "1"})
             await self._limiter.acquire()
-        luck = Random(f"{self._behaviour.seed} {prompt} {self.asked[prompt]}")
+        luck = Random(f"{self._behaviour.seed} {prompt} {self.times_sent[prompt]}")
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
@@ -59,33 +59,33 @@ class Teacher:
             if luck.random() < self._behaviour.error_rate:
                 return await fault_response(luck.choice(FAULTS), self._behaviour.silence)
             self.billed[prompt] += 1
-            return json_response(self._completion(asked, prompt))
+            return json_response(self._completion(body, prompt))
         finally:
             self.under_way -= 1
 
-    def answer_row(self, asked: Any) -> tuple[int, dict[str, Any]]:
+    def answer_row(self, body: Any) -> tuple[int, dict[str, Any]]:
         """A batch's row: the status and the body that its line gets."""
-        wrong = invalid_reason(asked) or (
-            "" if asked["model"] in self._brain.models else f"No model {asked['model']!r}."
+        wrong = invalid_reason(body) or (
+            "" if body["model"] in self._brain.models else f"No model {body['model']!r}."
         )
         if wrong:
             return 400, {"error": {"message": wrong, "type": "invalid_request_error", "param": None, "code": None}}
-        prompt = prompt_digest(asked["model"], asked["messages"])
-        self.asked[prompt] += 1
+        prompt = prompt_digest(body["model"], body["messages"])
+        self.times_sent[prompt] += 1
         self.billed[prompt] += 1
-        return 200, self._completion(asked, prompt)
+        return 200, self._completion(body, prompt)
 
-    def _completion(self, asked: dict[str, Any], prompt: str) -> dict[str, Any]:
-        said = self._brain.answer(asked["model"], asked["messages"], asked.get("response_format"))
-        refused = (said.text or None) if isinstance(said, Refusal) else None
+    def _completion(self, body: dict[str, Any], prompt: str) -> dict[str, Any]:
+        answer = self._brain.answer(body["model"], body["messages"], body.get("response_format"))
+        refused = (answer.text or None) if isinstance(answer, Refusal) else None
         text, finish = (
-            (None, said.finish) if isinstance(said, Refusal) else truncate_text(said, read_max_tokens(asked))
+            (None, answer.finish) if isinstance(answer, Refusal) else truncate_text(answer, read_max_tokens(body))
         )
         return {
             "id": f"chatcmpl-{prompt[:24]}",
             "object": "chat.completion",
             "created": int(time.time()),
-            "model": asked["model"],
+            "model": body["model"],
             "choices": [
                 {
                     "index": 0,
@@ -93,12 +93,12 @@ class Teacher:
                     "finish_reason": finish,
                 }
             ],
-            "usage": token_usage(asked["messages"], text or refused or ""),
+            "usage": token_usage(body["messages"], text or refused or ""),
         }
 
     def stats(self) -> dict[str, Any]:
         return {
-            "asked": sum(self.asked.values()),
+            "asked": sum(self.times_sent.values()),
             "billed": sum(self.billed.values()),
             "most_under_way": self.most_under_way,
             "billed_by_prompt": dict(self.billed),
@@ -112,17 +112,17 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
     async def completions(request: Request) -> Response:
         try:
-            asked = orjson.loads(await request.body())
+            body = orjson.loads(await request.body())
         except orjson.JSONDecodeError as error:
             return error_response(400, f"The body is not JSON: {error}.")
-        if wrong := invalid_reason(asked):
+        if wrong := invalid_reason(body):
             return error_response(400, wrong)
-        if asked["model"] not in brain.models:
+        if body["model"] not in brain.models:
             known = ", ".join(brain.models)
-            return error_response(404, f"No model {asked['model']!r}. There are: {known}.", "model_not_found")
-        if wrong_parameter := check_parameters(asked):
+            return error_response(404, f"No model {body['model']!r}. There are: {known}.", "model_not_found")
+        if wrong_parameter := check_parameters(body):
             return error_response(400, *wrong_parameter)
-        return await teacher.complete(asked)
+        return await teacher.complete(body)
 
     desk = FakeBatchService(teacher.answer_row, behaviour)
     add_batch_routes(app, desk, error_response)
@@ -146,18 +146,18 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
     return app
 
 
-def invalid_reason(asked: Any) -> str:
+def invalid_reason(body: Any) -> str:
     """Why a request cannot be answered, naming the field; empty when it can."""
-    if not isinstance(asked, dict):
+    if not isinstance(body, dict):
         return "The body is no JSON object."
-    if not isinstance(asked.get("model"), str):
+    if not isinstance(body.get("model"), str):
         return "model: a name belongs here."
-    messages = asked.get("messages")
+    messages = body.get("messages")
     if not (isinstance(messages, list) and messages and all(isinstance(m, dict) for m in messages)):
         return "messages: a list of messages belongs here."
     if not all(isinstance(m.get("content"), str) for m in messages):
         return "messages: each content is a text."
-    return "stream: this stand-in answers whole." if asked.get("stream") else ""
+    return "stream: this stand-in answers whole." if body.get("stream") else ""
 
 
 def truncate_text(text: str, most: int) -> tuple[str, str]:

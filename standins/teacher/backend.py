@@ -1,4 +1,4 @@
-"""What the stand-in's protocol server asks of whoever thinks for it."""
+"""The interface of whoever writes the stand-in's answers."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -35,12 +35,12 @@ HALF_DONE = {"expired", "cancelled"}
 
 def read_faults(words: str) -> list[Fault]:
     """One for each batch to come."""
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for word in filter(None, (part.strip() for part in words.split(","))):
         if word not in get_args(Fault):
             raise ConfigError(f"--batch-faults {word}: there are {', '.join(get_args(Fault))}.")
-        found.append(word)  # type: ignore[arg-type]
-    return found
+        faults.append(word)  # type: ignore[arg-type]
+    return faults
 
 
 def batch_error(fault: Fault) -> dict[str, Any] | None:
@@ -58,7 +58,7 @@ def batch_error(fault: Fault) -> dict[str, Any] | None:
 
 
 def apply_fault(fault: Fault, line: dict[str, Any]) -> list[dict[str, Any] | bytes]:
-    """What becomes of the one line that the fault strikes."""
+    """The result line as the fault changes it, drops it or repeats it."""
     if fault == "missing":
         return []
     if fault == "twice":

@@ -104,14 +104,14 @@ class FakeBatchService:
         self, batch: JsonObject, places: list[int], fault: Fault, answers: IO[bytes], errors: IO[bytes]
     ) -> None:
         counts = batch["request_counts"]
-        with self.path(batch["input_file_id"]).open("rb") as asked:
+        with self.path(batch["input_file_id"]).open("rb") as requests:
             for number, place in enumerate(places):
                 if batch["status"] == "cancelling":
                     return
                 if number % YIELD_EVERY_ROWS == 0:
                     await asyncio.sleep(0)
-                asked.seek(place)
-                request = orjson.loads(asked.readline())
+                requests.seek(place)
+                request = orjson.loads(requests.readline())
                 status, body = self._answer(request["body"])
                 line = {
                     "id": f"batch_req_{number}", "custom_id": request["custom_id"], "error": None,
@@ -124,10 +124,10 @@ class FakeBatchService:
                     target.write((written if isinstance(written, bytes) else orjson.dumps(written)) + b"\n")
 
     def _refuse_all(self, batch: JsonObject, places: list[int], errors: IO[bytes]) -> None:
-        with self.path(batch["input_file_id"]).open("rb") as asked:
+        with self.path(batch["input_file_id"]).open("rb") as requests:
             for place in places:
-                asked.seek(place)
-                key = orjson.loads(asked.readline())["custom_id"]
+                requests.seek(place)
+                key = orjson.loads(requests.readline())["custom_id"]
                 batch["request_counts"]["failed"] += 1
                 errors.write(orjson.dumps({"custom_id": key, "response": None, "error": EXPIRED}) + b"\n")
 
@@ -161,12 +161,12 @@ def add_batch_routes(app: FastAPI, desk: FakeBatchService, refusal: Callable[...
 
     @app.post("/v1/batches")
     async def create(request: Request) -> Any:
-        asked = orjson.loads(await request.body())
-        if asked.get("input_file_id") not in desk.files or asked.get("endpoint") != "/v1/chat/completions":
+        body = orjson.loads(await request.body())
+        if body.get("input_file_id") not in desk.files or body.get("endpoint") != "/v1/chat/completions":
             return refusal(400, "input_file_id and endpoint: a file of ours and /v1/chat/completions belong here.")
-        if asked.get("completion_window") != "24h":
+        if body.get("completion_window") != "24h":
             return refusal(400, "completion_window: 24h is the only one.")
-        return desk.create(asked["input_file_id"], asked["endpoint"], "24h", asked.get("metadata"))
+        return desk.create(body["input_file_id"], body["endpoint"], "24h", body.get("metadata"))
 
     @app.get("/v1/batches")
     async def listed(limit: int = 20, after: str = "") -> Any:

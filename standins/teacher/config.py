@@ -9,7 +9,7 @@ from qinglan.config import Config, Fraction, Name
 
 
 class Behaviour(Config):
-    """What a paid service does to its callers."""
+    """Faults and delays that the stand-in shows its callers."""
 
     latency: float = Field(default=0.0, ge=0)
     """Seconds that an answer takes."""
@@ -30,7 +30,7 @@ class Behaviour(Config):
     """How long a batch waits before its first row is answered; latency, jitter and error rate are of live calls."""
 
     batch_faults: str = ""
-    """What goes wrong, a word for each batch in turn, with commas between: see batch_faults.py; `none` is nothing."""
+    """A fault for each batch in turn, separated by commas: see batch_faults.py; `none` is no fault."""
 
     seed: int = 0
 

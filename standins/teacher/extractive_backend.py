@@ -32,12 +32,12 @@ class ExtractiveBackend:
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
         reader = self._readers[model]
-        asked = read_prompt(messages, response_format)
-        if asked is None:
+        task = read_prompt(messages, response_format)
+        if task is None:
             return Refusal(DECLINED)
-        if asked.kind == "judge":
-            return json.dumps(judge_rewrite(reader, asked), ensure_ascii=False)
-        return standalone_question(reader, asked) if asked.kind == "need" else rewrite_question(reader, asked)
+        if task.kind == "judge":
+            return json.dumps(judge_rewrite(reader, task), ensure_ascii=False)
+        return standalone_question(reader, task) if task.kind == "need" else rewrite_question(reader, task)
 
 
 def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBackend:
@@ -45,19 +45,19 @@ def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBa
     return ExtractiveBackend({tenant: QuestionParser.load(path) for tenant, path in knowledge_bases.items()})
 
 
-def rewrite_question(reader: QuestionParser, asked: PromptTask) -> str:
+def rewrite_question(reader: QuestionParser, task: PromptTask) -> str:
     """The house's own heading where a passage surely answers; else the user's words with their subject."""
-    reading = reader.read(asked.question, asked.history)
+    reading = reader.read(task.question, task.history)
     number = reader.answer(reading)
     if number is None:
-        return asked.question.strip() if reading.complete else reading.query
+        return task.question.strip() if reading.complete else reading.query
     heading = reader.heading(number)
-    if bigram_coverage(heading, set(bigrams(asked.question))) == 1.0:
-        return asked.question.strip()  # it already says it in the house's words
+    if bigram_coverage(heading, set(bigrams(task.question))) == 1.0:
+        return task.question.strip()  # it already says it in the house's words
     return heading if len(heading) <= LONGEST_HEADING else reading.query
 
 
-def standalone_question(reader: QuestionParser, asked: PromptTask) -> str:
+def standalone_question(reader: QuestionParser, task: PromptTask) -> str:
     """The question as it would stand alone, in the user's own words."""
-    reading = reader.read(asked.question, asked.history)
+    reading = reader.read(task.question, task.history)
     return reading.core if reading.complete else f"{reading.subject}{reading.core}"

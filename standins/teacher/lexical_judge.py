@@ -28,21 +28,21 @@ class JudgeCase(NamedTuple):
     """A rewrite beside what it should say."""
 
     rewrite: str
-    asked: PromptTask
+    task: PromptTask
     reading: ParsedQuestion
     strange: list[str]
-    """What the rewrite names and the context does not."""
+    """Words that the rewrite names and the context does not."""
 
     copied: bool
 
 
-def judge_rewrite(reader: QuestionParser, asked: PromptTask) -> dict[str, float | str]:
+def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float | str]:
     """The shape of JUDGE_FORMAT."""
-    text = asked.rewrite.strip()
-    reading = reader.read(asked.question, asked.history)
+    text = task.rewrite.strip()
+    reading = reader.read(task.question, task.history)
     if not bigrams(text):
         return {**dict.fromkeys(WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "改写是空的。"}
-    case = JudgeCase(text, asked, reading, _strange(reader, reading, asked), _copied(text, asked))
+    case = JudgeCase(text, task, reading, _strange(reader, reading, task), _copied(text, task))
     scores = {
         "意图保留": _intent(reader, case),
         "自足": _self_contained(case),
@@ -69,15 +69,15 @@ def _reason(scores: dict[str, float]) -> str:
 def _intent(reader: QuestionParser, case: JudgeCase) -> float:
     if case.copied or (case.reading.subject not in case.rewrite and case.strange):
         return 1.0
-    direct = 1 + 4 * bigram_coverage(_wanted(case.reading), set(bigrams(case.rewrite)))
-    found, answer = reader.first(case.rewrite), reader.answer(case.reading._replace(asked=case.reading.core))
+    direct = 1 + 4 * bigram_coverage(_question_part(case.reading), set(bigrams(case.rewrite)))
+    passage, answer = reader.first(case.rewrite), reader.answer(case.reading._replace(text=case.reading.core))
     if answer is not None:
-        return 5.0 if found == answer else direct
-    return max(direct, 3.0) if found is not None and _says(case, reader.heading(found)) else direct
+        return 5.0 if passage == answer else direct
+    return max(direct, 3.0) if passage is not None and _says(case, reader.heading(passage)) else direct
 
 
-def _wanted(reading: ParsedQuestion) -> str:
-    """What is asked of the subject, where the question names it too."""
+def _question_part(reading: ParsedQuestion) -> str:
+    """The question without its subject."""
     rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
     return rest if bigrams(rest) else reading.core
 
@@ -97,11 +97,11 @@ def _self_contained(case: JudgeCase) -> float:
 
 
 def _nothing_invented(reader: QuestionParser, case: JudgeCase) -> float:
-    found = reader.first(case.rewrite)
-    known = case.asked.context if found is None else case.asked.context + reader.heading(found)
+    passage = reader.first(case.rewrite)
+    known = case.task.context if passage is None else case.task.context + reader.heading(passage)
     if case.strange or set(NUMBER.findall(case.rewrite)) - set(NUMBER.findall(known)):
         return 1.0
-    context = set(bigrams(case.asked.context))
+    context = set(bigrams(case.task.context))
     unknown = [gram for gram in bigrams(case.rewrite) if gram not in context and not reader.index.df(gram)]
     return 5 - 4 * len(unknown) / len(bigrams(case.rewrite))
 
@@ -114,7 +114,7 @@ def _concise(case: JudgeCase) -> float:
     return 1.0 if case.copied else max(1.0, 5 - 8 * repeated - 4 * over)
 
 
-def _strange(reader: QuestionParser, reading: ParsedQuestion, asked: PromptTask) -> list[str]:
+def _strange(reader: QuestionParser, reading: ParsedQuestion, task: PromptTask) -> list[str]:
     """Names in the rewrite, as telling as the subject, that the context does not know."""
     level = (
         STANDALONE_RATIO * reader.phrases.weight(reading.subject)
@@ -122,11 +122,11 @@ def _strange(reader: QuestionParser, reading: ParsedQuestion, asked: PromptTask)
         else STANDALONE_RATIO * reader.phrases.typical
     )
     return [
-        name.phrase for name in reader.phrases.names(asked.rewrite)
-        if name.weight >= level and name.phrase not in asked.context
+        name.phrase for name in reader.phrases.names(task.rewrite)
+        if name.weight >= level and name.phrase not in task.context
     ]  # fmt: skip
 
 
-def _copied(text: str, asked: PromptTask) -> bool:
+def _copied(text: str, task: PromptTask) -> bool:
     pieces = (text[at : at + COPY_LENGTH] for at in range(len(text) - COPY_LENGTH + 1))
-    return any(piece in asked.history and piece not in asked.question for piece in pieces)
+    return any(piece in task.history and piece not in task.question for piece in pieces)

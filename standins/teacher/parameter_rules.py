@@ -1,4 +1,4 @@
-"""What providers say to parameters that a model of theirs does not take; a model's name says whose it is."""
+"""Providers' errors about parameters that a model does not take; the model's name says whose it is."""
 
 import re
 from typing import Any, NamedTuple
@@ -14,20 +14,20 @@ class ParameterRejection(NamedTuple):
     code: str
 
 
-def check_parameters(asked: dict[str, Any]) -> ParameterRejection | None:
+def check_parameters(parameters: dict[str, Any]) -> ParameterRejection | None:
     """Why the named provider would refuse these parameters."""
-    shape = asked.get("response_format") or {}
-    if DEEPSEEK.match(asked["model"]) and shape.get("type") == "json_schema":
+    shape = parameters.get("response_format") or {}
+    if DEEPSEEK.match(parameters["model"]) and shape.get("type") == "json_schema":
         return ParameterRejection("This response_format type is unavailable now", "invalid_request_error")
-    if not REASONING.match(asked["model"]):
+    if not REASONING.match(parameters["model"]):
         return None
-    if "max_tokens" in asked:
+    if "max_tokens" in parameters:
         return ParameterRejection(
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
             "instead.", "unsupported_parameter",
         )  # fmt: skip
-    temperature = asked.get("temperature", 1)
-    if temperature != 1 and asked.get("reasoning_effort") != "none":
+    temperature = parameters.get("temperature", 1)
+    if temperature != 1 and parameters.get("reasoning_effort") != "none":
         return ParameterRejection(
             f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default (1) "
             "value is supported.", "unsupported_value",
@@ -35,8 +35,8 @@ def check_parameters(asked: dict[str, Any]) -> ParameterRejection | None:
     return None
 
 
-def read_max_tokens(asked: dict[str, Any]) -> int:
-    """What an answer may take. DeepSeek does not know the newer name, and says nothing."""
-    newer = None if DEEPSEEK.match(asked["model"]) else asked.get("max_completion_tokens")
-    most = newer or asked.get("max_tokens")
+def read_max_tokens(parameters: dict[str, Any]) -> int:
+    """The limit on an answer's tokens. DeepSeek ignores the newer name without an error."""
+    newer = None if DEEPSEEK.match(parameters["model"]) else parameters.get("max_completion_tokens")
+    most = newer or parameters.get("max_tokens")
     return most if isinstance(most, int) and most > 0 else 1_000_000

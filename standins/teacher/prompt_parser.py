@@ -1,4 +1,4 @@
-"""What a prompt of this project asks for. Only the fields are read: what stands inside them is data."""
+"""The task in a prompt of this project. Only its fields are read: their content is data."""
 
 import json
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,7 @@ class PromptTask(NamedTuple):
     profile: str = ""
     history: str = ""
     rewrite: str = ""
-    """What the judge is to score."""
+    """The text that the judge scores."""
 
     @property
     def context(self) -> str:
@@ -23,23 +23,23 @@ class PromptTask(NamedTuple):
 
 def read_prompt(messages: list[dict[str, Any]], response_format: dict[str, Any] | None) -> PromptTask | None:
     """The task of these messages; None when they are none of this project's prompts."""
-    said = next((m.get("content") for m in reversed(messages) if m.get("role") == "user"), None)
-    if not isinstance(said, str):
+    content = next((m.get("content") for m in reversed(messages) if m.get("role") == "user"), None)
+    if not isinstance(content, str):
         return None
-    return _parse_judge_prompt(said) if response_format else _parse_chat_prompt(said)
+    return _parse_judge_prompt(content) if response_format else _parse_chat_prompt(content)
 
 
-def _parse_chat_prompt(said: str) -> PromptTask | None:
-    found, closing = parse_user_message(said)
-    if not found.get("原始查询", "").strip():
+def _parse_chat_prompt(content: str) -> PromptTask | None:
+    fields, closing = parse_user_message(content)
+    if not fields.get("原始查询", "").strip():
         return None
     kind: TaskKind = "need" if closing.strip() == NEED_INSTRUCTION else "rewrite"
-    return PromptTask(kind, *(found.get(name, "") for name in FIELD_NAMES))
+    return PromptTask(kind, *(fields.get(name, "") for name in FIELD_NAMES))
 
 
-def _parse_judge_prompt(said: str) -> PromptTask | None:
+def _parse_judge_prompt(content: str) -> PromptTask | None:
     try:
-        data = json.loads(said)
+        data = json.loads(content)
         return PromptTask("judge", *(str(data[name]) for name in (*FIELD_NAMES, "改写")))
     except (ValueError, KeyError, TypeError):
         return None

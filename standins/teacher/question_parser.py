@@ -31,21 +31,21 @@ ENDINGS = re.compile(r"(?:呢|啊|呀|谢谢|[，,。？?！! ])+$")
 
 
 class ParsedQuestion(NamedTuple):
-    asked: str
+    text: str
     """The question without the punctuation around it."""
 
     core: str
     """The question without what only opens and closes talk."""
 
     subject: str
-    """What it is about, from the question or else the history; empty when neither says."""
+    """The subject, from the question or else the history; empty if neither names it."""
 
     complete: bool
     """The question says itself what it is about, or nothing does."""
 
     @property
     def query(self) -> str:
-        return self.asked if self.complete else f"{self.subject} {self.asked}".strip()
+        return self.text if self.complete else f"{self.subject} {self.text}".strip()
 
 
 class QuestionParser:
@@ -65,12 +65,12 @@ class QuestionParser:
         return cls(index, headings)
 
     def read(self, question: str, history: str) -> ParsedQuestion:
-        asked = question.strip(EDGES)
-        own, past = self.phrases.best(asked), self.phrases.best(history)
-        core = ENDINGS.sub("", OPENINGS.sub("", asked)) or asked
-        if past is None or _stands_alone(own, past):
-            return ParsedQuestion(asked, core, own.phrase if own else "", True)
-        return ParsedQuestion(asked, core, past.phrase, False)
+        question_text = question.strip(EDGES)
+        current, past = self.phrases.best(question_text), self.phrases.best(history)
+        core = ENDINGS.sub("", OPENINGS.sub("", question_text)) or question_text
+        if past is None or _stands_alone(current, past):
+            return ParsedQuestion(question_text, core, current.phrase if current else "", True)
+        return ParsedQuestion(question_text, core, past.phrase, False)
 
     def heading(self, number: int) -> str:
         return self._headings[number]
@@ -84,13 +84,13 @@ class QuestionParser:
         number = self.first(reading.query)
         if number is None or not reading.subject or reading.subject not in self.heading(number):
             return None
-        return number if bigram_coverage(reading.asked, self.index.grams(number)) >= SURE else None
+        return number if bigram_coverage(reading.text, self.index.grams(number)) >= SURE else None
 
 
 def passage_heading(passage: Passage) -> str:
-    """What a passage is about: its title, else its first sentence."""
+    """The passage's subject: its title, else its first sentence."""
     return passage.title.strip() or re.split(r"[。！？!?\n]", passage.content.strip(), maxsplit=1)[0]
 
 
-def _stands_alone(own: WeightedPhrase | None, past: WeightedPhrase) -> bool:
-    return own is not None and own.weight >= STANDALONE_RATIO * past.weight
+def _stands_alone(current: WeightedPhrase | None, past: WeightedPhrase) -> bool:
+    return current is not None and current.weight >= STANDALONE_RATIO * past.weight

@@ -1,4 +1,4 @@
-"""What a text is about, by a knowledge base's own statistics: which of its headings' phrases the text holds.
+"""The subject of a text, by a knowledge base's statistics: which of its headings' phrases the text holds.
 
 phrases = Phrases(["虾青素软胶囊 每日服用频次", "虾青素软胶囊 退换货政策", ...])
 phrases.best("用户正在了解虾青素软胶囊，已解答退换货政策")     # Found("虾青素软胶囊", ...)
@@ -43,7 +43,7 @@ class PhraseIndex:
     def typical(self) -> float:
         """The weight of what a heading of this knowledge base is usually about."""
         some = self._headings[:: max(1, len(self._headings) // SAMPLED)]
-        return median([found.weight for heading in some if (found := self.best(heading))] or [0.0])
+        return median([phrase.weight for heading in some if (phrase := self.best(heading))] or [0.0])
 
     def weight(self, phrase: str) -> float:
         """High when few headings hold it; two characters may meet by chance, many hardly."""
@@ -52,7 +52,7 @@ class PhraseIndex:
 
     def find(self, text: str, headings: int = 2) -> list[tuple[int, str]]:
         """The longest phrases that so many headings share, and where they stand, from left to right."""
-        lowered, at, found = text.lower(), 0, []
+        lowered, at, phrases = text.lower(), 0, []
         while at < len(text):
             size = next(
                 (k for k in range(LONGEST, SHORTEST - 1, -1)
@@ -60,16 +60,16 @@ class PhraseIndex:
                 0,
             )  # fmt: skip
             if size:
-                found.append((at, text[at : at + size]))
+                phrases.append((at, text[at : at + size]))
             at += size or 1
-        return found
+        return phrases
 
     def names(self, text: str) -> list[WeightedPhrase]:
-        """What the text speaks of, most telling first: weight x mentions x recency."""
+        """Phrases that the text names, most telling first: weight x mentions x recency."""
         text = text[-HISTORY_CHARACTERS:]
-        found = self.find(text) or [(at, p) for at, p in self.find(text, headings=1) if len(p) > SHORTEST]
+        phrases = self.find(text) or [(at, p) for at, p in self.find(text, headings=1) if len(p) > SHORTEST]
         score: dict[str, float] = defaultdict(float)
-        for at, phrase in found:
+        for at, phrase in phrases:
             score[phrase] += self.weight(phrase) * (1 + RECENCY * at / len(text))
         return [
             WeightedPhrase(phrase, self.weight(phrase))

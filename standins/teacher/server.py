@@ -18,7 +18,7 @@ def serve(config: TeacherConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the base URL to configure."""
     log_to_stderr()
     brain = load_extractive_backend(config.knowledge_bases)
-    if strangers := {one.tenant for one in config.variants.values()} - config.knowledge_bases.keys():
+    if strangers := {variant.tenant for variant in config.variants.values()} - config.knowledge_bases.keys():
         raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(strangers))}. Give it one.")
     brains = BackendRouter(
         brain, load_similarity_judges(config.knowledge_bases), VariantBackend(brain, config.variants)

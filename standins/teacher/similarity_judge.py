@@ -68,31 +68,31 @@ class SimilarityJudge:
     def load(cls, knowledge_base: Path) -> Self:
         return cls(list(read_knowledge_base(knowledge_base)))
 
-    def judge(self, asked: PromptTask) -> dict[str, float | str]:
+    def judge(self, task: PromptTask) -> dict[str, float | str]:
         """Four scores and the whole, from 1 to 5."""
-        if not asked.rewrite.strip():
+        if not task.rewrite.strip():
             return {**dict.fromkeys(CRITERION_WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "没有改写。"}
-        marks = self._marks(asked)
+        marks = self._marks(task)
         scores = {name: round(1 + 4 * mark, 1) for name, mark in zip(CRITERION_WEIGHTS, marks, strict=True)}
         worst = min(scores, key=lambda name: scores[name])
-        said = "各项都好。" if scores[worst] >= 4 else f"{worst}偏低。"
-        return {**scores, "综合得分": overall_score(marks), "评分理由": said}
+        reason = "各项都好。" if scores[worst] >= 4 else f"{worst}偏低。"
+        return {**scores, "综合得分": overall_score(marks), "评分理由": reason}
 
-    def _marks(self, asked: PromptTask) -> JudgeScores:
-        near = self._near(self._whole, asked.rewrite)
+    def _marks(self, task: PromptTask) -> JudgeScores:
+        near = self._near(self._whole, task.rewrite)
         means = np.argsort(-near)[:NEAREST]
         best = self._passages[int(means[0])]
-        known = f"{asked.context}{best.title}{best.content}"
+        known = f"{task.context}{best.title}{best.content}"
         return JudgeScores(
-            self._intent(asked, near, means),
-            self._clear(asked.rewrite),
-            grounding_score(asked, known),
-            brevity_score(asked, best.title),
+            self._intent(task, near, means),
+            self._clear(task.rewrite),
+            grounding_score(task, known),
+            brevity_score(task, best.title),
         )
 
-    def _intent(self, asked: PromptTask, near: Vector, means: NDArray[np.int64]) -> float:
+    def _intent(self, task: PromptTask, near: Vector, means: NDArray[np.int64]) -> float:
         """How much of what the conversation can mean lies in what the rewrite means."""
-        possible, weights = self._possible(asked.question, asked.history), near[means] ** 4
+        possible, weights = self._possible(task.question, task.history), near[means] ** 4
         if weights.sum() <= 0:
             return 0.0
         return float(possible[means] @ weights / weights.sum())
@@ -141,18 +141,18 @@ def overall_score(marks: JudgeScores) -> float:
     return round(1 + 4 * math.exp(logs), 1)
 
 
-def grounding_score(asked: PromptTask, known: str) -> float:
+def grounding_score(task: PromptTask, known: str) -> float:
     """The share of characters that conversation or passage know; a number that neither knows is a lie."""
-    if set(DIGITS.findall(asked.rewrite)) - set(DIGITS.findall(known)):
+    if set(DIGITS.findall(task.rewrite)) - set(DIGITS.findall(known)):
         return 0.0
-    letters = [letter for letter in asked.rewrite if letter.isalnum()]
+    letters = [letter for letter in task.rewrite if letter.isalnum()]
     return sum(letter in known for letter in letters) / len(letters) if letters else 0.0
 
 
-def brevity_score(asked: PromptTask, title: str) -> float:
+def brevity_score(task: PromptTask, title: str) -> float:
     """Full marks up to a little over question or heading; what repeats itself compresses too well."""
-    length, room = len(asked.rewrite), max(len(asked.question), len(title)) + LENGTH_ALLOWANCE
-    squeezed = len(zlib.compress(asked.rewrite.encode())) / (len(asked.rewrite.encode()) + 8)
+    length, room = len(task.rewrite), max(len(task.question), len(title)) + LENGTH_ALLOWANCE
+    squeezed = len(zlib.compress(task.rewrite.encode())) / (len(task.rewrite.encode()) + 8)
     return min(1.0, room / max(length, 1)) ** 3 * min(1.0, squeezed / 0.7)
 
 
@@ -169,10 +169,10 @@ class SimilarityJudgeBackend:
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
-        asked = read_prompt(messages, response_format)
-        if asked is None or asked.kind != "judge":
+        task = read_prompt(messages, response_format)
+        if task is None or task.kind != "judge":
             return Refusal(REFUSED)
-        return json.dumps(self._examiners[model].judge(asked), ensure_ascii=False)
+        return json.dumps(self._examiners[model].judge(task), ensure_ascii=False)
 
 
 def load_similarity_judges(knowledge_bases: Mapping[str, Path]) -> SimilarityJudgeBackend:

@@ -30,26 +30,26 @@ class VariantBackend:
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
-        variant, asked = self._variants[model], read_prompt(messages, response_format)
+        variant, task = self._variants[model], read_prompt(messages, response_format)
         best = self._brain.answer(variant.tenant, messages, response_format)
-        if asked is None or asked.kind != "rewrite":
+        if task is None or task.kind != "rewrite":
             return best
-        said = vary_rewrite(variant, asked, best)
+        rewrite = vary_rewrite(variant, task, best)
         return (
-            f"{THINKING_TEMPLATE.format(question=asked.question)}{said}"
-            if variant.thinks and isinstance(said, str)
-            else said
+            f"{THINKING_TEMPLATE.format(question=task.question)}{rewrite}"
+            if variant.thinks and isinstance(rewrite, str)
+            else rewrite
         )
 
 
-def vary_rewrite(variant: Variant, asked: PromptTask, best: str | Refusal) -> str | Refusal:
+def vary_rewrite(variant: Variant, task: PromptTask, best: str | Refusal) -> str | Refusal:
     """The best rewrite, the question as it was, or a refusal: as the question's luck is with this model."""
-    if seeded_fraction(variant.seed, "refuses", asked) < variant.refuses:
+    if seeded_fraction(variant.seed, "refuses", task) < variant.refuses:
         return REFUSAL_ANSWERS[variant.refusal]
-    return best if seeded_fraction(variant.seed, "skill", asked) < variant.skill else asked.question.strip()
+    return best if seeded_fraction(variant.seed, "skill", task) < variant.skill else task.question.strip()
 
 
-def seeded_fraction(seed: int, what: str, asked: PromptTask) -> float:
+def seeded_fraction(seed: int, what: str, task: PromptTask) -> float:
     """In [0, 1)."""
-    text = "\x1f".join((str(seed), what, asked.question, asked.history))
+    text = "\x1f".join((str(seed), what, task.question, task.history))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

@@ -1,4 +1,4 @@
-"""What the convert stage can be told."""
+"""Settings of the convert stage."""
 
 from typing import Self
 

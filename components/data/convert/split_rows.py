@@ -17,13 +17,13 @@ LeftOutReason = Literal["near_duplicate", "balance"]
 
 
 class SplitInput(NamedTuple):
-    """What deciding needs of a row."""
+    """The fields of a row that decide its split."""
 
     number: int
     id: str
     conversation: Conversation
-    given: Split | None
-    asked: str
+    sheet_split: Split | None
+    question: str
 
 
 class SplitAssignment(NamedTuple):
@@ -40,27 +40,29 @@ def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[Spl
     assigned = [SplitAssignment(splits[row.conversation]) for row in rows]
     for index, detail in near_duplicates(rows, [splits[row.conversation] for row in rows], config.near_duplicate):
         assigned[index] = SplitAssignment(None, "near_duplicate", detail)
-    training = [row.conversation for row, given in zip(rows, assigned, strict=True) if given.split == "train"]
+    training = [
+        row.conversation for row, assignment in zip(rows, assigned, strict=True) if assignment.split == "train"
+    ]
     unbalanced = left_out_for_balance(training, config.tenant_ratio, config.seed)
     details = balance_details(training, config.tenant_ratio)
     return [
         SplitAssignment(None, "balance", details[row.conversation[0]])
-        if given.split == "train" and row.conversation in unbalanced
-        else given
-        for row, given in zip(rows, assigned, strict=True)
+        if assignment.split == "train" and row.conversation in unbalanced
+        else assignment
+        for row, assignment in zip(rows, assigned, strict=True)
     ]
 
 
 def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
     """Each conversation's split: the sheet's where it names one, else by its own hash."""
-    given: dict[Conversation, Split] = {}
+    assigned: dict[Conversation, Split] = {}
     for row in rows:
-        if row.given and given.setdefault(row.conversation, row.given) != row.given:
+        if row.sheet_split and assigned.setdefault(row.conversation, row.sheet_split) != row.sheet_split:
             raise DataError(
-                f"row {row.number}: conversation {row.conversation[1]!r} is in {given[row.conversation]!r} and in "
-                f"{row.given!r}. Turns of one conversation stay together: mend the sheet's split column."
+                f"row {row.number}: conversation {row.conversation[1]!r} is in {assigned[row.conversation]!r} and in "
+                f"{row.sheet_split!r}. Turns of one conversation stay together: mend the sheet's split column."
             )
-    return {row.conversation: given.get(row.conversation) or split_of(row.conversation, config) for row in rows}
+    return {row.conversation: assigned.get(row.conversation) or split_of(row.conversation, config) for row in rows}
 
 
 def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], threshold: float) -> list[tuple[int, str]]:
@@ -68,18 +70,18 @@ def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], thresho
 
     The test stays whole.
     """
-    found: list[tuple[int, str]] = []
+    similar: list[tuple[int, str]] = []
     for split, before in (("dev", {"test"}), ("train", {"test", "dev"})):
-        held = {row.asked: (row.id, where) for row, where in zip(rows, splits, strict=True) if where in before}
+        held = {row.question: (row.id, where) for row, where in zip(rows, splits, strict=True) if where in before}
         known = NearDuplicateIndex(held, threshold)
         for index, row in enumerate(rows):
-            if splits[index] == split and (alike := known.alike(row.asked)):
-                found.append((index, _likeness(row.asked, alike[0], *held[alike[0]])))
-    return found
+            if splits[index] == split and (alike := known.alike(row.question)):
+                similar.append((index, _likeness(row.question, alike[0], *held[alike[0]])))
+    return similar
 
 
-def _likeness(asked: str, other: str, row_id: str, split: Split) -> str:
-    share = similarity(shingles(asked), shingles(other))
+def _likeness(question: str, other: str, row_id: str, split: Split) -> str:
+    share = similarity(shingles(question), shingles(other))
     return f"{share:.2f} alike to row {row_id} of the {split} split"
 
 

@@ -51,12 +51,14 @@ def convert(
         chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
         prompts = {name: files.enter_context(ParquetRows(ppo / f"{name}.parquet")) for name in ("train", "dev")}
         locked, unused = (files.enter_context(_lines(path)) for path in (test, left_out))
-        for (_, row), given in zip(read_jsonl(validated, ValidatedRewrite), assigned, strict=True):
+        for (_, row), assignment in zip(read_jsonl(validated, ValidatedRewrite), assigned, strict=True):
             tick()
-            split = given.split
+            split = assignment.split
             if split is None:
-                unused.write(dump_line(quarantine_row(row, STEP, RowError(given.reason or "", given.detail))))
-                counts[COUNTED[given.reason]] += 1
+                unused.write(
+                    dump_line(quarantine_row(row, STEP, RowError(assignment.reason or "", assignment.detail)))
+                )
+                counts[COUNTED[assignment.reason]] += 1
             elif split == "test":
                 locked.write(dump_line(row.model_copy(update={"split": split})))
                 counts["test"] += 1
@@ -102,7 +104,7 @@ def ppo_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[
 
 
 def read_split_inputs(validated: Path) -> list[SplitInput]:
-    """What deciding needs of each row, small enough to hold for all of them."""
+    """The fields that decide each row's split, small enough to hold for all rows."""
     rows = [
         SplitInput(
             number,

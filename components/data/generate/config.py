@@ -1,4 +1,4 @@
-"""What the generate stage can be told."""
+"""Settings of the generate stage."""
 
 from qinglan.config import Config, Name, Positive
 from qinglan.questions import Columns
@@ -8,7 +8,7 @@ class GenerateConfig(Config):
     """How a spreadsheet of questions becomes the teacher's rewrites."""
 
     tenant_id: Name
-    """Of rows that name no tenant themselves."""
+    """The tenant of rows that name none."""
 
     columns: Columns = Columns()
     """How the sheet names its columns."""

@@ -44,7 +44,7 @@ async def _generate(
 ) -> GenerateCounts:
     total = count_rows(questions, config.columns)
     rows = read_questions(questions, config.columns, config.tenant_id)
-    kept = set_aside = paid_earlier = 0
+    accepted = set_aside = paid_earlier = 0
     async with GatewayClient(gateway_url, STEP) as gateway:
         await gateway.ahead(lambda: teacher_requests(questions, config))
 
@@ -60,16 +60,16 @@ async def _generate(
                     set_aside += 1
                     bad_file.write(dump_line(result))
                 else:
-                    kept, paid_earlier = kept + 1, paid_earlier + cached
+                    accepted, paid_earlier = accepted + 1, paid_earlier + cached
                     kept_file.write(dump_line(result))
                     add(_cells(result))
                 tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
-    return GenerateCounts(kept + set_aside, kept, set_aside, paid_earlier)
+    return GenerateCounts(accepted + set_aside, accepted, set_aside, paid_earlier)
 
 
 def teacher_requests(questions: Path, config: GenerateConfig) -> Iterator[PlannedRequest]:
-    """What the teacher will be asked, in the order of the sheet."""
+    """The requests to the teacher, in the order of the sheet."""
     for row in read_questions(questions, config.columns, config.tenant_id):
         if isinstance(row, Question):
             yield PlannedRequest("teacher", row.id, teacher_messages(row, config.system_prompt))

@@ -1,4 +1,4 @@
-"""What the preparation of labelled answers can be told."""
+"""Settings of the preparation of labelled answers."""
 
 from typing import Self
 
@@ -9,13 +9,13 @@ from qinglan.style.labels import DEFAULT_LABELS, Label, Labels
 
 
 class StyleColumns(Config):
-    """What the sheet's columns are called."""
+    """Names of the sheet's columns."""
 
     question: str = "问题"
     """The user's question; with `answer` it makes the training form."""
 
     answer: str = "回答"
-    """What was answered."""
+    """The column with the answer."""
 
     input: str = "input"
     """The training form as one text, in place of question and answer."""
@@ -34,7 +34,7 @@ class PrepareStyleConfig(Config):
     """The manners there are; a run's profile names a mapping file."""
 
     columns: StyleColumns = StyleColumns()
-    """Of a spreadsheet."""
+    """Column names of a spreadsheet."""
 
     test: Fraction = Field(default=0.2, gt=0, lt=1)
     """Share of each label's answers that is locked away."""
@@ -46,7 +46,7 @@ class PrepareStyleConfig(Config):
     """Answers with so much in common (three-character pieces, Jaccard) stay in one split."""
 
     seed: int = 42
-    """Of the splits."""
+    """Seed of the splits."""
 
     @model_validator(mode="after")
     def _some_to_learn(self) -> Self:

@@ -27,11 +27,11 @@ class RawRow(NamedTuple):
 def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRow]:
     """Every row, checked; all that is wrong is one DataError that names the first few rows."""
     rows, wrong = [], []
-    for number, given in enumerate(_raw_rows(path, columns), 1):
-        faults = list(_faults(given.values, labels))
-        wrong += [f"{given.where}: {fault}" for fault in faults]
+    for number, raw in enumerate(_raw_rows(path, columns), 1):
+        faults = list(_faults(raw.values, labels))
+        wrong += [f"{raw.where}: {fault}" for fault in faults]
         if not faults:
-            rows.append(_row(number, given.values))
+            rows.append(_row(number, raw.values))
     if wrong:
         more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         raise DataError(f"{path}: {len(wrong)} faults. Mend them and run again.", *wrong[:SHOWN], *more)
@@ -53,10 +53,10 @@ def _of_json(path: Path) -> Iterator[RawRow]:
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from error
     values = _parsed(path, content, "") if content.startswith(b"[") else _parsed_lines(path, content)
-    for number, one in enumerate(values, 1):
-        if not isinstance(one, dict):
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
             raise DataError(f"{path}: row {number} is no object. Each row is {{input, label, ...}}.")
-        yield RawRow(f"row {number}", one)
+        yield RawRow(f"row {number}", value)
 
 
 def _parsed_lines(path: Path, content: bytes) -> list[Any]:

@@ -25,8 +25,10 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
         by_label[Counter(rows[at].label for at in members).most_common(1)[0][0]].append(members)
     _refuse_tiny(by_label, config)
     out: list[Split] = ["train"] * len(rows)
-    for name, mine in by_label.items():
-        for split, members in zip(_splits(len(mine), config), _shuffled(mine, rows, name, config.seed), strict=True):
+    for name, same_label in by_label.items():
+        for split, members in zip(
+            _splits(len(same_label), config), _shuffled(same_label, rows, name, config.seed), strict=True
+        ):
             for at in members:
                 out[at] = split
     return out
@@ -35,12 +37,12 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
 def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:
     """Rows of the same words with another label: no model can be right in both."""
     first: dict[str, StyleRow] = {}
-    found = []
+    repeats = []
     for row in rows:
         before = first.setdefault(normalise(row.input), row)
         if before.label != row.label:
-            found.append((before, row))
-    return found
+            repeats.append((before, row))
+    return repeats
 
 
 def _refuse_tiny(by_label: dict[str, list[list[int]]], config: PrepareStyleConfig) -> None:

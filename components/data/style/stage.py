@@ -47,8 +47,8 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
     with atomic_folder(out) as folder:
         write_mapping(folder, labels)
         for split in SPLITS:
-            mine = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
-            (folder / f"{split}.jsonl").write_bytes(b"".join(mine))
+            lines = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
+            (folder / f"{split}.jsonl").write_bytes(b"".join(lines))
         texts = (
             _write_texts(unlabelled, folder / UNLABELLED_FILE, _held_out_texts(rows, splits, config))
             if unlabelled
@@ -86,9 +86,9 @@ def _write_texts(source: Path, target: Path, held: NearDuplicateIndex) -> int:
     """Texts that nobody labelled, without those of dev and test and what is nearly one of them."""
     count = 0
     with target.open("wb") as file:
-        for _, one in read_jsonl(source, UnlabelledText):
-            if not held.alike(normalise(one.text)):
-                file.write(dump_line(one))
+        for _, text in read_jsonl(source, UnlabelledText):
+            if not held.alike(normalise(text.text)):
+                file.write(dump_line(text))
                 count += 1
     return count
 

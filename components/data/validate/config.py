@@ -1,4 +1,4 @@
-"""What the validate stage can be told."""
+"""Settings of the validate stage."""
 
 from pydantic import Field
 

@@ -101,7 +101,7 @@ async def _validate(
 
 
 def judge_requests(rewrites: Path) -> Iterator[PlannedRequest]:
-    """What the judge will be asked: the need of each row whose sheet states none."""
+    """The requests to the judge: the need of each row whose sheet states none."""
     for _, row in read_jsonl(rewrites, Rewrite):
         if not row.need:
             yield PlannedRequest("judge", row.id, need_messages(row))
@@ -118,15 +118,15 @@ async def _check(
         *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
     )
     _refuse_other_snapshot(row, rewritten.snapshot, snapshots)
-    found = to_retrieval(row.rewritten_query, rewritten, row.gold)
-    reason = rejection_reason(found, config.quality_threshold)
+    retrieval = to_retrieval(row.rewritten_query, rewritten, row.gold)
+    reason = rejection_reason(retrieval, config.quality_threshold)
     return ValidatedRewrite(
         **{**row.model_dump(), "need": need},
         need_source=source,
         scored_against=rewritten.scored_against,
         snapshot=rewritten.snapshot,
         plain=to_retrieval(row.question, plain, row.gold),
-        rewritten=found,
+        rewritten=retrieval,
         accepted=not reason,
         reason=reason,
     )
@@ -158,7 +158,7 @@ async def _retrieve(rag: RagClient, row: Rewrite, query: str, need: str, config:
 
 
 def to_retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
-    """What we keep of an answer: ids, scores, and where the first gold passage stands."""
+    """The stored part of an answer: ids, scores, and the rank of the first gold passage."""
     hits = tuple(Hit(id=item.id, reranker_score=item.reranker_score) for item in data.recall)
     ranks = [rank for rank, hit in enumerate(hits, 1) if hit.id in gold]
     return Retrieval(
@@ -167,11 +167,11 @@ def to_retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
     )  # fmt: skip
 
 
-def rejection_reason(found: Retrieval, threshold: float) -> str:
+def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
     """Why a rewrite is not accepted; empty when it is."""
-    if not found.hits:
+    if not retrieval.hits:
         return "nothing found"
-    return "" if found.top1_score >= threshold else "top-1 score below the threshold"
+    return "" if retrieval.top1_score >= threshold else "top-1 score below the threshold"
 
 
 def add_to_counts(counts: ValidateCounts, row: ValidatedRewrite | QuarantinedRow) -> ValidateCounts:
