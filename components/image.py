@@ -4,7 +4,7 @@ A release compiles with digests instead (`qinglan compile --image`): KFP's cache
 """
 
 CPU_IMAGE = "qinglan/cpu:0.1.0"
-"""What moves data, judges and releases; no torch in it."""
+"""The image that moves data, judges and releases; it holds no torch."""
 
 SFT_IMAGE = "qinglan/sft:0.1.0"
 """ms-swift and DeepSpeed; the rewriter's base is made with it, and its students are evaluated with it."""

@@ -1,3 +1,3 @@
-"""What every stage and server stands on; it knows neither KFP nor KServe."""
+"""Capabilities that stages and servers share; imports neither KFP nor KServe."""
 
 __version__ = "0.1.0"

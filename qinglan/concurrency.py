@@ -49,7 +49,7 @@ async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool
 
 async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
     """All results; the first failure ends the others before it is raised. (asyncio.gather lets them run on.)"""
-    tasks = [asyncio.create_task(one) for one in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         return await asyncio.gather(*tasks)
     finally:

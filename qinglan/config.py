@@ -13,7 +13,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 """A tenant or knowledge base: safe in a path, a URL and a Kubernetes label."""
 
 TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
-"""What a release is named, such as fivedoctors/rewriter."""
+"""The form of a release's name, such as fivedoctors/rewriter."""
 
 
 class Config(BaseModel):
@@ -37,12 +37,12 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
         raise ConfigError(f"{where}: {explain_validation_error(error)}") from error
 
 
-def explain_validation_error(error: ValidationError, given: bool = True) -> str:
+def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:
     """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
     lines = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in item["loc"]) or "(the whole)"
-        shown = f" (given: {str(item['input'])[:80]!r})" if given and item["type"] != "missing" else ""
+        shown = f" (given: {str(item['input'])[:80]!r})" if show_input and item["type"] != "missing" else ""
         lines.append(f"{field}: {item['msg']}{shown}")
     return "; ".join(lines)
 

@@ -78,10 +78,10 @@ def decode(
             ids, positions = tokens.unsqueeze(1), positions[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
             if left <= (1 - LEAVE_SHARE) * len(rows):
-                kept = live.nonzero().squeeze(1)
-                cache.batch_select_indices(kept.to(model.device))
-                ids, positions, mask = (tensor[kept.to(model.device)] for tensor in (ids, positions, mask))
-                rows, live = [rows[index] for index in kept.tolist()], live[kept]
+                remaining = live.nonzero().squeeze(1)
+                cache.batch_select_indices(remaining.to(model.device))
+                ids, positions, mask = (tensor[remaining.to(model.device)] for tensor in (ids, positions, mask))
+                rows, live = [rows[index] for index in remaining.tolist()], live[remaining]
     return out
 
 

@@ -54,7 +54,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def cache_folder(name: str) -> Path:
-    """Where what is made once is kept between runs, outside of any of them."""
+    """A folder, outside of any run, for results that are computed once."""
     root = os.environ.get("QINGLAN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qinglan"
     return Path(root).expanduser() / name
 

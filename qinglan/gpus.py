@@ -1,15 +1,16 @@
-"""What a profile wants of a machine, looked at before anything starts."""
+"""A check that the machine has the GPUs that a profile needs, before anything starts."""
 
 from qinglan.errors import ConfigError
 
 
-def need_gpus(stage: str, wanted: int) -> None:
+def need_gpus(stage: str, required: int) -> None:
     """So many GPUs are here, or an error that says what to do."""
     import torch
 
-    if (there := torch.cuda.device_count()) < wanted:
+    if (available := torch.cuda.device_count()) < required:
         raise ConfigError(
-            f"The settings of {stage} want {wanted} GPUs, and this machine shows {there}. Run it where they are; "
-            "or take the laptop profile (rewriter: `training: laptop`, style: `--profile laptop`), which is for tiny "
-            "models; or make the data alone (rewriter: `--until convert`, style: `--until prepare`)."
+            f"The settings of {stage} want {required} GPUs, and this machine shows {available}. "
+            "Run it where they are; or take the laptop profile (rewriter: `training: laptop`, style: `--profile "
+            "laptop`), which is for tiny models; or make the data alone (rewriter: `--until convert`, style: `--until "
+            "prepare`)."
         )

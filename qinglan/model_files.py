@@ -1,4 +1,4 @@
-"""What a model's folder may hold: weights as safetensors, JSON and text. Nothing that could run when it is loaded.
+"""Files that a model's folder may hold: weights as safetensors, JSON and text. Nothing that could run when loaded.
 
     refuse_unfit(folder)                # before it is signed
     faults = unfit_files(folder)        # for an audit: every one of them
@@ -50,9 +50,9 @@ def refuse_disallowed_files(folder: Path) -> None:
 
 def disallowed_files(folder: Path) -> dict[str, str]:
     """Every file that may not be there, and why; nothing is loaded."""
-    found = plain_files(folder)
-    faults = {name: why for name, path in found.files.items() if (why := disallowed_reason(name, path))}
-    return {**faults, **found.faults}
+    listing = plain_files(folder)
+    faults = {name: why for name, path in listing.files.items() if (why := disallowed_reason(name, path))}
+    return {**faults, **listing.faults}
 
 
 def disallowed_reason(name: str, path: Path) -> str:
@@ -117,10 +117,10 @@ def _is_pickle(content: bytes) -> bool:
     """By its first bytes; of protocol 0, which is text, by reading it through."""
     if content[:1] == b"\x80" and content[1:2] <= b"\x05":
         return True
-    seen = set()
+    known = set()
     try:
         for opcode, _, _ in pickletools.genops(BytesIO(content)):
-            seen.add(opcode.name)
+            known.add(opcode.name)
     except Exception:  # of many kinds: it is no pickle
         return False
-    return bool(seen & CALL_OPCODES)
+    return bool(known & CALL_OPCODES)

@@ -1,4 +1,4 @@
-"""What a model's weight files say of themselves."""
+"""The headers of a model's weight files."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 
 
 def question_key(question: str, history: str) -> str:
-    """What makes two rows one task: an elliptic question means nothing without its history.
+    """Two rows with this key are one task: an elliptic question means nothing without its history.
 
     The history sets them apart; width, case, punctuation and spaces do not.
     """
@@ -35,10 +35,10 @@ def shingles(text: str) -> set[str]:
     return {text[i : i + 3] for i in range(max(1, len(text) - 2))}
 
 
-def similarity(one: set[str], other: set[str]) -> float:
+def similarity(left: set[str], other: set[str]) -> float:
     """Jaccard: what two sets share of what they hold together."""
-    shared = len(one & other)
-    return shared / (len(one) + len(other) - shared)
+    shared = len(left & other)
+    return shared / (len(left) + len(other) - shared)
 
 
 class NearDuplicateIndex:
@@ -55,27 +55,29 @@ class NearDuplicateIndex:
     def alike(self, text: str) -> list[str]:
         """The known texts that are at least as alike as the threshold, itself among them where it is known."""
         pieces = shingles(text)
-        own = sorted(self._rank[piece] for piece in pieces if piece in self._rank)
-        if len(own) < self._least(len(pieces)):
+        ranks = sorted(self._rank[piece] for piece in pieces if piece in self._rank)
+        if len(ranks) < self._least(len(pieces)):
             return []
-        mine = set(own)
-        return [self.texts[at] for at in self._candidates(own, len(pieces)) if self._is_alike(mine, len(pieces), at)]
+        rank_set = set(ranks)
+        return [
+            self.texts[at] for at in self._candidates(ranks, len(pieces)) if self._is_alike(rank_set, len(pieces), at)
+        ]
 
-    def _is_alike(self, mine: set[int], size: int, at: int) -> bool:
-        theirs = self._pieces[at].tolist()
-        shared = len(mine.intersection(theirs))
-        return shared >= self.threshold * (size + len(theirs) - shared) - ROUNDING
+    def _is_alike(self, ranks: set[int], size: int, at: int) -> bool:
+        other_ranks = self._pieces[at].tolist()
+        shared = len(ranks.intersection(other_ranks))
+        return shared >= self.threshold * (size + len(other_ranks) - shared) - ROUNDING
 
-    def _candidates(self, own: Sequence[int], size: int) -> list[int]:
+    def _candidates(self, ranks: Sequence[int], size: int) -> list[int]:
         """Texts of like size that share enough of the rarest pieces; a piece that nobody knows is the rarest."""
-        rarest = own[: max(0, self._wide(size) - (size - len(own)))]
+        rarest = ranks[: max(0, self._wide(size) - (size - len(ranks)))]
         if not (held := [self._holding[piece] for piece in rarest if piece in self._holding]):
             return []
         shared = np.bincount(np.concatenate(held))
-        found = np.flatnonzero(shared >= min(EXTRA_RARE_PIECES, self._least(size)))
-        sizes = self._sizes[found]
+        candidates = np.flatnonzero(shared >= min(EXTRA_RARE_PIECES, self._least(size)))
+        sizes = self._sizes[candidates]
         smallest, largest = self.threshold * size - ROUNDING, size / self.threshold + ROUNDING
-        return [int(at) for at in found[(smallest <= sizes) & (sizes <= largest)]]
+        return [int(at) for at in candidates[(smallest <= sizes) & (sizes <= largest)]]
 
     def _least(self, size: int) -> int:
         """So many of its pieces a text must share at least."""
@@ -104,10 +106,12 @@ def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     known = NearDuplicateIndex(texts, threshold)
     group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
     for text in known.texts:
-        mine = len(group_of)
-        group_of[text], members[mine] = mine, [text]
-        for other in {group_of[one] for one in known.alike(text) if one in group_of} - {mine}:
+        number = len(group_of)
+        group_of[text], members[number] = number, [text]
+        for other in {group_of[text_number] for text_number in known.alike(text) if text_number in group_of} - {
+            number
+        }:
             for moved in members.pop(other):
-                group_of[moved] = mine
-                members[mine].append(moved)
+                group_of[moved] = number
+                members[number].append(moved)
     return [group_of[text] for text in texts]

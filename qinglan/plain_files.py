@@ -20,33 +20,33 @@ class Listing(NamedTuple):
     """By path in the folder, with forward slashes."""
 
     faults: dict[str, str]
-    """What must not be there, by its path, and why."""
+    """Forbidden files by path, each with the reason."""
 
 
 def plain_files(folder: Path) -> Listing:
     """No link is followed and no file is opened."""
-    found = Listing({}, {})
+    listing = Listing({}, {})
     try:
-        _walk(folder, "", found)
+        _walk(folder, "", listing)
     except OSError as error:
-        found.faults[visible(Path(error.filename or folder).name)] = f"cannot be read ({error.strerror})"
-    return found
+        listing.faults[visible(Path(error.filename or folder).name)] = f"cannot be read ({error.strerror})"
+    return listing
 
 
-def _walk(folder: Path, prefix: str, found: Listing) -> None:
+def _walk(folder: Path, prefix: str, listing: Listing) -> None:
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     if not entries:
-        found.faults[prefix.rstrip("/") or "."] = "an empty folder"
+        listing.faults[prefix.rstrip("/") or "."] = "an empty folder"
     alike = Counter(_alike(entry.name) for entry in entries)
     for entry in entries:
         name = prefix + visible(entry.name)
         mode = entry.stat(follow_symlinks=False).st_mode
         for fault in _faults(entry.name, mode, alike):
-            found.faults.setdefault(name, fault)
+            listing.faults.setdefault(name, fault)
         if stat.S_ISDIR(mode):
-            _walk(Path(entry.path), f"{name}/", found)
+            _walk(Path(entry.path), f"{name}/", listing)
         elif stat.S_ISREG(mode):
-            found.files[name] = Path(entry.path)
+            listing.files[name] = Path(entry.path)
 
 
 def _faults(name: str, mode: int, alike: Counter[str]) -> Iterator[str]:

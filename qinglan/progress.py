@@ -86,7 +86,7 @@ def _lines(label: str, total: int | None) -> Iterator[Tick]:
 
 
 def progress_line(label: str, done: int, total: int | None, seconds: float, note: str) -> str:
-    """What a log shows: `[generate] 120/500, 38 a second, 10 s left, 3 quarantined`."""
+    """A line for a log: `[generate] 120/500, 38 a second, 10 s left, 3 quarantined`."""
     rate = done / seconds if seconds > 0 else 0.0
     parts = [f"{done}/{total}" if total is not None else str(done), f"{rate:.0f} a second"]
     if total is not None and rate > 0 and done < total:
@@ -136,7 +136,7 @@ def _bytes_bar(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, TimeRemainingColumn(), console=Console()) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda moved, there: bar.update(task, completed=moved + there)
+        yield lambda moved, existing: bar.update(task, completed=moved + existing)
 
 
 @contextmanager
@@ -144,26 +144,26 @@ def _byte_lines(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
     started = printed = time.monotonic()
     last = 0, 0
 
-    def show(moved: int, there: int) -> None:
+    def show(moved: int, existing: int) -> None:
         nonlocal printed, last
-        last = moved, there
+        last = moved, existing
         if time.monotonic() - printed >= EVERY_SECONDS:
             printed = time.monotonic()
-            say(bytes_line(label, total, moved, there, printed - started))
+            say(bytes_line(label, total, moved, existing, printed - started))
 
     yield show
     say(bytes_line(label, total, *last, time.monotonic() - started))
 
 
-def bytes_line(label: str, total: int, moved: int, there: int, seconds: float) -> str:
-    """What a log shows: `[push] 1.3 GB of 4.0 GB, 210.0 MB a second, 13 s left, 600.0 MB were there already`."""
+def bytes_line(label: str, total: int, moved: int, existing: int, seconds: float) -> str:
+    """A line for a log: `[push] 1.3 GB of 4.0 GB, 210.0 MB a second, 13 s left, 600.0 MB were there already`."""
     rate = moved / seconds if seconds > 0 else 0.0
-    left = total - moved - there
-    parts = [f"{size_of(moved + there)} of {size_of(total)}", f"{size_of(rate)} a second"]
+    left = total - moved - existing
+    parts = [f"{size_of(moved + existing)} of {size_of(total)}", f"{size_of(rate)} a second"]
     if rate > 0 and left > 0:
         parts.append(f"{left / rate:.0f} s left")
-    if there:
-        parts.append(f"{size_of(there)} were there already")
+    if existing:
+        parts.append(f"{size_of(existing)} were there already")
     return f"[{label}] " + ", ".join(parts)
 
 

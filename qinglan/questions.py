@@ -20,20 +20,20 @@ from qinglan.tables import Cells, Formula, is_spreadsheet, read_table
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
 EMPTY_VALUES = {"", "nan", "none", "null", "#n/a", "#ref!", "#value!", "#name?", "#div/0!"}
-"""What exports write for an empty or broken cell."""
+"""Texts that exports write for an empty or broken cell."""
 
 
 class Columns(Config):
     """The sheet's column names; only the first must be there."""
 
     question: str = "问题"
-    """What the user typed."""
+    """The column with the text that the user typed."""
 
     user_profile: str = "用户画像"
-    """Who asks."""
+    """The column with a description of the user."""
 
     history_summary: str = "历史摘要"
-    """What was said before: it tells what the question leaves out."""
+    """The column with the conversation so far: it holds what the question leaves out."""
 
     id: str = "编号"
     """Unique in the sheet; without it rows are named by their number."""
@@ -42,7 +42,7 @@ class Columns(Config):
     """Its turns are never split between training and test."""
 
     need: str = "检索需求"
-    """What the user wants to know, standalone; where it is empty the judge model writes it."""
+    """The column with the user's need, standalone; an empty one is written by the judge model."""
 
     gold: str = "标准段落"
     """Ids of the passages that answer, separated by commas, semicolons or lines."""
@@ -64,14 +64,14 @@ class InvalidCellError(Exception):
 
 def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | QuarantinedRow]:
     """Every row of the file, in order, as a question or as what keeps it from being one."""
-    seen: dict[str, str] = {}
+    first_rows: dict[str, str] = {}
     for where, cells in _rows(path, columns):
         number = where.rsplit(" ", 1)[-1]
         row = _question(where, cells, columns, tenant_id, fallback_id=f"row-{number}")
-        if (first := seen.setdefault(row.id, where)) != where:
+        if (first := first_rows.setdefault(row.id, where)) != where:
             raise DataError(f"{where}: id {row.id!r} is already used by {first}. Ids must be unique; mend one.")
         yield row
-    if not seen:
+    if not first_rows:
         raise DataError(f"{path}: no rows below the header. Is it the right file, and the first sheet?")
 
 
@@ -128,7 +128,7 @@ def _question(
             id=row_id,
             tenant_id=_label(cells, columns.tenant_id) or tenant_id,
             conversation_id=_label(cells, columns.conversation_id) or row_id,
-            question=_asked(cells, columns.question),
+            question=_question_text(cells, columns.question),
             user_profile=_text(cells, columns.user_profile, HISTORY_LIMIT),
             history_summary=_text(cells, columns.history_summary, HISTORY_LIMIT),
             need=_text(cells, columns.need, QUESTION_LIMIT),
@@ -145,7 +145,7 @@ def _question(
     )  # fmt: skip
 
 
-def _asked(cells: Cells, column: str) -> str:
+def _question_text(cells: Cells, column: str) -> str:
     value = cells.get(column)
     if isinstance(value, bool | int | float):
         raise InvalidCellError("not text", f"{column} holds the number {value!r}; a question is text.")

@@ -25,10 +25,10 @@ MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
 
 
 class FrameHeader(NamedTuple):
-    """What stands before a frame's body."""
+    """The header in front of a frame's body."""
 
     place: int
-    """Of the request in its message."""
+    """The request's position in its message."""
 
     what: str
     """A request's path, an answer's status."""
@@ -86,7 +86,8 @@ class BundleClient:
 
     async def _deliver(self, requests: Sequence[_PendingRequest]) -> None:
         content = b"".join(
-            encode_frame(FrameHeader(place, one.path, one.headers), one.body) for place, one in enumerate(requests)
+            encode_frame(FrameHeader(place, pending.path, pending.headers), pending.body)
+            for place, pending in enumerate(requests)
         )  # fmt: skip
         try:
             async with self._http.stream("POST", self._url, content=content) as response:

@@ -1,4 +1,4 @@
-"""What a written rewrite may not be, whoever wrote it: then the user's own question is searched.
+"""Checks of a written rewrite, whoever wrote it: if one fails, the user's own question is searched.
 
     hits(question, written)     ("invented_number",)      the guards that it does not pass, the gravest first
 
@@ -20,25 +20,27 @@ MAX_CHARACTERS = 96
 teachers take."""
 
 
-def failed_guards(asked: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
+def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
     """The guards that the text does not pass; none where it may be searched. `cut`: its writer was stopped."""
     text = normalise(written)
     if not text:
         return ("empty",)
-    found = {
+    failures = {
         "cut": cut,
-        "too_long": len(written) > max(MAX_CHARACTERS, len(asked.question)),
-        "history": is_copied(text, asked.question, (asked.history_summary, asked.user_profile)),
+        "too_long": len(written) > max(MAX_CHARACTERS, len(prompt_input.question)),
+        "history": is_copied(text, prompt_input.question, (prompt_input.history_summary, prompt_input.user_profile)),
         "invented_number": bool(
-            numbers_without_source(written, (asked.question, asked.history_summary, asked.user_profile))
+            numbers_without_source(
+                written, (prompt_input.question, prompt_input.history_summary, prompt_input.user_profile)
+            )
         ),
     }
-    return tuple(name for name in GUARDS if found.get(name))
+    return tuple(name for name in GUARDS if failures.get(name))
 
 
 def numbers_without_source(written: str, sources: Sequence[str]) -> set[str]:
     """Its numbers that no source holds, in digits or spelled out."""
-    told = {number for text in sources for number in all_numbers(text)}
+    known = {number for text in sources for number in all_numbers(text)}
     return (
         {canonical_number(number) for number in digit_numbers(normalise_digits(written))} | spelled_counts(written)
-    ) - told
+    ) - known

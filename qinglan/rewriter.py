@@ -29,7 +29,7 @@ class GeneratedRewrite(NamedTuple):
     """It reached the limit without an end."""
 
     seconds: float
-    """Of the batch that it was written in."""
+    """Time that its batch took."""
 
 
 class Student:
@@ -61,13 +61,13 @@ class Student:
             raise _broken(folder, error) from error
         return cls(model.eval(), load_tokenizer(folder), card)
 
-    def messages(self, asked: PromptInput) -> list[Message]:
+    def messages(self, prompt_input: PromptInput) -> list[Message]:
         """The prompt of training, rollout and serving."""
-        return student_messages(asked, self.card.system_prompts.get(asked.tenant_id, ""))
+        return student_messages(prompt_input, self.card.system_prompts.get(prompt_input.tenant_id, ""))
 
-    def render(self, asked: PromptInput) -> str:
+    def render(self, prompt_input: PromptInput) -> str:
         """The prompt's text, with the answer's first word to come."""
-        return render_prompt(self.tokenizer, self.messages(asked))
+        return render_prompt(self.tokenizer, self.messages(prompt_input))
 
     def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these questions, as one batch."""
@@ -91,10 +91,10 @@ class Student:
                 max_new_tokens=self.card.max_new_tokens, do_sample=False, temperature=None, top_p=None, top_k=None,
                 eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
             )  # fmt: skip
-        made = output[:, inputs.input_ids.shape[1] :].tolist()
+        generated = output[:, inputs.input_ids.shape[1] :].tolist()
         seconds = time.perf_counter() - started
         lengths = inputs.attention_mask.sum(dim=1).tolist()
-        return [self._written(ids, length, seconds) for ids, length in zip(made, lengths, strict=True)]
+        return [self._written(ids, length, seconds) for ids, length in zip(generated, lengths, strict=True)]
 
     def _written(self, ids: list[int], prompt: int, seconds: float) -> GeneratedRewrite:
         end = self.tokenizer.eos_token_id
@@ -113,8 +113,8 @@ def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
 
 
 def refuse_unusable(written: Sequence[GeneratedRewrite], advice: str) -> None:
-    """What a training has made must answer: something, with an end."""
-    if not any(one.text for one in written) or all(one.cut for one in written):
+    """Refuse a trained model that writes nothing, or never ends a rewrite."""
+    if not any(rewrite.text for rewrite in written) or all(rewrite.cut for rewrite in written):
         raise TrainingError(f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. {advice}")
 
 

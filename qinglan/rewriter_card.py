@@ -18,7 +18,7 @@ CARD = "rewriter.json"
 
 
 class RewriterCard(Config):
-    """What must travel with the weights."""
+    """Facts that travel with the weights."""
 
     stage: str
     """The training that wrote them: base, sft, ppo."""
@@ -27,7 +27,7 @@ class RewriterCard(Config):
     """By tenant: the text that training showed the model, to the byte. Serving shows the same."""
 
     prompts_sha256: str = ""
-    """Of what the code showed that trained it, by `student_digest`; "" of a model older than this."""
+    """`student_digest` of the code that trained it; "" for a model older than this field."""
 
     max_new_tokens: Positive = 64
     """A rewrite that is longer is cut."""
@@ -47,15 +47,15 @@ def read_card(folder: Path) -> RewriterCard:
     try:
         values = orjson.loads((folder / CARD).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{folder / CARD}: {said}. A rewriter model is written by the sft or ppo stage.") from error
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{folder / CARD}: {cause}. A rewriter model is written by the sft or ppo stage.") from error
     return RewriterCard.parse(values, str(folder / CARD))
 
 
 def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:
     """A model is asked as it was trained, or not at all."""
-    if card.prompts_sha256 and card.prompts_sha256 != (ours := student_digest(card.system_prompts)):
+    if card.prompts_sha256 and card.prompts_sha256 != (expected := student_digest(card.system_prompts)):
         raise DataError(
             f"{folder / CARD}: the model was trained with prompts {card.prompts_sha256[:12]}, and this code shows it "
-            f"{ours[:12]}. Serve it with the code of its release, or train it again."
+            f"{expected[:12]}. Serve it with the code of its release, or train it again."
         )

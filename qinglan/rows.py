@@ -24,7 +24,7 @@ class Question(Config):
     user_profile: str = ""
     history_summary: str = ""
     need: str = ""
-    """What the user wants to know, standalone. Passages are scored against it; never a rewrite."""
+    """The user's need, standalone. Passages are scored against it; it is never a rewrite."""
 
     gold: tuple[str, ...] = ()
     """Ids of the passages that answer the question, where people labelled them."""
@@ -83,7 +83,7 @@ class Hit(Config):
 
 
 class Retrieval(Config):
-    """What the knowledge base gave for one query, in the order production would show it."""
+    """The knowledge base's answer to one query, in the order in which production would show it."""
 
     query: str
     hits: tuple[Hit, ...]

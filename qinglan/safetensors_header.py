@@ -45,7 +45,7 @@ def read_header(path: Path) -> list[Tensor]:
             length = int.from_bytes(file.read(LENGTH), "little")
             if not 2 <= length <= min(LARGEST, size - LENGTH):
                 raise DataError(f"{path}: no safetensors: a header of {length:,} bytes in a file of {size:,}.")
-            tensors = sorted(_tensors(file.read(length), path), key=lambda one: (one.begin, one.end))
+            tensors = sorted(_tensors(file.read(length), path), key=lambda tensor: (tensor.begin, tensor.end))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     _refuse_gaps(tensors, size - LENGTH - length, path)
@@ -56,44 +56,44 @@ def _tensors(header: bytes, path: Path) -> list[Tensor]:
     try:
         if not header.startswith(b"{"):
             raise ValueError("it does not begin with {")
-        found = json.loads(header.decode("utf-8"), object_pairs_hook=_once)
-        _refuse_other_metadata(found.pop("__metadata__", {}))
-        return [_tensor(name, one) for name, one in found.items()]
+        entries = json.loads(header.decode("utf-8"), object_pairs_hook=_once)
+        _refuse_other_metadata(entries.pop("__metadata__", {}))
+        return [_tensor(name, description) for name, description in entries.items()]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) != len(pairs):
+    if len(entries := dict(pairs)) != len(pairs):
         raise ValueError("a name is there twice")
-    return found
+    return entries
 
 
-def _refuse_other_metadata(found: Any) -> None:
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+def _refuse_other_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError("__metadata__ is more than texts by name")
 
 
-def _tensor(name: str, found: Any) -> Tensor:
-    if not isinstance(found, dict) or set(found) != {"dtype", "shape", "data_offsets"}:
+def _tensor(name: str, description: Any) -> Tensor:
+    if not isinstance(description, dict) or set(description) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"{name} has not just dtype, shape and data_offsets")
-    dtype, shape, offsets = found["dtype"], found["shape"], found["data_offsets"]
+    dtype, shape, offsets = description["dtype"], description["shape"], description["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(f"{name} has an unknown dtype {dtype!r}")
     if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
         raise ValueError(f"{name} has a shape or offsets that are no counts")
-    made = Tensor(name, dtype, tuple(shape), *offsets)
-    if made.elements * BITS[dtype] != (made.end - made.begin) * 8:
-        raise ValueError(f"{name}: {dtype} of shape {shape} does not take {made.end - made.begin:,} bytes")
-    return made
+    tensor = Tensor(name, dtype, tuple(shape), *offsets)
+    if tensor.elements * BITS[dtype] != (tensor.end - tensor.begin) * 8:
+        raise ValueError(f"{name}: {dtype} of shape {shape} does not take {tensor.end - tensor.begin:,} bytes")
+    return tensor
 
 
-def _counts(found: Any) -> bool:
-    return isinstance(found, list) and all(type(one) is int and one >= 0 for one in found)
+def _counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
 
 
 def _refuse_gaps(tensors: list[Tensor], size: int, path: Path) -> None:
-    edges = [0, *(edge for one in tensors for edge in (one.begin, one.end)), size]
+    edges = [0, *(edge for tensor in tensors for edge in (tensor.begin, tensor.end)), size]
     if any(end != begin for end, begin in list(pairwise(edges))[::2]):
         raise DataError(
             f"{path}: its tensors do not cover its {size:,} bytes one after another: some overlap, or there are "

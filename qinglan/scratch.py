@@ -1,4 +1,4 @@
-"""Where a long training keeps its checkpoints: a folder that outlives the process, found again by what it is of.
+"""The folder of a long training's checkpoints: it outlives the process and is named by the training's inputs.
 
 The key holds everything that decides the result, the code too, so that nothing stale is ever resumed.
 """
@@ -35,15 +35,15 @@ def copy_to_scratch(path: Path, digest: str) -> Path:
     target = root / "inputs" / digest[:24]
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        own = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
         try:
-            _copy(path, own / path.name)
-            own.rename(target)
+            _copy(path, partial / path.name)
+            partial.rename(target)
         except OSError:
             if not target.exists():
                 raise
         finally:
-            shutil.rmtree(own, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
     return target / path.name
 
 
@@ -62,7 +62,7 @@ def _root() -> Path:
 
 
 def source_digest(folder: Path) -> str:
-    """Of the Python files in a folder and in those below it: another digest, another result perhaps."""
+    """Digest of the Python files in a folder and below; another digest may mean another result."""
     files = sorted(folder.rglob("*.py"))
     return sha256_text(*(f"{path.relative_to(folder).as_posix()} {sha256_file(path)}" for path in files))
 

@@ -77,8 +77,8 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
 
 
 def _explained(what: str, name: str, log: Path) -> list[str]:
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
-    return [f"The {name} service {what}:", *quoted("\n".join(said))]
+    last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+    return [f"The {name} service {what}:", *quoted("\n".join(last_lines))]
 
 
 def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:

@@ -21,12 +21,12 @@ def bigrams(text: str) -> list[str]:
 
 def bigram_coverage(text: str, grams: Collection[str]) -> float:
     """The share of the text's character pairs among these."""
-    own = bigrams(text)
-    return sum(gram in grams for gram in own) / len(own) if own else 0.0
+    text_bigrams = bigrams(text)
+    return sum(gram in grams for gram in text_bigrams) / len(text_bigrams) if text_bigrams else 0.0
 
 
 def normalise(text: str) -> str:
-    """What is left when width, case, punctuation and spaces do not count."""
+    """The text without differences of width, case, punctuation and spaces."""
     return "".join(RUN.findall(unicodedata.normalize("NFKC", text).lower()))
 
 
@@ -35,9 +35,9 @@ def one_line(text: str) -> str:
     return CONTROL.sub(" ", text).strip()
 
 
-def is_copied(text: str, asked: str, sources: Sequence[str]) -> bool:
-    """Whether a normalised text holds a long run of a source that the question does not hold."""
-    question = normalise(asked)
+def is_copied(text: str, question_text: str, sources: Sequence[str]) -> bool:
+    """True if a normalised text holds a long run of a source that the question does not hold."""
+    question = normalise(question_text)
     runs = {text[at : at + COPIED_RUN] for at in range(len(text) - COPIED_RUN + 1)}
     runs = {run for run in runs if run not in question}
     return bool(runs) and any(run in source for source in map(normalise, sources) for run in runs)

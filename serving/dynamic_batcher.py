@@ -24,20 +24,20 @@ class DynamicBatcher(Generic[Item, Result]):
         """How many wait for their turn; those being answered are none of them, nor those whose caller gave up."""
         return sum(not future.done() for _, future in self._waiting)
 
-    async def ask(self, asked: Sequence[Item]) -> list[Result]:
+    async def ask(self, items: Sequence[Item]) -> list[Result]:
         loop = asyncio.get_running_loop()
-        mine = [(one, loop.create_future()) for one in asked]
-        self._waiting += mine
+        entries = [(item, loop.create_future()) for item in items]
+        self._waiting += entries
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
-        return list(await asyncio.gather(*(future for _, future in mine)))
+        return list(await asyncio.gather(*(future for _, future in entries)))
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        while waiting := [one for one in self._waiting if not one[1].done()]:
+        while waiting := [entry for entry in self._waiting if not entry[1].done()]:
             batch, self._waiting = waiting[: self._most], waiting[self._most :]
             try:
-                answers = await loop.run_in_executor(self._thread, self._answer, [one for one, _ in batch])
+                answers = await loop.run_in_executor(self._thread, self._answer, [item for item, _ in batch])
             except Exception as error:
                 for _, future in batch:
                     if not future.done():

@@ -65,10 +65,10 @@ class _GracefulServer(uvicorn.Server):
 
     def _protocol(self) -> asyncio.Protocol:
         """As uvicorn makes one for a connection that it accepts itself."""
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
-        return made
+        return protocol
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -86,12 +86,12 @@ class _ConnectionCloser:
         self.parting = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def told(message: Message) -> None:
+        async def send_and_close(message: Message) -> None:
             if self.parting and message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_and_close)
 
 
 def listen(host: str, port: int) -> socket.socket:

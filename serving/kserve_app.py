@@ -1,4 +1,4 @@
-"""What the servers of one KServe model share: KServe's own application (V1, V2, health, metrics) around the model.
+"""KServe's own application (V1, V2, health, metrics) around a model: the part that one model's servers share.
 
 Who listens and drains is ours (serving/http_server.py). Import nothing here before sys.argv is cut: kserve reads it.
 """
@@ -69,8 +69,8 @@ def shorten_client_errors(record: logging.LogRecord) -> bool:
 
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, InvalidInput | ModelNotFound | NotImplementedError):
-        said = "no such model" if isinstance(error, ModelNotFound) else error  # its message is what a caller typed
-        record.msg, record.args, record.exc_info = f"refused: {said}", (), None
+        cause = "no such model" if isinstance(error, ModelNotFound) else error  # its message is what a caller typed
+        record.msg, record.args, record.exc_info = f"refused: {cause}", (), None
     return True
 
 
@@ -80,7 +80,7 @@ def read_payload(payload: Any, headers: Any) -> Any:
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
-    """Whether the content type is JSON, whatever its parameters; nothing said is taken for it."""
+    """True if the content type is JSON, whatever its parameters; a missing one counts as JSON."""
     return headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
 
 
@@ -107,7 +107,7 @@ NOT_JSON_RESPONSE = error_response(
 
 
 def is_binary(headers: Mapping[str, str]) -> bool:
-    """What KServe's V2 would take for bytes: a body without a content type, too."""
+    """True if KServe's V2 would read the body as bytes: also a body without a content type."""
     return BINARY_HEADER in headers or "content-type" not in headers or not is_json(headers)
 
 

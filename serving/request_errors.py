@@ -1,4 +1,4 @@
-"""What servers refuse before they read it, and how they say what is wrong without repeating what was sent."""
+"""Checks of a request before it is parsed, and errors that never repeat what was sent."""
 
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers

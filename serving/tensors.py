@@ -11,13 +11,13 @@ MOST_INSTANCES = 256
 
 
 def read_texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
-    """What inputs of datatype BYTES hold, whatever their shapes; one that has none of these names is refused."""
-    given = {tensor.name: tensor for tensor in request.inputs}
-    usable = set(given) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
-    if len(given) != len(request.inputs) or not given or not usable:
-        wanted = "one" if len(names) == 1 else "each once"
-        raise InvalidInput(f"inputs: give {wanted} of datatype BYTES, named {', '.join(map(_quoted, names))}.")
-    return {name: _held(tensor, request.inputs.index(tensor)) for name, tensor in given.items()}
+    """The content of inputs of datatype BYTES, whatever their shapes; an input of another name is refused."""
+    inputs = {tensor.name: tensor for tensor in request.inputs}
+    usable = set(inputs) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
+    if len(inputs) != len(request.inputs) or not inputs or not usable:
+        expected = "one" if len(names) == 1 else "each once"
+        raise InvalidInput(f"inputs: give {expected} of datatype BYTES, named {', '.join(map(_quoted, names))}.")
+    return {name: _held(tensor, request.inputs.index(tensor)) for name, tensor in inputs.items()}
 
 
 def infer_response(

@@ -86,7 +86,8 @@ def _is_refused(name: str) -> bool:
 
 
 def main(folders: list[str]) -> int:
-    files = [path for folder in folders or PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
+    places = [ROOT / folder for folder in folders or PRODUCT]
+    files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
     refused = [
         remark for path in files for remark in remarks(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
     ]

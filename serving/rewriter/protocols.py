@@ -96,7 +96,7 @@ def read_chat_request(payload: Any) -> ChatRequest:
     try:
         return ChatRequest.model_validate(payload)
     except ValidationError as error:
-        raise InvalidInput(explain_validation_error(error, given=False)) from error
+        raise InvalidInput(explain_validation_error(error, show_input=False)) from error
 
 
 def read_messages(messages: Sequence[ChatMessage], systems: Mapping[str, str]) -> Instance:
@@ -122,4 +122,4 @@ def _instance(values: Any, where: str) -> Instance:
     try:
         return Instance.model_validate(values)
     except ValidationError as error:
-        raise InvalidInput(f"{where}: {explain_validation_error(error, given=False)}") from error
+        raise InvalidInput(f"{where}: {explain_validation_error(error, show_input=False)}") from error
