@@ -116,7 +116,7 @@ image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style, standins
 try-image: $(READY) ## run a compiled step inside the built CPU image, as strictly as a cluster would
 	@$(BIN)/python -m images.trying
 
-docs: $(READY) ## write the settings tables of the stages' READMEs again
+docs: $(READY) ## write settings tables of READMEs and docs/imports.svg again
 	@$(BIN)/python -m pipelines.docs
 
 clean: ## end the cluster of `make cluster`, remove the environment and every run

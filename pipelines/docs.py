@@ -1,4 +1,4 @@
-"""Write the settings tables of the stages' READMEs from their configurations: `make docs`."""
+"""Write what documents show of the code: settings tables of READMEs, and the picture of imports. `make docs`."""
 
 import json
 import re
@@ -20,6 +20,7 @@ from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from components.training.style.config import DistilConfig, StyleConfig
+from pipelines.imports_picture import PICTURE, picture
 from qinglan.reward.config import RewardConfig
 from qinglan.terminal import say
 
@@ -68,3 +69,5 @@ if __name__ == "__main__":
     for path, model in READMES.items():
         path.write_text(with_settings(path.read_text(encoding="utf-8"), model), encoding="utf-8")
         say(path.relative_to(ROOT))
+    PICTURE.write_text(picture(), encoding="utf-8")
+    say(PICTURE.relative_to(ROOT))

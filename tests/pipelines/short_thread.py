@@ -1,4 +1,4 @@
-"""Runs the whole line for a tenant that the project has never heard of, with the README's two settings."""
+"""Runs the whole line for a tenant that the project has never heard of, with the guide's two settings."""
 
 import re
 import subprocess
@@ -39,9 +39,9 @@ def qinglan(words: list[str], out: Path) -> Ran:
     return Ran(run.returncode, orjson.loads(run.stdout or "null"), run.stderr, words, out)
 
 
-def readme_settings(readme: str) -> Any:
-    """The README's two settings, as a person would copy them."""
-    blocks = re.findall(r"   ```yaml\n(   generate:\n.*?)   ```\n", (ROOT / readme).read_text(encoding="utf-8"), re.S)
+def guide_settings(guide: str = "docs/guide.md") -> Any:
+    """The guide's two settings, as a person would copy them."""
+    blocks = re.findall(r"   ```yaml\n(   generate:\n.*?)   ```\n", (ROOT / guide).read_text(encoding="utf-8"), re.S)
     assert len(blocks) == 1
     return yaml.safe_load(blocks[0])
 

@@ -1,4 +1,4 @@
-"""From the sheet to a verdict as a user of a new tenant runs it, with the two settings that the README shows.
+"""From the sheet to a verdict as a user of a new tenant runs it, with the two settings that the guide shows.
 
 The trainings are too short to learn much: the gate has to hold.
 """
@@ -27,7 +27,7 @@ from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
 from qinglan.store import open_store
 from tests.browser import open_page
-from tests.pipelines.short_thread import Ran, acme, qinglan, readme_settings
+from tests.pipelines.short_thread import Ran, acme, qinglan, guide_settings
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ cli.main()
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The run's first half, up to its last training."""
     folder = tmp_path_factory.mktemp("thread")
-    words = ["run", *acme(folder, readme_settings("README.md")), "--out", str(folder / "run")]
+    words = ["run", *acme(folder, guide_settings()), "--out", str(folder / "run")]
     run = qinglan([*words, "--until", "ppo"], folder / "run")
     return run._replace(words=words)
 
@@ -153,7 +153,7 @@ def test_the_trained_models_are_whole_and_know_their_parents(ran: Ran) -> None:
 
     assert sft.parents["base_model"] == digest(files / "base_model")
     assert digest(files / "sft_model") in rl.parents.values()
-    prompt = readme_settings("README.md")["convert"]["system_prompt"]
+    prompt = guide_settings()["convert"]["system_prompt"]
     assert sft.system_prompts == rl.system_prompts == {"acme": prompt}
     assert digest(files / "sft_model") != digest(files / "rl_model")
     assert Student.load(files / "rl_model").tokenizer("虾青素").input_ids

@@ -1,18 +1,18 @@
-"""A tenant that the project has never heard of: two settings, as the README shows them, are enough for a plan.
+"""A tenant that the project has never heard of: two settings, as the guide shows them, are enough for a plan.
 
 test_thread.py runs the whole line with them.
 """
 
 from pathlib import Path
 
-from tests.pipelines.short_thread import acme, qinglan, readme_settings
+from tests.pipelines.short_thread import acme, qinglan, guide_settings
 
 
-def test_both_readmes_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:
-    settings = readme_settings("README.md")
+def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:
+    settings = guide_settings()
     plan = qinglan(["plan", *acme(tmp_path, settings)], tmp_path)
 
-    assert settings == readme_settings("README.zh.md")
+    assert settings == guide_settings("docs/guide.zh.md")
     assert set(settings) == {"generate", "convert"}
     assert all(set(values) == {"system_prompt"} for values in settings.values())
     assert plan.code == 0, plan.errors

@@ -1,0 +1,81 @@
+"""The README is a front door: short, in two languages, and every link of it leads somewhere."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.config import CONFIGS, TRAINING, RunConfig, merge_settings
+from qinglan.config import load_yaml
+
+ROOT = Path(__file__).parents[1]
+READMES = ("README.md", "README.zh.md")
+MOST_LINES, MOST_BYTES = 140, 9_000
+
+PAIRS = ("README", "CONTRIBUTING", "docs/demo", "docs/guide", "docs/commands", "docs/plan", "docs/performance")
+"""Documents in English and Chinese: X.md and X.zh.md."""
+
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")})
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+SETTINGS = re.compile(r"`(\w+: \{.*?\})`")
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_a_readme_is_short(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+
+    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text.encode()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_relative_link_leads_to_a_file_and_a_heading(document: Path) -> None:
+    assert [link for link in LINK.findall(document.read_text(encoding="utf-8")) if not leads(document, link)] == []
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_languages_say_as_much(name: str) -> None:
+    """The same headings, table rows and blocks, and the same files, whatever the words."""
+    english, chinese = ((ROOT / f"{name}{end}").read_text(encoding="utf-8") for end in (".md", ".zh.md"))
+    if name == "docs/performance":  # its finer tables are in English alone
+        english = english.partition("\n## ")[0]
+        chinese = chinese.partition("\n## ")[0]
+
+    assert shape(english) == shape(chinese)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_settings_that_it_shows_are_accepted(name: str) -> None:
+    shown = [yaml.safe_load(text) for text in SETTINGS.findall((ROOT / name).read_text(encoding="utf-8"))]
+
+    assert [next(iter(one)) for one in shown] == ["ppo", "deploy", "sft", "evaluate", "cluster"]
+    for one in shown:
+        RunConfig.parse(profile_with(one), name)
+
+
+def leads(document: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    if path.startswith(("http:", "https:")):
+        return True
+    target = (document.parent / path).resolve() if path else document
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def anchors(document: Path) -> set[str]:
+    """As GitHub makes them: lower case, spaces to hyphens, punctuation away."""
+    headings = HEADING.findall(document.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def shape(text: str) -> tuple[int, int, int]:
+    return len(HEADING.findall(text)), len(re.findall(r"^\|", text, re.MULTILINE)), text.count("\n```")
+
+
+def profile_with(settings: dict[str, Any]) -> dict[str, Any]:
+    demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
+    values = {"tenant_id": "fivedoctors", **merge_settings(load_yaml(TRAINING / "laptop.yaml"), demo)}
+    deploy = {"deploy": {"namespace": "qinglan", "store": "s3://models"}} if "deploy" in settings else {}
+    return merge_settings(merge_settings(values, deploy), settings)
