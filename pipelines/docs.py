@@ -46,7 +46,7 @@ BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)
 
 def with_settings(text: str, model: type[BaseModel]) -> str:
     """The README's text with its table as the configuration is now."""
-    return BETWEEN.sub(lambda found: found[1] + settings_table(model) + found[2], text)
+    return BETWEEN.sub(lambda match: match[1] + settings_table(model) + match[2], text)
 
 
 def settings_table(model: type[BaseModel], prefix: str = "") -> str:

@@ -1,7 +1,6 @@
 """Draw which room imports which, from the code itself: `make docs` writes docs/imports.svg.
 
-Rooms stand in one order in rows and columns, importers first, so that an import against the order is seen at once: its
-dot is left of the diagonal.
+Rows and columns have the same order of rooms, importers first: a dot left of the diagonal is an import against it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ LAYERS = ("pipelines", "standins", "components", "serving", "qinglan")
 CELL, LEFT, TOP, MARGIN = 18, 222, 212, 12
 STYLE = """
     .paper { fill: #ffffff } .band { fill: #f1f5f9 } .self { fill: #cbd5e1 } .line { stroke: #94a3b8 }
-    text { fill: #1e293b; font: 12px ui-sans-serif, system-ui, sans-serif } .down { fill: #2563eb } .up { fill: #dc2626 }
+    .down { fill: #2563eb } .up { fill: #dc2626 } text { fill: #1e293b; font: 12px ui-sans-serif, sans-serif }
     @media (prefers-color-scheme: dark) {
       .paper { fill: #0d1117 } .band { fill: #1b2430 } .self { fill: #475569 } .line { stroke: #64748b }
       text { fill: #e2e8f0 } .down { fill: #60a5fa } .up { fill: #f87171 }
@@ -39,9 +38,9 @@ def room_imports(modules: Mapping[str, Iterable[str]]) -> Imports:
     rooms: dict[str, set[str]] = {}
     for module, imported in modules.items():
         room = room_of(module)
-        rooms.setdefault(room, set()).update(other for one in imported if (other := room_of(one)) != room)
-    known = {room for room, others in rooms.items() if others} | {other for others in rooms.values() for other in others}
-    return {room: frozenset(rooms[room]) for room in known}
+        rooms.setdefault(room, set()).update({room_of(name) for name in imported} - {room})
+    drawn_rooms = {room for room, targets in rooms.items() if targets}.union(*rooms.values())
+    return {room: frozenset(rooms[room]) for room in drawn_rooms}
 
 
 def in_order(imports: Imports) -> list[str]:
@@ -93,9 +92,9 @@ def drawn(imports: Imports) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'role="img" aria-labelledby="title description">\n'
-        "  <title id=\"title\">Which room imports which</title>\n"
-        f'  <desc id="description">A table of {len(rooms)} rooms by {len(rooms)}. A dot says that the room of its row '
-        f"imports the room of its column. Imports against the order of the rooms: {against}.</desc>\n"
+        '  <title id="title">Which room imports which</title>\n'
+        f'  <desc id="description">A table of {len(rooms)} rooms by {len(rooms)}. A dot says that the room of a row '
+        f"imports the room of a column. Imports against the order of the rooms: {against}.</desc>\n"
         f"  <style>{STYLE}\n  </style>\n  {lines}\n</svg>\n"
     )
 
@@ -108,7 +107,9 @@ def _bands(rooms: list[str], size: int) -> list[str]:
         start, count = layers.index(layer), layers.count(layer)
         y = TOP + CELL * start
         if number % 2 == 0:
-            parts.append(f'<rect class="band" x="{MARGIN}" y="{y}" width="{LEFT - MARGIN + size}" height="{CELL * count}"/>')
+            parts.append(
+                f'<rect class="band" x="{MARGIN}" y="{y}" width="{LEFT - MARGIN + size}" height="{CELL * count}"/>'
+            )
         parts.append(f'<line class="line" x1="{MARGIN}" x2="{LEFT + size}" y1="{y}" y2="{y}"/>')
     return parts
 

@@ -1,6 +1,7 @@
 """The README is a front door: short, in two languages, and every link of it leads somewhere."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,23 @@ ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "README.zh.md")
 MOST_LINES, MOST_BYTES = 140, 9_000
 
-PAIRS = ("README", "CONTRIBUTING", "docs/demo", "docs/guide", "docs/commands", "docs/plan", "docs/performance")
+PAIRS = ("README", "CONTRIBUTING", "docs/demo", "docs/guide", "docs/commands", "docs/plan", "docs/performance", "docs/architecture")
 """Documents in English and Chinese: X.md and X.zh.md."""
 
-DOCUMENTS = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")})
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+ROOMS = (
+    "docs",
+    "qinglan",
+    "components",
+    "serving",
+    "standins",
+    "pipelines",
+    "manifests",
+    "images",
+    "examples",
+    "tests",
+)
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.md"))])
+LINK = re.compile(r"(?:\]\(|src=\")([^)\"\s]+)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 SETTINGS = re.compile(r"`(\w+: \{.*?\})`")
 
@@ -31,7 +44,7 @@ def test_a_readme_is_short(name: str) -> None:
     assert len(text.encode()) <= MOST_BYTES
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_relative_link_leads_to_a_file_and_a_heading(document: Path) -> None:
     assert [link for link in LINK.findall(document.read_text(encoding="utf-8")) if not leads(document, link)] == []
 
@@ -45,6 +58,13 @@ def test_both_languages_say_as_much(name: str) -> None:
         chinese = chinese.partition("\n## ")[0]
 
     assert shape(english) == shape(chinese)
+
+
+def test_the_page_on_architecture_names_every_contract() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+    assert [one["name"] for one in settings["contracts"] if f"“{one['name']}”" not in page] == []
 
 
 @pytest.mark.parametrize("name", READMES)

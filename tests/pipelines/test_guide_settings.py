@@ -5,7 +5,7 @@ test_thread.py runs the whole line with them.
 
 from pathlib import Path
 
-from tests.pipelines.short_thread import acme, qinglan, guide_settings
+from tests.pipelines.short_thread import acme, guide_settings, qinglan
 
 
 def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:

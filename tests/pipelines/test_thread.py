@@ -27,7 +27,7 @@ from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card
 from qinglan.store import open_store
 from tests.browser import open_page
-from tests.pipelines.short_thread import Ran, acme, qinglan, guide_settings
+from tests.pipelines.short_thread import Ran, acme, guide_settings, qinglan
 
 pytestmark = pytest.mark.slow
 
