@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from pipelines.cli import app
 from pipelines.config import CONFIGS, TRAINING, RunConfig, merge_settings
 from qinglan.config import load_yaml
 
@@ -15,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "README.zh.md")
 MOST_LINES, MOST_BYTES = 140, 9_000
 
-PAIRS = ("README", "CONTRIBUTING", "docs/demo", "docs/guide", "docs/commands", "docs/plan", "docs/performance", "docs/architecture")
+PAGES = ("demo", "guide", "commands", "plan", "performance", "architecture")
+PAIRS = ("README", "CONTRIBUTING", *(f"docs/{page}" for page in PAGES))
 """Documents in English and Chinese: X.md and X.zh.md."""
 
 ROOMS = (
@@ -65,6 +68,14 @@ def test_the_page_on_architecture_names_every_contract() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 
     assert [one["name"] for one in settings["contracts"] if f"“{one['name']}”" not in page] == []
+
+
+@pytest.mark.parametrize("name", ["docs/commands.md", "docs/commands.zh.md"])
+def test_every_command_is_on_the_page_of_commands(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+    assert [command for command in commands if not re.search(rf"\b{command}\b", text)] == []
 
 
 @pytest.mark.parametrize("name", READMES)
