@@ -11,6 +11,6 @@ def need_gpus(stage: str, required: int) -> None:
         raise ConfigError(
             f"The settings of {stage} want {required} GPUs, and this machine shows {available}. "
             "Run it where they are; or take the laptop profile (rewriter: `training: laptop`, style: `--profile "
-            "laptop`), which is for tiny models; or make the data alone (rewriter: `--until convert`, style: `--until "
-            "prepare`)."
+            "laptop`), which is for tiny models; or make the data alone (rewriter: "
+            "`--until convert`, style: `--until prepare`)."
         )
