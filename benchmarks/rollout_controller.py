@@ -29,11 +29,12 @@ import orjson
 from benchmarks.report import report
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api, connect
+from qinglan.kubernetes.model_rollouts import rollout_object
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE
-from qinglan.model_rollouts import first_inference_service, rollout_object
 from serving.rollout.canary_analysis import enter_step
+from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, ServiceObjects
 from serving.rollout.cluster.ledger import dump_status
 from serving.rollout.cluster.object_cache import SERVICE_LABEL

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.live_service import LiveService, inspect_service, service_lines, unmatched_versions
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError, QinglanError
 from qinglan.lineage.audit import Audit, as_json, audit, audit_error
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.live_service import LiveService, inspect_service, service_lines, unmatched_versions
 from qinglan.lineage.release_folder import MODEL
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.terminal import say

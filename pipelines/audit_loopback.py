@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from pipelines.live_service import VERSION_METRIC, unmatched_versions
 from qinglan.errors import AlteredError, OutageError
-from qinglan.lineage.live_service import VERSION_METRIC, unmatched_versions
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.lineage.release_folder import MODEL, read_release_statement
 from qinglan.terminal import say

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from qinglan.errors import DataError, GateHeldError, QinglanError
-from qinglan.model_rollouts import Object, is_under_way, next_rollout, rollouts_of_service
+from qinglan.kubernetes.model_rollouts import Object, is_under_way, next_rollout, rollouts_of_service
 from serving.rollout.canary_analysis import describe_score, missing_evidence
 from serving.rollout.cluster.ledger import effective_checks
 from serving.rollout.decide import BLIND_NOTED_SECONDS

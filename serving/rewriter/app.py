@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import OutageError
-from qinglan.model_rollouts import SHADOW_HEADER
+from qinglan.kubernetes.model_rollouts import SHADOW_HEADER
 from serving import kserve_app
 from serving.http_server import CLIENT_CLOSED_REQUEST
 from serving.request_errors import BodyLimit

@@ -72,7 +72,7 @@ class Release(CamelCaseConfig):
 
 
 class Predictor(CamelCaseConfig):
-    """What the first InferenceService is made with (qinglan/model_rollouts.py); later ones keep what is there."""
+    """Makes the first InferenceService (cluster/first_inference_service.py); later ones keep what is there."""
 
     runtime: str = Field(min_length=1)
     format: str = Field(min_length=1)

@@ -4,7 +4,7 @@ import fcntl
 from pathlib import Path
 from typing import IO, Any
 
-from qinglan.model_rollouts import Object, rollout_number, rollout_outcome
+from qinglan.kubernetes.model_rollouts import Object, rollout_number, rollout_outcome
 from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State

@@ -21,13 +21,14 @@ from minio import Minio as Client
 
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.informer import Informer
+from qinglan.kubernetes.model_rollouts import rollout_object
 from qinglan.lineage.digests import digest
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, read_release
 from qinglan.lineage.trust import TRUST_FILE
-from qinglan.model_rollouts import first_inference_service, rollout_object
 from qinglan.services import end_with_parent
 from qinglan.store import open_store
+from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import ServiceObjects
 from serving.rollout.cluster.snapshot import service_snapshot
 from serving.rollout.ports import ServiceSnapshot

@@ -21,8 +21,8 @@ from qinglan.errors import ConfigError, ConflictError, QinglanError
 from qinglan.kubernetes.client import Api
 from qinglan.lineage.digests import digest
 from qinglan.lineage.trust import TRUST_FILE
-from qinglan.model_rollouts import first_inference_service
 from qinglan.store import open_store
+from serving.rollout.cluster.first_inference_service import first_inference_service
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from components.training.kubeflow import janitor
+from components.training.kubeflow.job_runner import read_launch_context
 from qinglan.errors import ConfigError, OutageError
-from qinglan.jobs import Outcome, janitor
+from qinglan.jobs import Outcome
 from qinglan.jobs.follower import FollowTimeouts
 from qinglan.jobs.job_status import TIMEOUT_EXIT_CODE
-from qinglan.jobs.launch_context import read_launch_context
 from qinglan.jobs.manifest import GPU, PRODUCT
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
 from qinglan.jobs.spec import JobSpec

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api, connect
-from qinglan.model_rollouts import PLURAL, Object
+from qinglan.kubernetes.model_rollouts import PLURAL, Object
 
 HTTP_CONFLICT = 409
 

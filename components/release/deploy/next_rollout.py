@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from qinglan.errors import ConflictError, GateHeldError
-from qinglan.model_rollouts import (
+from qinglan.kubernetes.model_rollouts import (
     Object,
     describe_rollout,
     rollout_number,

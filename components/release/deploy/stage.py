@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Protocol
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import RolloutDecision, decide_rollout
 from qinglan.errors import AlteredError, ConflictError, DataError, IncompleteAuditError
+from qinglan.kubernetes.model_rollouts import Object
 from qinglan.lineage.audit_targets import read_notes, release_target
 from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.gate_verdict import VERDICT
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, Release, read_release
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.model_rollouts import Object
 
 TRIES = 5
 

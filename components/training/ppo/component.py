@@ -3,7 +3,7 @@
 from kfp import dsl
 
 from components.image import PPO_IMAGE
-from components.training.task_passthrough import TASK_PASSTHROUGH
+from components.training.kubeflow.task_passthrough import TASK_PASSTHROUGH
 
 
 @dsl.component(base_image=PPO_IMAGE, install_kfp_package=False, task_config_passthroughs=TASK_PASSTHROUGH)
@@ -23,16 +23,16 @@ def ppo(
     """The student competes with its teacher under live retrieval."""
     from pathlib import Path
 
+    from components.training.kubeflow.job_runner import job_runner
     from components.training.ppo import stage
     from components.training.ppo.config import PpoConfig
     from qinglan.curves import write_curve_page
-    from qinglan.jobs import runner
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts, add_reward
     from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")
-    where = runner(settings.hardware.device, task_config.__dict__)
+    where = job_runner(settings.hardware.device, task_config.__dict__)
     inputs = {"sft_model": sft_model, "prompts": prompts}
     outputs = {"rl_model": rl_model, "ppo_log": ppo_log, "ppo_curve": ppo_curve}
     with recorded("ppo", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:

@@ -3,7 +3,7 @@
 from kfp import dsl
 
 from components.image import SFT_IMAGE
-from components.training.task_passthrough import TASK_PASSTHROUGH
+from components.training.kubeflow.task_passthrough import TASK_PASSTHROUGH
 
 
 @dsl.component(base_image=SFT_IMAGE, install_kfp_package=False, task_config_passthroughs=TASK_PASSTHROUGH)
@@ -22,14 +22,14 @@ def sft(
     """The student learns the teacher's accepted rewrites."""
     from pathlib import Path
 
+    from components.training.kubeflow.job_runner import job_runner
     from components.training.sft import stage
     from components.training.sft.config import SftConfig
     from qinglan.curves import write_curve_page
-    from qinglan.jobs import runner
     from qinglan.lineage.record import recorded
 
     settings = SftConfig.parse(config, "sft")
-    where = runner(settings.device, task_config.__dict__)
+    where = job_runner(settings.device, task_config.__dict__)
     inputs = {"base_model": base_model, "chats": chats}
     outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
     with recorded("sft", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from qinglan.errors import ConflictError, QinglanError
 from qinglan.kubernetes.client import Api
-from qinglan.model_rollouts import GROUP, KIND, VERSION
+from qinglan.kubernetes.model_rollouts import GROUP, KIND, VERSION
 from serving.rollout.cluster.api_errors import translate_refusals
 from serving.rollout.cluster.inference_service import FIELD_MANAGER, Object
 from serving.rollout.state import DecisionRecord

@@ -5,7 +5,7 @@ from typing import Any
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.kubernetes.client import Api
-from qinglan.model_rollouts import GROUP, KIND, VERSION
+from qinglan.kubernetes.model_rollouts import GROUP, KIND, VERSION
 from serving.rollout.cluster.api_errors import translate_refusals
 from serving.rollout.cluster.inference_service import Object
 from serving.rollout.cluster.object_cache import ObjectCache

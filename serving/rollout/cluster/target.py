@@ -3,9 +3,9 @@
 from typing import Any
 
 from qinglan.kubernetes.client import Api
-from qinglan.model_rollouts import first_inference_service
 from serving.rollout.cluster import standard_mode
 from serving.rollout.cluster.api_errors import translate_refusals
+from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import NO_SERVICE, Object, ServiceObjects, deployment_mode
 from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
 from serving.rollout.cluster.snapshot import service_snapshot

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from qinglan.model_rollouts import SHADOW_HEADER
+from qinglan.kubernetes.model_rollouts import SHADOW_HEADER
 from serving.rollout.shadow.config import ModelPair
 from serving.rollout.shadow.metrics import PairFailure
 from serving.rollout.shadow.payload_log import LoggedQuestion

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api, connect
-from qinglan.model_rollouts import PLURAL, TAG_ROUTING, Object, next_rollout, rollouts_of_service
+from qinglan.kubernetes.model_rollouts import PLURAL, Object, next_rollout, rollouts_of_service
+from serving.rollout.cluster.first_inference_service import TAG_ROUTING
 from serving.rollout.shadow.config import ModelPair, ShadowConfig
 from serving.rollout.shadow.metrics import PairFailure
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.live_service import (
+from pipelines.live_service import (
     ServiceObjects,
     fetch_server_versions,
     match_releases,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from components.training.kubeflow.job_runner import context_from_pod, job_runner, read_launch_context
 from qinglan.errors import ConfigError
-from qinglan.jobs import LocalRunner, runner
-from qinglan.jobs.launch_context import context_from_pod, read_launch_context
+from qinglan.jobs import LocalRunner
 from qinglan.kubernetes.client import Api
 
 WORKFLOW = {
@@ -79,7 +79,7 @@ def test_outside_of_a_pod_the_environment_must_say() -> None:
     [("cpu", {"resources": {"limits": {}}}), ("cuda", None), ("cuda", {}), ("cuda", {"resources": None})],
 )
 def test_a_laptop_and_a_cpu_run_here(device: str, task: dict[str, Any] | None) -> None:
-    assert isinstance(runner(device, task), LocalRunner)
+    assert isinstance(job_runner(device, task), LocalRunner)
 
 
 def test_a_gpu_with_a_task_s_resources_runs_on_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +87,4 @@ def test_a_gpu_with_a_task_s_resources_runs_on_the_cluster(monkeypatch: pytest.M
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
     with pytest.raises(ConfigError, match="no file /nowhere"):
-        runner("cuda", {"resources": {"limits": {"cpu": "1"}}})
+        job_runner("cuda", {"resources": {"limits": {"cpu": "1"}}})

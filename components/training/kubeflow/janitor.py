@@ -1,4 +1,4 @@
-"""python -m qinglan.jobs.janitor --namespace NAMESPACE [--dry-run]: ends the jobs whose run is over.
+"""python -m components.training.kubeflow.janitor --namespace NAMESPACE [--dry-run]: ends the jobs whose run is over.
 
 A run that is terminated on Kubeflow's page takes its steps away without a word to them; the job that such a step was
 following holds its GPUs on. Made to be run every few minutes, by a CronJob.
@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from components.training.kubeflow.job_runner import KFP_RUN_LABEL
 from qinglan.errors import QinglanError
 from qinglan.jobs.job_labels import PART_OF_LABELS, RUN_LABEL, label_value
 from qinglan.jobs.job_status import is_finished, parse_timestamp
-from qinglan.jobs.launch_context import KFP_RUN_LABEL
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api, connect
 from qinglan.terminal import say, say_error
@@ -102,7 +102,7 @@ def _all(api: Api, resource: str, query: Mapping[str, str]) -> Iterator[dict[str
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m qinglan.jobs.janitor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m components.training.kubeflow.janitor", description=__doc__)
     parser.add_argument("--namespace", help="whose jobs; else the one this pod or kubeconfig is in")
     parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
     parser.add_argument("--max-hours", type=float, default=LONGEST_HOURS, help="older jobs go in any case")

@@ -13,12 +13,18 @@ from typing import Any, NamedTuple
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.model_rollouts import (
+    Object,
+    deployed_uris,
+    describe_rollout,
+    rollout_outcome,
+    rollouts_of_service,
+)
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
-from qinglan.model_rollouts import Object, deployed_uris, describe_rollout, rollout_outcome, rollouts_of_service
+from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, storage_uri
+from serving.rollout.cluster.object_cache import SERVICE_LABEL
 
-SERVICE_LABEL = "serving.kserve.io/inferenceservice"
-SOURCE_URI_ANNOTATION = "internal.serving.kserve.io/storage-initializer-sourceuri"
 INITIALISER_COMMAND = ["python", "-m", "serving.initialiser"]
 VERSION_METRIC = re.compile(r'^qinglan_\w+\{[^}]*\bversion="([0-9a-f]{12})"', re.MULTILINE)
 METRICS_TIMEOUT_SECONDS = 3.0
@@ -110,24 +116,20 @@ def _revisions(service: Object) -> list[str]:
 
 def _requested_uris(service: Object) -> Iterator[ServedUri]:
     spec = service["spec"]
-    yield ServedUri("spec", _uri(spec["predictor"]), _share(spec["predictor"].get("canaryTrafficPercent")))
+    yield ServedUri("spec", storage_uri(spec["predictor"]), _share(spec["predictor"].get("canaryTrafficPercent")))
     for one in spec.get("canary") or ():
-        yield ServedUri("spec.canary", _uri(one.get("predictor") or {}), _share(one.get("trafficPercent")))
+        yield ServedUri("spec.canary", storage_uri(one.get("predictor") or {}), _share(one.get("trafficPercent")))
 
 
 def _share(percent: int | None) -> str:
     return "" if percent is None else f"{percent} % of the traffic"
 
 
-def _uri(predictor: Mapping[str, Any]) -> str:
-    return str((predictor.get("model") or {}).get("storageUri") or "")
-
-
 def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
     shares = {one.get("revisionName"): one.get("percent") for one in _predictor(objects.service).get("traffic") or ()}
     for name, revision in objects.revisions.items():
         annotations = revision.get("metadata", {}).get("annotations") or {}
-        yield ServedUri(f"revision {name}", str(annotations.get(SOURCE_URI_ANNOTATION, "")), _share(shares.get(name)))
+        yield ServedUri(f"revision {name}", str(annotations.get(SOURCE_ANNOTATION, "")), _share(shares.get(name)))
 
 
 def _pod_uri(pod: Object) -> ServedUri:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.jobs.janitor import find_expired_jobs
+from components.training.kubeflow.janitor import find_expired_jobs
 from tests.qinglan.jobs.things import MADE_AT, job, said
 
 NOW = MADE_AT + 3600

@@ -1,7 +1,7 @@
-"""A ModelRollout as an object of the API server, and the first InferenceService that one asks for.
+"""A ModelRollout as an object of the API server.
 
-The deploy stage writes ModelRollouts and nothing else; the rollout's controller writes InferenceServices. What both
-must know of these objects is here, as plain data; manifests/platform/modelrollout.yaml says what is admitted.
+The deploy stage writes one, the rollout's controller carries it out. What both must know of
+it is here, as plain data; manifests/platform/modelrollout.yaml says what is admitted.
 """
 
 import re
@@ -10,17 +10,8 @@ from typing import Any
 
 GROUP, VERSION, PLURAL = "qinglan.dev", "v1alpha1", "modelrollouts"
 KIND = "ModelRollout"
-SERVICE_ACCOUNT, STORAGE_CONTAINER = "qinglan-serving", "qinglan-release"
-"""Whom a model's pods run as, and the storage container that verifies what they serve."""
-
 SHADOW_HEADER = "x-qinglan-shadow"
 """Of a question that no user waits for: the canary counts it apart, and keeps no payload of it."""
-
-TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
-"""KServe's: Knative gives the newest revision a route of its own, whatever its share."""
-
-MODES = {"Serverless": "Knative", "Standard": "Standard"}
-"""A rollout's mode, and what KServe calls it."""
 
 Object = Mapping[str, Any]
 
@@ -91,48 +82,3 @@ def rollout_object(namespace: str, number: int, spec: Mapping[str, Any]) -> dict
         },
         "spec": dict(spec),
     }
-
-
-def first_inference_service(rollout: Object) -> dict[str, Any]:
-    """The InferenceService that a rollout makes where there is none: its release, and all of the traffic.
-
-    KServe gives a first deploy all of it whatever percent it names. The annotations are KServe's own, are there from
-    the start and never change, since a changed one starts every pod anew.
-    """
-    spec = rollout["spec"]
-    asked, standard = spec["predictor"], spec.get("mode") == "Standard"
-    replicas = {name: asked[name] for name in ("minReplicas", "maxReplicas") if name in asked}
-    model = {
-        "modelFormat": {"name": asked["format"]},
-        "runtime": asked["runtime"],
-        "storageUri": spec["release"]["uri"],
-    }
-    predictor = {
-        "serviceAccountName": SERVICE_ACCOUNT,
-        "storageContainerName": STORAGE_CONTAINER,
-        "automountServiceAccountToken": False,
-        **replicas,
-        "model": model,
-    }
-    if standard:  # Knative has no field for these two
-        predictor["priorityClassName"] = "qinglan-online"
-        model["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", "5"]}}}
-    return {
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {
-            "name": spec["inferenceService"],
-            "namespace": rollout["metadata"]["namespace"],
-            "labels": {"app.kubernetes.io/part-of": "qinglan"},
-            "annotations": _annotations(spec.get("mode", "Auto")),
-        },
-        "spec": {"predictor": predictor},
-    }
-
-
-def _annotations(mode: str) -> dict[str, str]:
-    """With Auto KServe deploys as the cluster is set up to. A canary's own route is the shadow's way to it."""
-    deployed = {} if mode == "Auto" else {"serving.kserve.io/deploymentMode": MODES[mode]}
-    if mode == "Standard":
-        return {**deployed, "serving.kserve.io/autoscalerClass": "none"}
-    return {**deployed, TAG_ROUTING: "true"}
