@@ -24,7 +24,6 @@ from pipelines.audit_loopback import show_live
 from pipelines.config import LoopbackConfig, RunConfig
 from pipelines.preflight import knowledge_bases
 from pipelines.rundir import ARTIFACT_FILES, RunDir
-from pipelines.simulated_traffic import PLAIN, RequestBody, Traffic, simulated_users
 from qinglan.errors import ConfigError, OutageError, error_class_for
 from qinglan.lineage.deploy_gate import break_glass
 from qinglan.lineage.keys import keys_folder
@@ -41,6 +40,7 @@ from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
 from standins.rollout_local.service import FileTarget, create_service
+from standins.users import PLAIN, RequestBody, Traffic, simulated_users
 
 FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
