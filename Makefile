@@ -110,7 +110,7 @@ image-locks: $(READY) ## resolve the images' requirements again
 images: $(READY) ## build every container image (needs podman); PUSH=registry/prefix pushes them, and pins what it answers
 	@$(BIN)/python -m images.building $(if $(PUSH),--push $(PUSH))
 
-image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style, standins
+image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style, standins, ppo-standins
 	@$(BIN)/python -m images.building $* $(if $(PUSH),--push $(PUSH))
 
 try-image: $(READY) ## run a compiled step inside the built CPU image, as strictly as a cluster would

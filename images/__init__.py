@@ -7,4 +7,7 @@ NAMES = ("cpu", "sft", "ppo", "serve", "style")
 """Images that a release is made of."""
 
 STAND_INS = "standins"
-"""The CPU image with the stand-ins beside it: a cluster on a laptop runs it, and no release names it."""
+"""The folder of the images with stand-ins: a cluster on a laptop runs them, and no release names one."""
+
+WITH_STAND_INS = {STAND_INS: "cpu", f"ppo-{STAND_INS}": "ppo"}
+"""Each of them, and the image that it is built on: the second holds what plays verl's GPUs on a CPU."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import yaml
 
-from images import IMAGES, NAMES, STAND_INS
+from images import IMAGES, NAMES, STAND_INS, WITH_STAND_INS
 
 ROOT = IMAGES.parent
 RELEASE = ROOT / "manifests" / "overlays" / "release" / "images" / "kustomization.yaml"
@@ -103,11 +103,12 @@ def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -
     return Built(name, f"qinglan/{name}", _engine(engine, "image", "inspect", "--format", "{{.Digest}}", tag))
 
 
-def build_stand_ins(engine: str) -> None:
-    """The stand-ins on top of the CPU image that was built here last."""
-    tag = f"qinglan/{STAND_INS}:{VERSION}"
+def build_stand_ins(name: str, engine: str) -> None:
+    """The stand-ins on top of the image that was built here last."""
+    below = ["--build-arg", f"BELOW=qinglan/{WITH_STAND_INS[name]}:{VERSION}"]
     with _committed_tree() as folder:
-        _show([engine, "build", "--file", f"{folder}/images/{STAND_INS}/Containerfile", "--tag", tag, folder])
+        command = [engine, "build", "--file", f"{folder}/images/{STAND_INS}/Containerfile", *below]
+        _show([*command, "--tag", f"qinglan/{name}:{VERSION}", folder])
 
 
 def base_digest(engine: str, base: str) -> str:
@@ -182,8 +183,8 @@ def main() -> None:
     parser.add_argument("--push", default="", metavar="REGISTRY/PREFIX", help="push there, and pin what it answers")
     arguments = parser.parse_args()
     names = arguments.names or list(NAMES)
-    if unknown := sorted(set(names) - {*NAMES, STAND_INS}):
-        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join((*NAMES, STAND_INS))}")
+    if unknown := sorted(set(names) - {*NAMES, *WITH_STAND_INS}):
+        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join((*NAMES, *WITH_STAND_INS))}")
     need_engine(arguments.engine)
     base, built = base_digest(arguments.engine, arguments.base), []
     for name in NAMES:
@@ -194,8 +195,9 @@ def main() -> None:
         print(f"{built[-1].reference}  {time.monotonic() - started:.0f} s", flush=True)
         RELEASE.parent.mkdir(parents=True, exist_ok=True)
         RELEASE.write_text(with_images(RELEASE.read_text() if RELEASE.is_file() else "", built), encoding="utf-8")
-    if STAND_INS in names:
-        build_stand_ins(arguments.engine)
+    for name in WITH_STAND_INS:
+        if name in names:
+            build_stand_ins(name, arguments.engine)
     if not arguments.push:
         print("Not pushed: these digests are of this machine's own storage. A release is built with --push.")
     print("\n".join(compile_options(built)))

@@ -59,7 +59,10 @@ def score(data_source, solution_str, ground_truth, extra_info, settings):
 
 def laptop(**changes: Any) -> PpoConfig:
     """PPO as small as it gets."""
-    hardware = {"device": "cpu", "per_node": 1, "tensor_parallel": 1, "reward_workers": 1, "strategy": "fsdp"}
+    hardware = {
+        "device": "cpu", "plugin": "standins.verl_cpu", "per_node": 1, "tensor_parallel": 1, "reward_workers": 1,
+        "strategy": "fsdp",
+    }  # fmt: skip
     values: dict[str, Any] = {
         "collection": 16, "batch": 16, "accumulation": 1, "ppo_epochs": 1, "steps": 2, "every": 1, "gamma": 1.0,
         "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 16, "max_prompt_tokens": 96, "actor_learning_rate": 1e-3,

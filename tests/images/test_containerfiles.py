@@ -55,7 +55,7 @@ def test_the_stand_ins_are_in_no_image_of_a_release() -> None:
     copied = {name for name in CONTAINERFILES if re.search(r"^COPY standins/", text_of(name), re.MULTILINE)}
 
     assert copied == {STAND_INS}
-    assert f"ARG CPU=qinglan/cpu:{VERSION}\n" in text_of(STAND_INS)
+    assert f"ARG BELOW=qinglan/cpu:{VERSION}\n" in text_of(STAND_INS)
 
 
 @pytest.mark.parametrize("name", CONTAINERFILES)

@@ -15,16 +15,17 @@ import pytest
 import yaml
 
 import components.image
-from components.training.ppo.plugin import SINGLE_MACHINE_CPU_PLUGINS
+from components.training.ppo.plugin import COMMON_PLUGINS
 from images import IMAGES
 from images.locking import pins, source
+from standins.verl_cpu.settings import FORK_SERVER, MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS
 
 OURS = ("qinglan", "components", "serving", "standins")
 ROOT = IMAGES.parent
 
 BY_HAND = {
     "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3_backend"),
-    "ppo": SINGLE_MACHINE_CPU_PLUGINS,
+    "ppo": (*COMMON_PLUGINS, *MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS.rpartition(".")[0], FORK_SERVER),
     "style": ("components.training.style.distil",),
 }  # fmt: skip
 """What neither a step nor a manifest starts, but a person, or verl from a list of names."""

@@ -15,7 +15,10 @@ class Hardware(Config):
     """Where it runs; nothing here changes what is learned."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """`cpu` runs the same verl through its own extension points, with Hugging Face's generate for the rollout."""
+    """`cpu` runs the same verl on a laptop, with a plugin that plays its GPUs."""
+
+    plugin: str = ""
+    """Module that plays the GPUs where `device` is `cpu`: `standins.verl_cpu`. Images of a release hold none."""
 
     nodes: Positive = 1
     """More than one are the pods of one job on a cluster, a Ray head and its workers."""

@@ -5,22 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
-
-Value = str | int | float | bool | list[str] | None
-ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-CPU_ROLLOUT = "hf_generate"
-"""The name under which the plug-in registers its rollout."""
-
-STEP_ROLLOUTS = "components.training.ppo.plugin.step_rollouts.StepRollouts"
-
-PACKED_ATTENTION = "rows_of_a_line"
-"""The name under which the plug-in registers its engines' attention."""
-
-RAY_CPUS = 12
-"""CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
-
-OBJECT_STORE = 300_000_000
-"""Bytes."""
+from components.training.ppo.device import ACTOR, ROLLOUT, Value, load_device
 
 
 class TrainingPaths(NamedTuple):
@@ -44,7 +29,7 @@ def overrides(config: PpoConfig, places: TrainingPaths) -> list[str]:
     values |= {**_reward(config, places), **_trainer(config, places)}
     if config.advantage == "gae":
         values |= _critic(config, places)
-    values |= _cpu(config) if config.hardware.device == "cpu" else _gpu(config)
+    values |= load_device(config.hardware).overrides(config)
     return [f"{key}={_hydra_literal(value)}" for key, value in values.items()]
 
 
@@ -159,64 +144,6 @@ def _trainer(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
         # Alone among users of a machine with a cluster of its own, a dashboard is a process for nobody.
         "+ray_kwargs.ray_init.include_dashboard": False,
     }
-
-
-def _gpu(config: PpoConfig) -> dict[str, Value]:
-    hardware = config.hardware
-    values: dict[str, Value] = {
-        f"{ACTOR}.strategy": hardware.strategy,
-        f"{ROLLOUT}.name": "vllm",
-        f"{ROLLOUT}.tensor_model_parallel_size": hardware.tensor_parallel,
-        f"{ROLLOUT}.gpu_memory_utilization": hardware.rollout_memory,
-        f"{ROLLOUT}.load_format": "safetensors",
-        f"{ACTOR}.fsdp_config.param_offload": hardware.offload,
-        f"{ACTOR}.fsdp_config.optimizer_offload": hardware.offload,
-    }
-    if config.advantage == "gae":
-        values["critic.strategy"] = hardware.strategy
-        values |= {f"critic.fsdp.{name}_offload": hardware.offload for name in ("param", "optimizer")}
-    return values
-
-
-def _cpu(config: PpoConfig) -> dict[str, Value]:
-    """Single precision, no kernels of a GPU, one process of each kind."""
-    values: dict[str, Value] = {
-        f"{ACTOR}.strategy": "fsdp",
-        f"{ACTOR}.use_torch_compile": False,
-        f"{ACTOR}.fsdp_config.dtype": "float32",
-        f"{ROLLOUT}.name": CPU_ROLLOUT,
-        f"{ROLLOUT}.dtype": "float32",
-        f"{ROLLOUT}.tensor_model_parallel_size": 1,
-        f"+{ROLLOUT}.agent.agent_loop_manager_class": STEP_ROLLOUTS,
-        # The rollout computes as the actor does, so its log-probabilities are the old policy's: one pass less.
-        f"{ROLLOUT}.calculate_log_probs": True,
-        "algorithm.rollout_correction.bypass_mode": True,
-        # The rewards of a step are asked for where its rollouts are put together.
-        "reward.num_workers": 0,
-        f"{ROLLOUT}.load_format": "auto",
-        f"{ROLLOUT}.free_cache_engine": False,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-    }
-    if config.hardware.nodes == 1:  # of several, each was told by its own `ray start`
-        values |= {
-            "ray_kwargs.ray_init.num_cpus": RAY_CPUS,
-            # The critic has processes of its own (plugin/parallel_critic.py).
-            "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node * (2 if config.advantage == "gae" else 1),
-            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
-        }
-    engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
-    models = {"actor_rollout_ref.model"}
-    if config.advantage == "gae":
-        engines.add("critic.fsdp")
-        models.add("critic.model")
-    for engine in sorted(engines):
-        values[f"{engine}.use_torch_compile"] = False
-        values |= {f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")}
-    for model in sorted(models):
-        values[f"+{model}.override_config.attn_implementation"] = PACKED_ATTENTION
-        values[f"{model}.use_remove_padding"] = False
-        values[f"{model}.enable_gradient_checkpointing"] = False
-    return values
 
 
 def _hydra_literal(value: Value) -> str:

@@ -15,6 +15,7 @@ import orjson
 import qinglan.reward
 from components.training.ppo import checkpoints, training_monitor
 from components.training.ppo.config import PpoConfig
+from components.training.ppo.device import load_device
 from components.training.ppo.finish import finish
 from components.training.ppo.gateway_usage import GatewayUsage
 from components.training.ppo.launch import ray_token, verl_command, with_local_environment
@@ -86,7 +87,8 @@ def ppo(
     card = read_card(sft_model)
     parents = {"sft_model": digest(sft_model)}
     parents |= {name: sha256_file(_existing_file(rows / f"{name}.parquet")) for name in ("train", "dev")}
-    sources = source_digest(Path(__file__).parent), source_digest(reward_function.parent)
+    device = Path(load_device(config.hardware).__file__)
+    sources = [source_digest(folder) for folder in (Path(__file__).parent, device.parent, reward_function.parent)]
     work = scratch_folder("ppo", *parents.values(), config.model_dump_json(), *sources)
     reused = (work / DONE).is_file()
     if not reused:

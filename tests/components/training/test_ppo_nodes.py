@@ -18,7 +18,8 @@ from tests.qinglan.jobs.test_inside_ray import running_with
 pytestmark = pytest.mark.slow
 NOWHERE = "http://127.0.0.1:9"
 TWO = {
-    "device": "cpu", "nodes": 2, "per_node": 1, "tensor_parallel": 1, "reward_workers": 1, "strategy": "fsdp",
+    "device": "cpu", "plugin": "standins.verl_cpu",
+    "nodes": 2, "per_node": 1, "tensor_parallel": 1, "reward_workers": 1, "strategy": "fsdp",
 }  # fmt: skip
 
 

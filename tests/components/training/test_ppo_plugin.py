@@ -1,6 +1,5 @@
 """The pieces that verl loads: patches that wait, and processes that are ended."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from components.training.ppo.config import PpoConfig
+from components.training.ppo.config import Hardware, PpoConfig
+from components.training.ppo.device import load_device
 from components.training.ppo.launch import verl_environment
-from components.training.ppo.plugin import COMMON_PLUGINS, CPU_PLUGINS, SINGLE_MACHINE_CPU_PLUGINS, fork_server
+from components.training.ppo.plugin import COMMON_PLUGINS
+from qinglan.errors import ConfigError
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup
+from standins.verl_cpu.settings import MODULES, PARALLEL_CRITIC
 from tests.ppo_world import laptop
 
 ROOT = Path(__file__).parents[3]
@@ -96,49 +98,27 @@ except Exception as error:
 def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
     assert verl_environment(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(COMMON_PLUGINS)
     assert "VERL_PLATFORM" not in verl_environment(PpoConfig())
-    assert verl_environment(laptop())["VERL_USE_EXTERNAL_MODULES"] == ",".join(SINGLE_MACHINE_CPU_PLUGINS)
-    several = laptop(hardware=laptop().hardware.model_dump() | {"nodes": 2})
-    assert verl_environment(several)["VERL_USE_EXTERNAL_MODULES"] == ",".join(CPU_PLUGINS)
 
 
-def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HERE", "/here")
-    context = json.dumps({"env_vars": {"THERE": "${HERE}/there", "MORE": "1"}, "py_executable": "python"})
-    argv = ["worker.py", "--port=1", f"--serialized-runtime-env-context={context}", "--language=PYTHON"]
+def test_a_cpu_is_played_by_the_module_that_the_profile_names() -> None:
+    alone = verl_environment(laptop())
+    several = verl_environment(laptop(hardware=laptop().hardware.model_dump() | {"nodes": 2}))
 
-    assert fork_server.worker_arguments(argv) == ["worker.py", "--port=1"]
-    given = fork_server.worker_environment(argv)
-    assert (given["HERE"], given["THERE"], given["MORE"]) == ("/here", "/here/there", "1")
+    assert alone["VERL_USE_EXTERNAL_MODULES"] == ",".join((*COMMON_PLUGINS, *MODULES, PARALLEL_CRITIC))
+    assert several["VERL_USE_EXTERNAL_MODULES"] == ",".join((*COMMON_PLUGINS, *MODULES))
 
 
-NEST = """
-import os, socket, sys
-from components.training.ppo.plugin import fork_server
-path = os.environ[fork_server.SOCKET_VARIABLE]
-listening = socket.socket(socket.AF_UNIX)
-listening.bind(path)
-listening.listen()
-driver = os.getpid()
-if os.fork() == 0:
-    fork_server.serve_forks(listening, driver)
-    os._exit(0)
-for said in (b"", (100).to_bytes(4) + b"{"):
-    with socket.socket(socket.AF_UNIX) as gone:
-        gone.connect(path)
-        gone.sendall(said)
-fork_server.request_worker([sys.argv[1], "worked"])
-"""
-
-
-def test_who_asks_for_a_worker_and_is_gone_ends_no_nest(tmp_path: Path) -> None:
-    worker = tmp_path / "worker.py"
-    worker.write_text("import sys; print(sys.argv[1], flush=True)")
-    said = subprocess.run(
-        [sys.executable, "-c", NEST, str(worker)], capture_output=True, text=True, cwd=ROOT, timeout=120,
-        env={**os.environ, fork_server.SOCKET_VARIABLE: str(tmp_path / "nest")},
-    )  # fmt: skip
-
-    assert (said.stdout, said.returncode) == ("worked\n", 0), said.stderr
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"plugin": ""}, "on a CPU a plugin plays them"),
+        ({"device": "cuda"}, "on GPUs there is none"),
+        ({"plugin": "standins.verl_tpu"}, "no standins.verl_tpu here, and images of a release hold no stand-in"),
+    ],
+)
+def test_a_plugin_that_is_not_there_or_not_wanted_is_an_error(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_device(Hardware(**laptop().hardware.model_dump() | changes))
 
 
 def test_what_a_training_started_is_gone_even_where_it_left_its_group(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from components.training.ppo.plugin.fork_server import PRELOADED_MODULES
+from standins.verl_cpu.fork_server import PRELOADED_MODULES
 
 Answer = TypeVar("Answer")
 Environment = Mapping[str, str]
@@ -226,7 +226,7 @@ def rows_taken() -> dict[str, bool]:
     import torch
     from verl.utils import tensordict_utils
 
-    from components.training.ppo.plugin.jagged import patch_row_selection
+    from standins.verl_cpu.jagged import patch_row_selection
 
     def nested(seed: int) -> Any:
         draw = torch.Generator().manual_seed(seed)

@@ -21,9 +21,9 @@ import transfer_queue  # type: ignore[import-untyped]
 from verl.utils.import_utils import load_extern_object
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from components.training.ppo.plugin.rollout import SERVER
 from qinglan.decoding import Continuation, Sampling
 from qinglan.rewriter import load_tokenizer, render_prompt
+from standins.verl_cpu.rollout import SERVER
 
 NEEDED = ("uid", "raw_prompt", "data_source", "reward_model", "extra_info")
 Figures = dict[str, float]

@@ -14,8 +14,8 @@ from verl.utils import tensordict_utils
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
-from components.training.ppo.overrides import PACKED_ATTENTION
-from components.training.ppo.plugin.packing import AnswerTokens, pack_batch, packed_attention
+from standins.verl_cpu.packing import AnswerTokens, pack_batch, packed_attention
+from standins.verl_cpu.settings import PACKED_ATTENTION
 
 DEVICE = "cpu"
 

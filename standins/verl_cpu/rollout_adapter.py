@@ -9,7 +9,7 @@ from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from components.training.ppo.plugin.rollout import SERVER, GenerateServer
+from standins.verl_cpu.rollout import SERVER, GenerateServer
 
 
 class GenerateReplica(RolloutReplica):  # type: ignore[misc]

@@ -4,11 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from components.training.ppo.overrides import CPU_ROLLOUT
-from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.decoding import Continuation, Sampling, decode
 
-HERE = "components.training.ppo.plugin.rollout"
 SERVER = "hf_generate_{}"
 
 
@@ -61,18 +58,3 @@ def uniform_samples(seeds: Sequence[Sequence[int]], most: int) -> Any:
     import numpy as np
 
     return np.stack([np.random.default_rng(seed).random(most) for seed in seeds])
-
-
-@when_imported("verl.workers.rollout.base")
-def _register_adapter(module: Any) -> None:
-    module._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{HERE}_adapter.GenerateAdapter"
-
-
-@when_imported("verl.workers.rollout.replica")
-def _register_replica(module: Any) -> None:
-    def load() -> Any:
-        from components.training.ppo.plugin.rollout_adapter import GenerateReplica
-
-        return GenerateReplica
-
-    module.RolloutReplicaRegistry.register(CPU_ROLLOUT, load)

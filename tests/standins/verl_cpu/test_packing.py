@@ -15,7 +15,7 @@ def models() -> tuple[Any, Any]:
     import torch
     from transformers import AttentionInterface, AttentionMaskInterface, Qwen3Config, Qwen3ForCausalLM
 
-    from components.training.ppo.plugin.packing import packed_attention
+    from standins.verl_cpu.packing import packed_attention
 
     AttentionInterface.register("a_line", packed_attention)
     AttentionMaskInterface.register("a_line", lambda *args, **named: None)
@@ -37,7 +37,7 @@ def nested(rows: list[list[int]]) -> Any:
 def line_log_probs(model: Any, prompts: list[list[int]], answers: list[list[int]]) -> Any:
     import torch
 
-    from components.training.ppo.plugin.packing import pack_batch
+    from standins.verl_cpu.packing import pack_batch
 
     ids = nested([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
     line, said = pack_batch(ids, torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
@@ -79,7 +79,7 @@ def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tup
 def test_what_all_prompts_begin_with_stands_once() -> None:
     import torch
 
-    from components.training.ppo.plugin.packing import pack_batch
+    from standins.verl_cpu.packing import pack_batch
 
     rows = [prompt + answer for prompt, answer in zip(PROMPTS, ANSWERS, strict=True)]
     line, said = pack_batch(nested(rows), torch.tensor([*map(len, PROMPTS)]), torch.tensor([*map(len, ANSWERS)]))
@@ -98,7 +98,7 @@ def test_what_all_prompts_begin_with_stands_once() -> None:
 def test_samples_of_a_prompt_share_its_tokens() -> None:
     import torch
 
-    from components.training.ppo.plugin.packing import pack_batch
+    from standins.verl_cpu.packing import pack_batch
 
     prompts, answers = [PROMPTS[0], PROMPTS[1], PROMPTS[0]], ANSWERS[:3]
     rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]

@@ -1,6 +1,6 @@
 """verl with its ten processes forked from one: torch, transformers and the rest are imported once, not ten times.
 
-    python -m components.training.ppo.plugin.fork_server ARGUMENTS OF verl.trainer.main_ppo
+    python -m standins.verl_cpu.fork_server ARGUMENTS OF verl.trainer.main_ppo
 
 This process imports, forks a quiet copy of itself, the nest, and goes on as verl's driver. Ray is told to set its
 workers up with this file instead of with its own (patches.py), which would import Ray for that alone: a small process
@@ -45,11 +45,13 @@ def main() -> None:
 
 def run_driver() -> None:
     import importlib
+    import tempfile
 
     for name in PRELOADED_MODULES:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "the workers' Ray would have this process's environment"
     listening = socket.socket(socket.AF_UNIX)
+    os.environ[SOCKET_VARIABLE] = str(Path(tempfile.gettempdir()) / "nest")  # for the workers that Ray sets up
     listening.bind(os.environ[SOCKET_VARIABLE])
     listening.listen(64)
     gc.collect()

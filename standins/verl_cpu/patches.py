@@ -1,12 +1,12 @@
-"""Places in verl and torch that take a GPU for granted, each with what it does here instead."""
+"""Places in verl and torch that take a GPU for granted: what each does here instead, and our rollout by its name."""
 
 import functools
 import os
 from typing import Any
 
-from components.training.ppo.overrides import PACKED_ATTENTION
-from components.training.ppo.plugin import fork_server
 from components.training.ppo.plugin.import_hooks import when_imported
+from standins.verl_cpu import fork_server
+from standins.verl_cpu.settings import CPU_ROLLOUT, HERE, PACKED_ATTENTION
 
 
 @when_imported("verl.utils.distributed")
@@ -57,7 +57,7 @@ def _no_pinned_memory(module: Any) -> None:
 
 @when_imported("verl.workers.engine.fsdp.transformer_impl")
 def _register_engines(module: Any) -> None:
-    from components.training.ppo.plugin import packed_engine  # noqa: F401 (registers the engines)
+    from standins.verl_cpu import packed_engine  # noqa: F401 (registers the engines)
 
 
 @when_imported("verl.trainer.ppo.v1.replay_buffer")
@@ -65,7 +65,7 @@ def _wait_for_samples(module: Any) -> None:
     """verl looks every two seconds for samples that are ready; a step's come together, when they are written."""
 
     def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
-        from components.training.ppo.plugin.step_rollouts import StepRollouts
+        from standins.verl_cpu.step_rollouts import StepRollouts
 
         StepRollouts.current.wait_for_samples()
         return last_debug_time
@@ -83,6 +83,21 @@ def _wait_for_rewards(module: Any) -> None:
         return compute(self, *args, **named)
 
     module.PPOTrainer._compute_advantage = compute_advantage
+
+
+@when_imported("verl.workers.rollout.base")
+def _register_adapter(module: Any) -> None:
+    module._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{HERE}.rollout_adapter.GenerateAdapter"
+
+
+@when_imported("verl.workers.rollout.replica")
+def _register_replica(module: Any) -> None:
+    def load() -> Any:
+        from standins.verl_cpu.rollout_adapter import GenerateReplica
+
+        return GenerateReplica
+
+    module.RolloutReplicaRegistry.register(CPU_ROLLOUT, load)
 
 
 @when_imported("ray._private.parameter")

@@ -1,0 +1,52 @@
+"""The device that verl trains on: GPUs, or a module that plays them and that a profile names (`hardware.plugin`)."""
+
+import importlib
+from types import ModuleType
+from typing import Protocol, cast
+
+from components.training.ppo.config import Hardware, PpoConfig
+from qinglan.errors import ConfigError
+
+Value = str | int | float | bool | list[str] | None
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+GPUS = "components.training.ppo.gpus"
+
+
+class Device(Protocol):
+    """Functions that such a module has."""
+
+    __file__: str
+
+    def driver(self, config: PpoConfig) -> str:
+        """The module to start: verl's own entry, or one that leads to it."""
+
+    def modules(self, config: PpoConfig) -> tuple[str, ...]:
+        """Modules that each process of verl imports first, after those of the stage."""
+
+    def environment(self, config: PpoConfig) -> dict[str, str]:
+        """Variables of each process of verl."""
+
+    def overrides(self, config: PpoConfig) -> dict[str, Value]:
+        """Settings of verl."""
+
+
+def load_device(hardware: Hardware) -> Device:
+    """Import the module, or refuse a profile that has none for a CPU."""
+    if (hardware.device == "cpu") != bool(hardware.plugin):
+        raise ConfigError(
+            f"ppo.hardware: device {hardware.device} with plugin {hardware.plugin!r}. verl wants GPUs: on a CPU a "
+            "plugin plays them (`plugin: standins.verl_cpu`, as in `training: laptop`); on GPUs there is none."
+        )
+    return cast(Device, _import(hardware.plugin or GPUS))
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"ppo.hardware.plugin: there is no {name} here, and images of a release hold no stand-in. Take an "
+                "image that has them (images/README.md), or device: cuda."
+            ) from error
+        raise

@@ -1,0 +1,90 @@
+"""How the ppo stage starts verl on a CPU: the device that `hardware.plugin: standins.verl_cpu` names."""
+
+import json
+
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.device import ACTOR, ROLLOUT, Value
+from components.training.ppo.gpus import DRIVER
+
+HERE = "standins.verl_cpu"
+FORK_SERVER = f"{HERE}.fork_server"
+MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "jagged", "patches"))
+PARALLEL_CRITIC = f"{HERE}.parallel_critic"
+STEP_ROLLOUTS = f"{HERE}.step_rollouts.StepRollouts"
+
+CPU_ROLLOUT = "hf_generate"
+"""The name under which rollout.py registers its rollout."""
+
+PACKED_ATTENTION = "rows_of_a_line"
+"""The name under which packed_engine.py registers its attention."""
+
+RAY_CPUS = 12
+"""CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
+
+OBJECT_STORE = 300_000_000
+"""Bytes."""
+
+
+def driver(config: PpoConfig) -> str:
+    """On one machine all of verl's processes are forks of one."""
+    return FORK_SERVER if config.hardware.nodes == 1 else DRIVER
+
+
+def modules(config: PpoConfig) -> tuple[str, ...]:
+    """On several nodes actor and critic take turns: called at once, two processes could wait for each other."""
+    return (*MODULES, PARALLEL_CRITIC) if config.hardware.nodes == 1 else MODULES
+
+
+def environment(config: PpoConfig) -> dict[str, str]:
+    given = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
+    # Ray starts its workers at nice 15: on a machine with other work they would hardly be given a processor.
+    given |= {"RAY_worker_niceness": "0"}
+    given |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
+    # A process that forks has no threads: this allocator would start one.
+    given |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    # Else Ray starts workers before anyone asks for them, and none of ours is of their kind.
+    given |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
+    if config.hardware.nodes > 1:
+        given["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": RAY_CPUS, "object_store_memory": OBJECT_STORE})
+    return given
+
+
+def overrides(config: PpoConfig) -> dict[str, Value]:
+    """Single precision, no kernels of a GPU, one process of each kind."""
+    values: dict[str, Value] = {
+        f"{ACTOR}.strategy": "fsdp",
+        f"{ACTOR}.use_torch_compile": False,
+        f"{ACTOR}.fsdp_config.dtype": "float32",
+        f"{ROLLOUT}.name": CPU_ROLLOUT,
+        f"{ROLLOUT}.dtype": "float32",
+        f"{ROLLOUT}.tensor_model_parallel_size": 1,
+        f"+{ROLLOUT}.agent.agent_loop_manager_class": STEP_ROLLOUTS,
+        # The rollout computes as the actor does, so its log-probabilities are the old policy's: one pass less.
+        f"{ROLLOUT}.calculate_log_probs": True,
+        "algorithm.rollout_correction.bypass_mode": True,
+        # The rewards of a step are asked for where its rollouts are put together.
+        "reward.num_workers": 0,
+        f"{ROLLOUT}.load_format": "auto",
+        f"{ROLLOUT}.free_cache_engine": False,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+    }
+    if config.hardware.nodes == 1:  # of several, each was told by its own `ray start`
+        values |= {
+            "ray_kwargs.ray_init.num_cpus": RAY_CPUS,
+            # The critic has processes of its own (parallel_critic.py).
+            "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node * (2 if config.advantage == "gae" else 1),
+            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
+        }
+    engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
+    models = {"actor_rollout_ref.model"}
+    if config.advantage == "gae":
+        engines.add("critic.fsdp")
+        models.add("critic.model")
+    for engine in sorted(engines):
+        values[f"{engine}.use_torch_compile"] = False
+        values |= {f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")}
+    for model in sorted(models):
+        values[f"+{model}.override_config.attn_implementation"] = PACKED_ATTENTION
+        values[f"{model}.use_remove_padding"] = False
+        values[f"{model}.enable_gradient_checkpointing"] = False
+    return values
