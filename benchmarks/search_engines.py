@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.knowledge_bases import TENANT
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import Index, build_index, read_knowledge_base, searched_text
+from qinglan.rag.index import Index, build_index
+from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
 from qinglan.text import bigrams
 from serving.rag.engine import Engine, TantivyEngine
 from serving.rag.lexical_reranker import DEFAULT_RERANKER

@@ -133,8 +133,8 @@ def _why_or_diff(target: str, other: str, store: str, files: list[Path], policy:
 
 
 def _which_models(target: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
+    from qinglan.digests import digest
     from qinglan.lineage.descendants import which_models
-    from qinglan.lineage.digests import digest
     from qinglan.lineage.terminal_tree import print_descendants
 
     path = Path(target)

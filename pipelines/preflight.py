@@ -12,13 +12,13 @@ from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
 from pipelines.stage_lines import REWRITER
 from qinglan.config import load_yaml
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import read_jsonl
 from qinglan.gpus import need_gpus
-from qinglan.lineage.digests import digest
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
-from qinglan.rag.index import read_knowledge_base
+from qinglan.rag.knowledge_base import read_knowledge_base
 
 A_PASSAGE = (
     "A line is one passage: id, title, content, metadata. Only id and content must be there, in UTF-8: "

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from tests.lineage_world import TENANT, Keys, given, made, part_of, sealed
 

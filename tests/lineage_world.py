@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.lineage.digests import algorithm_of, digest
+from qinglan.digests import algorithm_of, digest
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.evidence_source import NoEvidence
 from qinglan.lineage.findings import Finding

@@ -12,7 +12,7 @@ from components.evaluation.rewriter.config import GateConfig
 from components.evaluation.rewriter.gate import decide
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, Registered, register
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.gate_verdict import add_verdict
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from qinglan.digests import digest, file_digests, tree_digest
 from qinglan.errors import ConflictError, DataError
-from qinglan.lineage.digests import digest, file_digests, tree_digest
 from qinglan.progress import Transfer
 from qinglan.store import Store, check_history, open_store
 from qinglan.store.backend import ObjectInfo, SourceFile

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from qinglan.config import load_yaml
+from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
-from qinglan.lineage.digests import digest as digest_of
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
 from qinglan.lineage.evidence_folders import CombinedEvidence, Evidence, FileEvidence, ReleaseFolder, RunFolder
 from qinglan.lineage.evidence_source import record_paths

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.lineage.statement import ArtifactRef
 
 CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from qinglan.digests import tree_digest
 from qinglan.files import sha256_file
-from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.evidence_source import Evidence, EvidenceLocation
 from qinglan.lineage.findings import State
 from qinglan.progress import step_progress

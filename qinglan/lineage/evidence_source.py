@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
+from qinglan.digests import file_digests, tree_digest
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
-from qinglan.lineage.digests import file_digests, tree_digest
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 
 

@@ -13,9 +13,9 @@ import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from qinglan.digests import digest, tree_digest
 from qinglan.errors import AlteredError, DataError
 from qinglan.files import sha256_file
-from qinglan.lineage.digests import digest, tree_digest
 from qinglan.lineage.release_folder import (
     FOLDERS,
     MODEL,

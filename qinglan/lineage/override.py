@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.digests import FOLDER_ALGORITHM
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.digests import FOLDER_ALGORITHM
 from qinglan.lineage.dsse import IN_TOTO, open_envelope, sign_envelope
 from qinglan.lineage.keys import Signer
 from qinglan.lineage.statement import STATEMENT_TYPE, parse_time, subject_digest

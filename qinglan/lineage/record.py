@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from qinglan.digests import algorithm_of, digest
 from qinglan.errors import QinglanError
 from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.code import code_version, versions
-from qinglan.lineage.digests import algorithm_of, digest
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from qinglan.digests import tree_digest
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.bom import bom_fault
-from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.gate_verdict import (

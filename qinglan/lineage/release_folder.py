@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from qinglan.digests import FOLDER_ALGORITHM, tree_digest
 from qinglan.errors import DataError
-from qinglan.lineage.digests import FOLDER_ALGORITHM, tree_digest
 from qinglan.lineage.dsse import Envelope, open_envelope
 from qinglan.lineage.graph import RELEASE_STAGE
 from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, parse_time

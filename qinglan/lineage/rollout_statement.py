@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.digests import FOLDER_ALGORITHM
 from qinglan.errors import DataError
-from qinglan.lineage.digests import FOLDER_ALGORITHM
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.keys import Signer

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.errors import DataError
-from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import orjson
 
+from qinglan import digests
 from qinglan.errors import OutageError
-from qinglan.lineage import digests
 from qinglan.lineage.record import StepReport
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import DataError, OutageError
+from qinglan.llm.request_bundles import BundleClient, BundledResponse
 from qinglan.rag.contract import (
     KNOWLEDGE_BASES_PATH,
     RAG_PATH,
@@ -25,7 +26,6 @@ from qinglan.rag.contract import (
     RagRequest,
     read_reranker_fallback,
 )
-from qinglan.request_bundles import BundleClient, BundledResponse
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

@@ -6,31 +6,31 @@ for number, score in index.search("虾青素 每日服用频次", 5):
     print(score, index.passage(number).title)
 """
 
-import math
 import mmap
-import os
 import tempfile
 from array import array
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import orjson
-from pydantic import ValidationError
 
-from qinglan.config import Config, Name
 from qinglan.errors import DataError
-from qinglan.files import read_jsonl, sha256_file
+from qinglan.files import sha256_file
 from qinglan.rag.contract import Passage
+from qinglan.rag.index_files import (
+    FORMAT,
+    OFFSETS,
+    PASSAGES,
+    SEARCH,
+    WEIGHTS,
+    Manifest,
+    publish_index,
+    seal_index,
+    verify_index,
+)
+from qinglan.rag.knowledge_base import inverse_frequency, searched_text
 from qinglan.text import bigrams
-
-FORMAT = 2
-MANIFEST = "manifest.json"
-PASSAGES = "passages.jsonl"
-OFFSETS = "offsets.u64"
-WEIGHTS = "weights.f64"
-SEARCH = "search"
 
 QUERY_GRAMS = 128
 """The rarest pairs of a query that are searched: a pasted page costs no more than a long question."""
@@ -50,39 +50,6 @@ class Hit(NamedTuple):
     score: float
 
 
-class IndexFile(Config):
-    """One file of an index, as it was written."""
-
-    bytes: int
-    sha256: str
-
-
-class Manifest(Config):
-    """What an index folder holds, and the knowledge base it was built from."""
-
-    format: int
-    tenant_id: Name
-    kb_name: Name
-    snapshot: str
-    passages: int
-    files: dict[str, IndexFile]
-
-
-def read_knowledge_base(path: Path) -> Iterator[Passage]:
-    """Passages one at a time; a broken line, an id used twice or an empty file is a DataError that says where."""
-    first_line: dict[str, int] = {}
-    for line, passage in read_jsonl(path, Passage):
-        if passage.id in first_line:
-            raise DataError(
-                f"{path}:{line}: id {passage.id!r} is used in line {first_line[passage.id]} already. "
-                "Give every passage its own id."
-            )
-        first_line[passage.id] = line
-        yield passage
-    if not first_line:
-        raise DataError(f"{path}: holds no passage. Write one JSON object a line: id, title, content, metadata.")
-
-
 def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") -> Path:
     """The folder of the index of these bytes, built unless it is there; several builders at once are safe."""
     if not kb.is_file():
@@ -100,24 +67,10 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
         passages = write_index(kb, built)
         if sha256_file(kb) != snapshot:
             raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
-        _seal(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
+        seal_index(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
                               passages=passages, files={}))  # fmt: skip
-        _publish(built, folder)
+        publish_index(built, folder)
     return folder
-
-
-def verify_index(folder: Path) -> Manifest:
-    """The manifest of a whole index; a file missing, cut short or altered is a DataError that says how to rebuild."""
-    manifest = _read_manifest(folder)
-    for name, expected in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise _damaged(folder, f"{name} is missing")
-        if path.stat().st_size != expected.bytes:
-            raise _damaged(folder, f"{name} has {path.stat().st_size} bytes instead of {expected.bytes}")
-        if sha256_file(path) != expected.sha256:
-            raise _damaged(folder, f"{name} was altered")
-    return manifest
 
 
 class Index:
@@ -203,62 +156,3 @@ class Index:
 
     def _grams(self, number: int) -> frozenset[str]:
         return frozenset(bigrams(searched_text(self.passage(number))))
-
-
-def searched_text(passage: Passage) -> str:
-    """What of a passage can be found: its title and its content."""
-    return f"{passage.title}\n{passage.content}"
-
-
-def inverse_frequency(df: int, passages: int) -> float:
-    return math.log(1 + (passages - df + 0.5) / (df + 0.5))
-
-
-def _seal(folder: Path, manifest: Manifest) -> None:
-    """Write down every file's digest, last, so that what has a manifest is whole."""
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix != ".lock":  # tantivy makes its lock files anew
-            path.chmod(0o644)  # tantivy keeps its own to the builder; the server may be another user
-            files[str(path.relative_to(folder))] = IndexFile(bytes=path.stat().st_size, sha256=sha256_file(path))
-            _sync(path)
-    sealed = manifest.model_copy(update={"files": files})
-    (folder / MANIFEST).write_bytes(orjson.dumps(sealed.model_dump(), option=orjson.OPT_INDENT_2))
-    _sync(folder / MANIFEST)
-
-
-def _publish(built: Path, folder: Path) -> None:
-    try:
-        built.rename(folder)
-    except OSError:
-        if not (folder / MANIFEST).is_file():
-            raise
-        # another builder was first, with the same bytes
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    path = folder / MANIFEST
-    try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise _damaged(folder, f"{MANIFEST} is missing") from error
-    except ValidationError as error:
-        raise _damaged(folder, f"{MANIFEST} is not one of ours") from error
-    if manifest.format != FORMAT:
-        raise _damaged(folder, f"it has format {manifest.format} and this version reads {FORMAT}")
-    return manifest
-
-
-def _damaged(folder: Path, what: str) -> DataError:
-    return DataError(
-        f"{folder}: this search index cannot be used: {what}. "
-        "Delete the folder and build it again: the RAG service does so when it starts."
-    )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

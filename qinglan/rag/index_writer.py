@@ -17,7 +17,8 @@ from tantivy import Document, Index, IndexWriter, SchemaBuilder
 
 from qinglan.progress import EVERY_SECONDS, progress_line
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import OFFSETS, PASSAGES, SEARCH, WEIGHTS, inverse_frequency, read_knowledge_base
+from qinglan.rag.index_files import OFFSETS, PASSAGES, SEARCH, WEIGHTS
+from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
 from qinglan.rag.passage_bigrams import (
     ONE,
     BatchBigrams,

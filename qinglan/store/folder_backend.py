@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from qinglan.digests import file_digests
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.digests import file_digests
 from qinglan.progress import Transfer
 from qinglan.store.backend import ObjectInfo, SourceFile, source_changed_error
 from qinglan.store.paths import checked_key

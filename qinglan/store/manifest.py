@@ -7,8 +7,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from qinglan.config import explain_validation_error
+from qinglan.digests import tree_digest
 from qinglan.errors import DataError
-from qinglan.lineage.digests import tree_digest
 from qinglan.store.backend import ObjectInfo
 from qinglan.store.paths import path_fault
 

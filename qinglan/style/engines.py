@@ -2,18 +2,29 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.errors import DataError
-from qinglan.style.predict import TokenIds
+
+TokenIds = list[int]
 
 CPU_TOKENS = 2048
 """Tokens in a batch: beyond it activations leave the caches, and a token takes longer than in a batch of one."""
 
 GPU_TOKENS = 32_768
+
+
+class InferenceEngine(Protocol):
+    """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens in a batch, with padding; a single text may have more."""
+
+    def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]: ...
 
 
 class TorchEngine:

@@ -18,8 +18,9 @@ from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.model_references import refuse_foreign_files
+from qinglan.style.engines import InferenceEngine, TokenIds
 from qinglan.style.labels import Labels, read_mapping
-from qinglan.style.predict import InferenceEngine, Prediction, TokenIds, encode, predict_probabilities, predictions
+from qinglan.style.predict import Prediction, encode, predict_probabilities, predictions
 
 CARD_FILE = "style.json"
 ONNX_FILE, TOKENIZER_FILE = "model.int8.onnx", "tokenizer.json"

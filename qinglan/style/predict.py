@@ -5,14 +5,13 @@ predict_style(text, model, tokenizer, id_to_label)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.errors import DataError
-
-TokenIds = list[int]
+from qinglan.style.engines import InferenceEngine, TokenIds, TorchEngine
 
 
 class Prediction(TypedDict):
@@ -35,21 +34,9 @@ def batch_predict(
     max_length: int = 512,
 ) -> list[Prediction]:  # fmt: skip
     """The styles of many texts, in their order."""
-    from qinglan.style.engines import TorchEngine
-
     logits, ids = TorchEngine(model), encode(tokenizer, texts, max_length)
     names = [id_to_label[str(number)] for number in range(len(id_to_label))]
     return predictions(predict_probabilities(logits, ids, len(names), batch_size), names)
-
-
-class InferenceEngine(Protocol):
-    """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
-
-    @property
-    def most_tokens(self) -> int:
-        """Tokens in a batch, with padding; a single text may have more."""
-
-    def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]: ...
 
 
 def predict_probabilities(

@@ -30,8 +30,8 @@ from qinglan.llm.contract import (
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.journal_reader import paid_answers_jsonl, read_report
 from qinglan.llm.provider_quirks import clean_completion
+from qinglan.llm.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
-from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from serving.gateway.bundle_handler import answer_bundle
 from serving.gateway.call_plan import PaidRequest
 from serving.gateway.metrics import Metrics

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from qinglan.config import Config, Fraction, Name, explain_validation_error
 from qinglan.errors import ConfigError
-from qinglan.rag.index import CACHED_PASSAGES, Index, searched_text
+from qinglan.rag.index import CACHED_PASSAGES, Index
+from qinglan.rag.knowledge_base import searched_text
 from qinglan.text import bigrams
 
 RIVALS = 10

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase
-from qinglan.rag.index import searched_text
+from qinglan.rag.knowledge_base import searched_text
 from serving.rag.calibration import Calibration, are_probabilities
 from serving.rag.engine import Candidate, Engine, Scores
 from serving.rag.reranker_client import RerankerClient

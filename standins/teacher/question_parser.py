@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import Index, build_index, read_knowledge_base
+from qinglan.rag.index import Index, build_index
+from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.text import bigram_coverage
 from standins.teacher.salience import PhraseIndex, WeightedPhrase
 

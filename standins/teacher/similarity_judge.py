@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import read_knowledge_base
+from qinglan.rag.knowledge_base import read_knowledge_base
 from standins.teacher.backend import Refusal
 from standins.teacher.prompt_parser import PromptTask, read_prompt
 

@@ -19,10 +19,10 @@ import pytest
 import yaml
 from minio import Minio as Client
 
+from qinglan.digests import digest
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.informer import Informer
 from qinglan.kubernetes.model_rollouts import rollout_object
-from qinglan.lineage.digests import digest
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, read_release
 from qinglan.lineage.trust import TRUST_FILE

@@ -17,9 +17,9 @@ from minio import Minio as Client
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, ConflictError, QinglanError
 from qinglan.kubernetes.client import Api
-from qinglan.lineage.digests import digest
 from qinglan.lineage.trust import TRUST_FILE
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from minio import Minio as Client
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.trust import TRUST_FILE
 from qinglan.store import open_store

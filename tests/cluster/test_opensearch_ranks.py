@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.samples import dev_cases
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import Index, build_index, read_knowledge_base
+from qinglan.rag.index import Index, build_index
+from qinglan.rag.knowledge_base import read_knowledge_base
 from serving.rag.engine import Candidate, Engine, TantivyEngine
 from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.opensearch.alias_engine import AliasEngine

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from minio import Minio as Client
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.trust import TRUST_FILE
 from qinglan.store import open_store
 from serving.rollout.sequential import Count, Score

@@ -16,9 +16,9 @@ from minio import Minio as Client
 from minio import MinioAdmin
 from minio.credentials.providers import StaticProvider
 
+from qinglan.digests import digest
 from qinglan.errors import ConfigError
 from qinglan.files import dump_line
-from qinglan.lineage.digests import digest
 from qinglan.services import run_service
 from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl

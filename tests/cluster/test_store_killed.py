@@ -17,8 +17,8 @@ from typing import NamedTuple
 import pytest
 from minio import Minio as Client
 
+from qinglan.digests import digest
 from qinglan.errors import DataError, OutageError
-from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
 from qinglan.store.s3_connection import S3Connection, S3Settings
 from tests.cluster.proxy import Proxy, Request, proxy

@@ -9,8 +9,8 @@ from minio import Minio as Client
 from minio import MinioAdmin
 from minio.credentials.providers import StaticProvider
 
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, OutageError, QinglanError
-from qinglan.lineage.digests import digest
 from qinglan.store import Store, open_store
 from qinglan.store.backend import MIN_PART_SIZE
 from tests.cluster.proxy import Answer, Proxy, Request, proxy

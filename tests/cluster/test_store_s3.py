@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from minio import Minio as Client
 
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, OutageError
-from qinglan.lineage.digests import digest
 from qinglan.store import open_store
 from qinglan.store.backend import MIN_PART_SIZE
 from tests.cluster import small_parts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import cli
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.store import open_store

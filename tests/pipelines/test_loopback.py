@@ -15,11 +15,11 @@ from components.release.register.stage import Inputs
 from pipelines.config import LoopbackConfig, RunConfig, load_config
 from pipelines.loopback_rollout import FOLDER, REASON, _questions, roll_out
 from pipelines.rundir import RunDir
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.lineage.audit import audit
 from qinglan.lineage.deploy_gate import may_deploy
-from qinglan.lineage.digests import digest
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rows import Question

@@ -24,8 +24,8 @@ from pipelines.config import CONFIGS
 from pipelines.row_history import row_history
 from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
+from qinglan.digests import digest
 from qinglan.files import read_jsonl
-from qinglan.lineage.digests import digest
 from qinglan.rows import Rewrite, ValidatedRewrite
 from qinglan.tables import read_table, write_table
 from serving.gateway.paid_calls import STOPPED_MESSAGE

@@ -16,8 +16,8 @@ from pipelines.graph_compiler import compile_targets, style_target
 from pipelines.stage_lines import STYLE
 from pipelines.style_config import load_style_config
 from qinglan.config import load_yaml
+from qinglan.digests import digest
 from qinglan.errors import ConfigError
-from qinglan.lineage.digests import digest
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import read_card
 from standins.samples.style import write_style_sample

@@ -13,7 +13,7 @@ import yaml
 
 from pipelines.rundir import RunDir, write_json
 from pipelines.submit.graph import Graph
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.trust import load_trust, save_trust

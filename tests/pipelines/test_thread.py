@@ -16,9 +16,9 @@ from openpyxl import load_workbook
 
 from pipelines.held_release import GOES_ON, REASON
 from qinglan.config import load_yaml
+from qinglan.digests import digest
 from qinglan.lineage.audit import audit
 from qinglan.lineage.deploy_gate import may_deploy
-from qinglan.lineage.digests import digest
 from qinglan.lineage.evidence_folders import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import read_release

@@ -14,9 +14,9 @@ import pytest
 from components.release.register import stage
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
+from qinglan.digests import digest
 from qinglan.errors import AlteredError, DataError
 from qinglan.lineage.deploy_gate import may_deploy
-from qinglan.lineage.digests import digest
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.trust import TRUST_FILE, load_trust

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from components.data.generate.config import GenerateConfig
 from qinglan.concurrency import map_in_order
+from qinglan.digests import digest
 from qinglan.errors import RowError
 from qinglan.files import atomic_write, dump_line
-from qinglan.lineage.digests import digest
 from qinglan.llm.client import GatewayClient, PlannedRequest
 from qinglan.progress import progress
 from qinglan.prompts import teacher_messages

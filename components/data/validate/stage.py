@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from components.data.validate.config import ValidateConfig
 from qinglan.concurrency import gather_or_cancel, map_in_order
+from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
-from qinglan.lineage.digests import digest
 from qinglan.llm.client import GatewayClient, PlannedRequest
 from qinglan.progress import progress
 from qinglan.prompts import need_messages

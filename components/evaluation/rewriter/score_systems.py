@@ -13,9 +13,9 @@ import orjson
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import TOP_K, RetrievalResult, measure_rewrite, rank
 from qinglan.concurrency import gather_or_cancel, map_in_order
+from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write
-from qinglan.lineage.digests import digest
 from qinglan.llm.client import GatewayClient, PlannedRequest
 from qinglan.progress import progress
 from qinglan.prompts import JUDGE_FORMAT, judge_messages

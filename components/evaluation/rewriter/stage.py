@@ -18,10 +18,10 @@ from components.evaluation.rewriter.gate import decide
 from components.evaluation.rewriter.report import write_report
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all
 from components.evaluation.rewriter.student_inference import StudentOutput, rewrite_all
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write, read_jsonl
 from qinglan.lineage.code import code_version
-from qinglan.lineage.digests import digest
 from qinglan.rows import ValidatedRewrite
 from qinglan.verdict import Verdict, read_evaluation
 

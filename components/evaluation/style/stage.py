@@ -20,10 +20,10 @@ from components.evaluation.style.inference import predict_probabilities, predict
 from components.evaluation.style.measures import BINS, undo_temperature
 from components.evaluation.style.report import write_report
 from components.evaluation.style.results import BASELINE, BEFORE, MODEL, PredictionTable
+from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import atomic_write, sha256_file
 from qinglan.lineage.code import code_version
-from qinglan.lineage.digests import digest
 from qinglan.near_duplicates import group_near_duplicates
 from qinglan.statistics import Columns, group_numbers
 from qinglan.style.labels import Labels

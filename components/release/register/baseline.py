@@ -17,9 +17,9 @@ from components.release.register.stage import (
     release_statement,
     utc_now,
 )
+from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder
-from qinglan.lineage.digests import digest
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.gate_verdict import VERDICT
 from qinglan.lineage.keys import load_signer

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from components.release.register.config import RegisterConfig
+from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.errors import ConfigError
 from qinglan.lineage.bom import CYCLONEDX_HASHES, MODEL_FILE_PREFIX, schema_fault
-from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.lineage.gate_verdict import LineageStatement
 from qinglan.lineage.statement import ArtifactRef
 

@@ -16,10 +16,10 @@ from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
 from components.release.register.model_kinds import ModelKind, kind_of
 from components.release.register.publish import current_digest, publish
+from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
 from qinglan.errors import DataError, GateHeldError
 from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.code import code_version, versions
-from qinglan.lineage.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.gate_verdict import VERDICT, LineageStatement, gate_statements, read_lineage, unreferenced_files
 from qinglan.lineage.graph import RELEASE_STAGE

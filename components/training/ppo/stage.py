@@ -23,6 +23,7 @@ from components.training.ppo.metrics import Step, dev_score, step_summary
 from components.training.ppo.overrides import TrainingPaths
 from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
 from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
@@ -30,7 +31,6 @@ from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import process_cleanup
-from qinglan.lineage.digests import digest
 from qinglan.progress import step_progress
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter import load_tokenizer

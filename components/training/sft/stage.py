@@ -17,6 +17,7 @@ from components.training.sft.finish import finish
 from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.digests import digest
 from qinglan.errors import TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
@@ -24,7 +25,6 @@ from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
-from qinglan.lineage.digests import digest
 from qinglan.progress import step_progress
 from qinglan.rewriter import load_tokenizer, render_prompt
 from qinglan.rewriter_card import RewriterCard

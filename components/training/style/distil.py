@@ -17,10 +17,10 @@ from components.training.style.dataset import StyleDataset, one_hot
 from components.training.style.export import export_int8
 from components.training.style.stage import files_digests, save_calibrated, write_log
 from components.training.style.trainer import FitSettings, Loss, fit
+from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, read_jsonl
 from qinglan.gpus import need_gpus
-from qinglan.lineage.digests import digest
 from qinglan.model_weights import count_parameters
 from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.labels import Labels

@@ -16,10 +16,10 @@ from components.training.style.config import StyleConfig
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
 from components.training.style.trainer import FitSettings, Loss, fit
 from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
-from qinglan.lineage.digests import digest
 from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.engines import TorchEngine
 from qinglan.style.labels import MAPPING_FILE, Labels, write_mapping

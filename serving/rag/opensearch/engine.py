@@ -11,14 +11,8 @@ from typing import Any, NamedTuple, Self
 
 from qinglan.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
-from qinglan.rag.index import (
-    CACHED_PASSAGES,
-    MAX_TIED_HITS,
-    QUERY_GRAMS,
-    Hit,
-    inverse_frequency,
-    searched_text,
-)  # fmt: skip
+from qinglan.rag.index import CACHED_PASSAGES, MAX_TIED_HITS, QUERY_GRAMS, Hit
+from qinglan.rag.knowledge_base import inverse_frequency, searched_text  # fmt: skip
 from qinglan.text import bigrams
 from serving.rag.engine import Candidate, Scores, SnapshotGone
 from serving.rag.lexical_reranker import RIVALS, RerankerModel, WeightedPassage, WeightedText, compute_features

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from qinglan.digests import tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, OutageError, QinglanError
 from qinglan.lineage.audit_targets import read_notes, release_target
 from qinglan.lineage.deploy_gate import may_serve
-from qinglan.lineage.digests import tree_digest
 from qinglan.lineage.model_verification import release_files
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
 from qinglan.lineage.release_folder import MODEL, ReleaseStatement, read_release_statement

@@ -10,9 +10,9 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import convert, ppo_row, sft_row
 from components.evaluation.rewriter import leak
+from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, sha256_file
-from qinglan.lineage.digests import digest
 from qinglan.rewriter_card import RewriterCard, write_card
 from qinglan.rows import ValidatedRewrite
 from tests.components.evaluation.world import PRODUCTS, locked_row

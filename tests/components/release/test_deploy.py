@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import decide_rollout
 from components.release.deploy.stage import deploy, settings, to_markdown
+from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError, IncompleteAuditError
 from qinglan.kubernetes.model_rollouts import Object
 from qinglan.lineage.deploy_gate import break_glass
-from qinglan.lineage.digests import digest
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service

@@ -13,9 +13,9 @@ from components.release.register.config import RegisterConfig
 from components.release.register.model_kinds import KINDS, kind_of
 from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, register, register_held
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, ConflictError, DataError, GateHeldError
 from qinglan.lineage.deploy_gate import break_glass, may_deploy
-from qinglan.lineage.digests import digest
 from qinglan.lineage.gate_verdict import add_verdict, read_lineage
 from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder
 from qinglan.lineage.override import read_override

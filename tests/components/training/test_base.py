@@ -19,8 +19,8 @@ from components.training.base.corpus import TrainingText, build_corpus
 from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, logits_at
 from components.training.base.stage import base
 from components.training.base.tokenizer import train_tokenizer
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.digests import digest
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter import Student

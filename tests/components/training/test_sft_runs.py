@@ -16,8 +16,8 @@ import pytest
 
 from components.training.sft.config import SftConfig
 from components.training.sft.stage import LOCAL_RUNNER, SftCounts, sft
+from qinglan.digests import digest
 from qinglan.jobs import Runner
-from qinglan.lineage.digests import digest
 from qinglan.prompts import Message
 from qinglan.rewriter import Student, load_tokenizer, render_prompt
 from qinglan.rewriter_card import read_card

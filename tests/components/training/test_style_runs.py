@@ -22,9 +22,9 @@ from components.training.base.stage import text_base
 from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style.distil import compare, distil
 from components.training.style.stage import train_style
+from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import sha256_file
-from qinglan.lineage.digests import digest
 from qinglan.model_weights import count_parameters
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import read_split

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.lineage.digests import file_digests
+from qinglan.digests import file_digests
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Role, Signer, load_signer
 from qinglan.lineage.model_signature import sign_model

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
 from qinglan.lineage import audit_targets
 from qinglan.lineage.audit import Audit, audit, audit_error
-from qinglan.lineage.digests import digest
 from qinglan.lineage.journal_check import compare_answers
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.llm.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION

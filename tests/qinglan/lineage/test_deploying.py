@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.deploy_gate import Decision, may_deploy
-from qinglan.lineage.digests import digest
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.override import make_override, read_override
 from qinglan.lineage.trust import TrustPolicy

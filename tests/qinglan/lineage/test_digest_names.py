@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.lineage.digests import FILE_ALGORITHM, FOLDER_ALGORITHM, digest, tree_digest
+from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM, digest, tree_digest
 from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.override import make_override, read_override
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from qinglan.digests import digest, file_digests
 from qinglan.errors import ConfigError
 from qinglan.lineage.audit import audit
-from qinglan.lineage.digests import digest, file_digests
 from qinglan.lineage.key_lifecycle import ensure_keys, revoke_key
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.statement import ArtifactRef

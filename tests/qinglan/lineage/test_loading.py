@@ -9,8 +9,8 @@ import pytest
 
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
+from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
-from qinglan.lineage.digests import digest
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.model_verification import verify_model

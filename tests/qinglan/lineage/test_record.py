@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.lineage.record import RECORDS_VARIABLE, describe_artifact, recorded
 from tests.lineage import File
 

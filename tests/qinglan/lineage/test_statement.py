@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.digests import digest
 from qinglan.lineage.dsse import open_envelope, sign_envelope
 from qinglan.lineage.keys import KEYS_VARIABLE, load_signer
 from qinglan.lineage.record import RUN_VARIABLE, recorded

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from qinglan.errors import DataError
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import MANIFEST, PASSAGES, SEARCH, Index, build_index, read_knowledge_base
+from qinglan.rag.index import Index, build_index
+from qinglan.rag.index_files import MANIFEST, PASSAGES, SEARCH
+from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.text import bigrams
 
 PRODUCTS = ["虾青素胶囊", "胶原蛋白肽", "鱼油软胶囊", "益生菌粉"]

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from qinglan.rag import index_writer, passage_bigrams
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import WEIGHTS, Index, build_index, inverse_frequency, searched_text
+from qinglan.rag.index import Index, build_index
+from qinglan.rag.index_files import WEIGHTS
+from qinglan.rag.knowledge_base import inverse_frequency, searched_text
 from qinglan.rag.passage_bigrams import DocumentFrequencies, extract_bigrams, passage_batches
 from qinglan.text import bigrams
 

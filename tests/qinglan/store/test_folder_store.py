@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from qinglan.digests import digest
 from qinglan.errors import ConfigError
-from qinglan.lineage.digests import digest
 from qinglan.store import open_store
 from tests.store_table import *  # noqa: F403
 from tests.store_table import MISSING, NAME, Kept, release

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.lineage.digests import digest
 from qinglan.store.backend import ObjectInfo
 from qinglan.store.manifest import Manifest, ManifestFile, differences
 from qinglan.store.paths import path_fault

@@ -5,8 +5,8 @@ from threading import Thread
 
 import pytest
 
+from qinglan.digests import digest, file_digests
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.lineage.digests import digest, file_digests
 from qinglan.store import Store, open_store
 from qinglan.store.backend import MIN_PART_SIZE
 from qinglan.store.download import PIECE_SIZE, staging_folder

@@ -12,8 +12,8 @@ import pytest
 
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
+from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
-from qinglan.lineage.digests import digest
 from qinglan.lineage.key_lifecycle import ensure_keys, revoke_key
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri

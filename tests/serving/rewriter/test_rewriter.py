@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.prompts import Question, student_messages
 from qinglan.rewriter import Student
 from qinglan.rewriter_card import read_card

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter import Student
 from qinglan.services import run_service

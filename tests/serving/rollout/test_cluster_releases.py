@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from qinglan.digests import digest
 from qinglan.errors import OutageError
 from qinglan.lineage.audit import audit
-from qinglan.lineage.digests import digest
 from qinglan.lineage.key_lifecycle import new_key
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.rollout_statement import ROLLOUT_NOTE, RolloutStatement, sign_rollout

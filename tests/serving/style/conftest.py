@@ -9,7 +9,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from tests.forkserver import forked
 from tests.serving.rewriter.conftest import announced
 from tests.tiny_style import tiny_style_model

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.digests import digest
+from qinglan.digests import digest
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from tests.serving.style.conftest import Served

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from qinglan.digests import digest
 from qinglan.files import dump_line
-from qinglan.lineage.digests import digest
 from qinglan.services import run_service
 from serving.rollout.shadow.config import ModelPair
 from tests.constants import with_constants

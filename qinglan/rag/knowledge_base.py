@@ -1,0 +1,33 @@
+"""A knowledge base: its passages, what of one is searched, and how much a pair of characters weighs."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.files import read_jsonl
+from qinglan.rag.contract import Passage
+
+
+def read_knowledge_base(path: Path) -> Iterator[Passage]:
+    """Passages one at a time; a broken line, an id used twice or an empty file is a DataError that says where."""
+    first_line: dict[str, int] = {}
+    for line, passage in read_jsonl(path, Passage):
+        if passage.id in first_line:
+            raise DataError(
+                f"{path}:{line}: id {passage.id!r} is used in line {first_line[passage.id]} already. "
+                "Give every passage its own id."
+            )
+        first_line[passage.id] = line
+        yield passage
+    if not first_line:
+        raise DataError(f"{path}: holds no passage. Write one JSON object a line: id, title, content, metadata.")
+
+
+def searched_text(passage: Passage) -> str:
+    """What of a passage can be found: its title and its content."""
+    return f"{passage.title}\n{passage.content}"
+
+
+def inverse_frequency(df: int, passages: int) -> float:
+    return math.log(1 + (passages - df + 0.5) / (df + 0.5))
