@@ -194,5 +194,5 @@ def _show_signed(config: RunConfig, folder: Path) -> None:
 def _say_what_users_got(traffic: Traffic) -> None:
     answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
     plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
-    asked = f"Users asked {traffic.asked:,} questions and got {traffic.errors:,} errors"
+    asked = f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors"
     say(f"{asked}. Rewritten: {', '.join(answered)}; {plain}.")

@@ -19,27 +19,27 @@ class UserOutcome(NamedTuple):
     status: int
     """0: no answer at all."""
     version: str
-    """Of the model that rewrote it; `plain` where it was searched as it was asked."""
+    """Version of the model that rewrote it; `plain` where it was searched as it was asked."""
 
 
 class Traffic:
-    """What users got so far."""
+    """Counts what users got so far."""
 
     def __init__(self) -> None:
         self.answers: Counter[UserOutcome] = Counter()
 
     @property
-    def asked(self) -> int:
+    def questions(self) -> int:
         return self.answers.total()
 
     @property
     def errors(self) -> int:
-        return sum(count for told, count in self.answers.items() if told.status != 200)
+        return sum(count for outcome, count in self.answers.items() if outcome.status != 200)
 
     def by_version(self) -> dict[str, int]:
         return {
-            version: sum(count for told, count in self.answers.items() if told.version == version)
-            for version in sorted({told.version for told in self.answers if told.status == 200})
+            version: sum(count for outcome, count in self.answers.items() if outcome.version == version)
+            for version in sorted({outcome.version for outcome in self.answers if outcome.status == 200})
         }
 
 

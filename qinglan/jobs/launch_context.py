@@ -1,4 +1,4 @@
-"""Where a job goes, in plain values: the step that launches it fills them in."""
+"""A job's place on the cluster, in plain values that the launching step fills in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,10 +14,10 @@ class LaunchContext(NamedTuple):
 
     tenant: str = ""
     task: Mapping[str, Any] = {}
-    """What KFP hands on from the task: the fields of dsl.TaskConfig."""
+    """Resources, tolerations, volumes and more that the launching task hands on: the fields of dsl.TaskConfig."""
 
     owner: Mapping[str, Any] | None = None
-    """Whose deletion takes the job along: the run's Workflow, or the pod that launches."""
+    """The run's Workflow, or the launching pod; when it is deleted, the job goes along."""
 
     user: int | None = None
     """The number of the user that the pods run as; None: as the image says."""
@@ -25,4 +25,4 @@ class LaunchContext(NamedTuple):
     group: int | None = None
     pull_secrets: Sequence[Mapping[str, str]] = ()
     annotations: Mapping[str, str] = {}
-    """Of the pods."""
+    """Annotations of the job's pods."""

@@ -26,7 +26,7 @@ class IndexFile(Config):
 
 
 class Manifest(Config):
-    """What an index folder holds, and the knowledge base it was built from."""
+    """The content of an index folder, and the knowledge base it was built from."""
 
     format: int
     tenant_id: Name

@@ -25,7 +25,7 @@ def read_knowledge_base(path: Path) -> Iterator[Passage]:
 
 
 def searched_text(passage: Passage) -> str:
-    """What of a passage can be found: its title and its content."""
+    """A passage's searched text: its title and its content."""
     return f"{passage.title}\n{passage.content}"
 
 

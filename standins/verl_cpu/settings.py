@@ -36,17 +36,17 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 
 
 def environment(config: PpoConfig) -> dict[str, str]:
-    given = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
-    # Ray starts its workers at nice 15: on a machine with other work they would hardly be given a processor.
-    given |= {"RAY_worker_niceness": "0"}
-    given |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
+    variables = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
+    # Ray starts its workers at nice 15: on a machine with other work they would hardly be variables a processor.
+    variables |= {"RAY_worker_niceness": "0"}
+    variables |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
     # A process that forks has no threads: this allocator would start one.
-    given |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    variables |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
     # Else Ray starts workers before anyone asks for them, and none of ours is of their kind.
-    given |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
+    variables |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
     if config.hardware.nodes > 1:
-        given["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": RAY_CPUS, "object_store_memory": OBJECT_STORE})
-    return given
+        variables["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": RAY_CPUS, "object_store_memory": OBJECT_STORE})
+    return variables
 
 
 def overrides(config: PpoConfig) -> dict[str, Value]:

@@ -36,7 +36,7 @@ def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
 def read_launch_context(
     api: "Api", task: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> LaunchContext:
-    """Where this process is: read from its own pod, or from the environment where there is none."""
+    """Read this process's place from its own pod, or from the environment where there is none."""
     name = environment.get("KFP_POD_NAME") or (_hostname() if environment.get("KUBERNETES_SERVICE_HOST") else "")
     try:
         pod = api.get("pods", name) if name else None
@@ -50,10 +50,10 @@ def read_launch_context(
 def context_from_pod(
     pod: Mapping[str, Any], task: Mapping[str, Any], environment: Mapping[str, str]
 ) -> LaunchContext:
-    """What a step's own pod tells of its run."""
+    """Read run, image, tenant and owner off a step's own pod."""
     meta, labels = pod["metadata"], pod["metadata"].get("labels", {})
     containers = pod["spec"]["containers"]
-    main = next((one for one in containers if one["name"] == "main"), containers[0])
+    main = next((container for container in containers if container["name"] == "main"), containers[0])
     run = (
         environment.get("QINGLAN_RUN")
         or labels.get(RUN_LABEL)
@@ -85,9 +85,9 @@ def _context_from_environment(
 
 def _owner(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The Workflow that owns the pod: it outlives a retry, which is another pod."""
-    for one in meta.get("ownerReferences", ()):
-        if one["kind"] == "Workflow":
-            return {"apiVersion": one["apiVersion"], "kind": "Workflow", "name": one["name"], "uid": one["uid"]}
+    for owner in meta.get("ownerReferences", ()):
+        if owner["kind"] == "Workflow":
+            return {"apiVersion": owner["apiVersion"], "kind": "Workflow", "name": owner["name"], "uid": owner["uid"]}
     return {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
 
 

@@ -1,4 +1,4 @@
-"""What Kubeflow hands on from a training step's task to the job that it launches.
+"""Fields of a training step's task that Kubeflow hands on to the job that the step launches.
 
 The GPUs and where they are go to the job alone: the step itself launches, follows and collects, on any machine. Its
 environment and its volumes both have.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SERVICE_ACCOUNT, STORAGE_CONTAINER = "qinglan-serving", "qinglan-release"
-"""Whom a model's pods run as, and the storage container that verifies what they serve."""
+"""The account that a model's pods run as, and the storage container that verifies what they serve."""
 
 TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
 """KServe's: Knative gives the newest revision a route of its own, whatever its share."""
@@ -22,11 +22,11 @@ def first_inference_service(rollout: Object) -> dict[str, Any]:
     the start and never change, since a changed one starts every pod anew.
     """
     spec = rollout["spec"]
-    asked, standard = spec["predictor"], spec.get("mode") == "Standard"
-    replicas = {name: asked[name] for name in ("minReplicas", "maxReplicas") if name in asked}
+    predictor_spec, standard = spec["predictor"], spec.get("mode") == "Standard"
+    replicas = {name: predictor_spec[name] for name in ("minReplicas", "maxReplicas") if name in predictor_spec}
     model = {
-        "modelFormat": {"name": asked["format"]},
-        "runtime": asked["runtime"],
+        "modelFormat": {"name": predictor_spec["format"]},
+        "runtime": predictor_spec["runtime"],
         "storageUri": spec["release"]["uri"],
     }
     predictor = {
