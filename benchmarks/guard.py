@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.report import report
 from qinglan.prompts import teacher_messages
 from qinglan.questions import Columns, read_questions
-from qinglan.rewrite_guard import GUARDS, failed_guards
+from qinglan.rewriter.guard import GUARDS, failed_guards
 from qinglan.rows import Question
 from standins.samples import TENANTS, write_sample
 from standins.teacher.extractive_backend import load_extractive_backend

@@ -24,7 +24,7 @@ from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from benchmarks.search_engines import CONTENDERS, NODE
 from benchmarks.searching import Asked, Loading, Serving, load, serving
-from qinglan.progress import progress
+from qinglan.terminal.progress import progress
 from tests.cluster.opensearch import Node, node
 
 SIZES = (10_000, 100_000, 1_000_000)

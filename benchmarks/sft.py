@@ -20,7 +20,7 @@ from components.training.base.stage import base
 from components.training.sft.stage import sft
 from pipelines.config import load_config
 from qinglan.questions import Columns, read_questions
-from qinglan.rewriter import load_tokenizer, render_prompt
+from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.rows import Hit, Question, Retrieval, ValidatedRewrite
 from standins.samples import write_sample
 

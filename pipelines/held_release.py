@@ -31,7 +31,7 @@ GOES_ON = (
 
 def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None:
     """Print why the gate holds, register the held model, and sign the override by which the demo may roll it out."""
-    from qinglan.console import Console, styled
+    from qinglan.terminal.console import Console, styled
 
     console = Console(highlight=False, soft_wrap=True)
     for line in ("The gate holds:", *(f"  {reason}" for reason in reasons)):

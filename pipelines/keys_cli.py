@@ -65,10 +65,10 @@ def list_(folder: Folder = None) -> None:
     """Who may sign what, for whom, from when to when."""
     from rich.table import Table
 
-    from qinglan.console import Console
     from qinglan.lineage.key_lifecycle import key_rows
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import TRUST_FILE, load_trust
+    from qinglan.terminal.console import Console
 
     place = folder or keys_folder()
     table = Table("key", "role", "tenants", "since", "until", "", title=str(place / TRUST_FILE), title_justify="left")

@@ -8,7 +8,7 @@ from pipelines.promotion import Promotion, promotion_lines
 
 def print_plan(plan: Plan, evaluates: bool = True) -> None:
     """Print it; of a run that ends before the evaluation only what would refuse a whole one is said."""
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     console = Console()
     console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")

@@ -29,7 +29,7 @@ class StepDisplay:
         if not self._quiet and sys.stdout.isatty():
             from rich.live import Live as Screen
 
-            from qinglan.console import Console
+            from qinglan.terminal.console import Console
 
             self._screen = Screen(console=Console(), refresh_per_second=5)
             self._screen.__enter__()
@@ -107,7 +107,7 @@ def duration_seconds(record: dict[str, Any]) -> float:
 def _tree(name: str, states: list[tuple[str, str, str]]) -> Any:
     from rich.tree import Tree
 
-    from qinglan.console import styled
+    from qinglan.terminal.console import styled
 
     tree = Tree(styled((name, "bold")))
     for stage, status, text in states:

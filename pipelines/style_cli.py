@@ -91,7 +91,7 @@ def blind(
     if as_json:
         say_json(found)
     else:
-        from qinglan.console import Console, markdown
+        from qinglan.terminal.console import Console, markdown
 
         Console().print(markdown(human_labels_markdown(found)))
 

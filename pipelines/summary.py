@@ -52,7 +52,7 @@ def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 
 def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None:
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     console = Console()
     console.print(steps_table(record["steps"]))
@@ -74,7 +74,7 @@ def print_human_scores(found: dict[str, Any]) -> None:
     """People's scores by system, and the examiner beside them."""
     from rich.table import Table
 
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     table = Table(title="People's scores, 1 to 5", title_justify="left")
     for column in ("system", "mean", "95 %", "rewrites"):
@@ -95,7 +95,7 @@ def _evaluation(run: RunDir, verdict: dict[str, Any]) -> Any:
     import orjson
 
     from components.evaluation.rewriter.markdown import to_markdown
-    from qinglan.console import markdown
+    from qinglan.terminal.console import markdown
 
     evaluation = orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes())
     return markdown(to_markdown(with_verdict(evaluation, verdict)))

@@ -95,7 +95,7 @@ def student(folder: Path, seed: int = 1) -> Path:
     from components.training.base.pretrain import new_model, pretrain
     from components.training.base.tokenizer import train_tokenizer
     from qinglan.prompts import student_messages
-    from qinglan.rewriter_card import RewriterCard, write_card
+    from qinglan.rewriter.card import RewriterCard, write_card
 
     tokenizer: Any = train_tokenizer([*TEXTS, *["system user assistant 0 1 2 3 4 5 6 7 8 9"] * 20], SHAPE)
     model = new_model(tokenizer, SHAPE, seed)

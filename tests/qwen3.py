@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from qinglan.rewriter import load_tokenizer
+from qinglan.rewriter.model import load_tokenizer
 from tests.tiny import tiny_model
 
 CONFIG = {

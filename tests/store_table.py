@@ -13,10 +13,10 @@ import pytest
 
 from qinglan.digests import digest, file_digests, tree_digest
 from qinglan.errors import ConflictError, DataError
-from qinglan.progress import Transfer
 from qinglan.store import Store, check_history, open_store
 from qinglan.store.backend import ObjectInfo, SourceFile
 from qinglan.store.manifest import Manifest, ManifestFile
+from qinglan.terminal.progress import Transfer
 
 NAME = "fivedoctors/rewriter"
 MISSING = "0" * 64

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.training.base.config import TinyConfig
-from qinglan.rewriter_card import RewriterCard, write_card
+from qinglan.rewriter.card import RewriterCard, write_card
 
 SYSTEM = "你是保健品领域的Query改写专家"
 TEXTS = [
@@ -70,8 +70,8 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...]) -> None
     import torch
 
     from qinglan.prompts import Question
-    from qinglan.rewriter import Student
-    from qinglan.rewriter_card import read_card
+    from qinglan.rewriter.card import read_card
+    from qinglan.rewriter.model import Student
 
     student = Student.load(tiny_model(folder, seed=seed))
     end = student.tokenizer.eos_token

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.pairwise.judged import SEED, Rolled, Text, pairs
 from qinglan.reward.episode import Prompt
 from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, raw_features
-from qinglan.rewriter import load_tokenizer
+from qinglan.rewriter.model import load_tokenizer
 
 MOST_PAIRS = 8
 """Of one prompt."""

@@ -26,7 +26,7 @@ from pipelines.run import run_pipeline
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
-from qinglan.rewriter import Student
+from qinglan.rewriter.model import Student
 
 TENANT, SEED, STEPS = "fivedoctors", 100, 24
 PARTS = ("rollout", "reward_unhidden", "passes", "update", "dev")

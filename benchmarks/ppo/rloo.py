@@ -35,7 +35,7 @@ def main(job: Job) -> None:
     from transformers import AutoModelForCausalLM
     from trl import RLOOConfig, RLOOTrainer
 
-    from qinglan.rewriter import load_tokenizer
+    from qinglan.rewriter.model import load_tokenizer
 
     async def reward(completions: list[Any], row: list[str], **_: Any) -> list[float]:
         rows = [orjson.loads(one) for one in row]

@@ -10,8 +10,8 @@ from examples.style_policy.responder import Responder
 from examples.style_policy.reward import Score, trl_reward
 from examples.style_policy.rows import Example
 from qinglan.errors import TrainingError
-from qinglan.progress import step_progress
 from qinglan.scratch import last_checkpoint
+from qinglan.terminal.progress import step_progress
 
 WARM_UP = 5
 """Steps in which GRPO's learning rate rises."""

@@ -66,7 +66,7 @@ def warnings(config: RunConfig, teachers: TeachersConfig, lines: Sequence[PlanLi
 
 
 def print_plan(config: RunConfig, teachers: TeachersConfig, lines: Sequence[PlanLine], rows: int) -> None:
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     console = Console()
     console.print(_table(lines, config.gateway.teacher.price.currency))

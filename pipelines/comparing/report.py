@@ -113,7 +113,7 @@ def outcome(row: Json, name: str) -> Any:
 
 
 def print_comparison(comparison: Json, root: Path) -> None:
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     console = Console()
     console.print(_table(comparison))

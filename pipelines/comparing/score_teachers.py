@@ -14,10 +14,10 @@ from qinglan.concurrency import map_in_order
 from qinglan.errors import RowError
 from qinglan.files import atomic_write
 from qinglan.llm.client import GatewayClient
-from qinglan.progress import progress
 from qinglan.prompts import need_messages, teacher_messages
 from qinglan.rag.client import RagClient
 from qinglan.rows import Question, QuestionWithNeed
+from qinglan.terminal.progress import progress
 
 STEP = "compare"
 PLAIN = "plain"

@@ -11,7 +11,7 @@ from qinglan.digests import tree_digest
 from qinglan.files import sha256_file
 from qinglan.lineage.evidence_source import Evidence, EvidenceLocation
 from qinglan.lineage.findings import State
-from qinglan.progress import step_progress
+from qinglan.terminal.progress import step_progress
 
 MEGABYTE = 1 << 20
 TOGETHER = min(4, os.cpu_count() or 1)

@@ -27,9 +27,9 @@ from qinglan.lineage.release_folder import (
 )
 from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import load_trust
-from qinglan.model_references import refuse_foreign_files
+from qinglan.models.references import refuse_foreign_files
 from qinglan.plain_files import plain_files
-from qinglan.rewriter_card import CARD
+from qinglan.rewriter.card import CARD
 
 VERSION_LENGTH = 12
 """Characters of a model's digest: what predictions, metrics and people call it by."""

@@ -47,8 +47,8 @@ from qinglan.lineage.release_folder import (
 from qinglan.lineage.statement import ArtifactRef, algorithm_fault
 from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.model_files import disallowed_reason
-from qinglan.model_references import reference_faults
+from qinglan.models.model_files import disallowed_reason
+from qinglan.models.references import reference_faults
 from qinglan.plain_files import Listing, plain_files
 
 __all__ = ["Release", "check_release", "read_release"]

@@ -48,7 +48,7 @@ def tree_lines(graph: Graph) -> Iterator[TreeLine]:
 
 def print_audit(found: Audit, to: IO[str] | None = None) -> None:
     """Tree, counts, reasons, the next step."""
-    from qinglan.console import Console, styled
+    from qinglan.terminal.console import Console, styled
 
     console = Console(file=to, highlight=False, soft_wrap=True)
     name = f"{found.name} " if found.name else ""
@@ -82,7 +82,7 @@ def _verdict(found: Audit) -> tuple[str, str]:
 
 
 def _format_line(graph: Graph, one: TreeLine) -> "object":
-    from qinglan.console import styled
+    from qinglan.terminal.console import styled
 
     thing = one.thing
     mark, colour = MARKS[thing.state]
@@ -103,7 +103,7 @@ def _format_line(graph: Graph, one: TreeLine) -> "object":
 
 def print_descendants(digest: str, descendants: Sequence[Descendant], to: IO[str] | None = None) -> None:
     """What was made from a digest, a line each."""
-    from qinglan.console import Console, styled
+    from qinglan.terminal.console import Console, styled
 
     console = Console(file=to, highlight=False, soft_wrap=True)
     if not descendants:

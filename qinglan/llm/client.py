@@ -33,8 +33,8 @@ from qinglan.llm.contract import (
 from qinglan.llm.http_client import http_client
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.request_bundles import BundleClient, BundledResponse
-from qinglan.progress import step_progress
 from qinglan.prompts import Message
+from qinglan.terminal.progress import step_progress
 
 MAX_CONCURRENT_REQUESTS = 64
 """Asks on the wire at once. The gateway's limits decide how many are paid at once; the others wait there."""

@@ -15,7 +15,6 @@ import numpy as np
 import orjson
 from tantivy import Document, Index, IndexWriter, SchemaBuilder
 
-from qinglan.progress import EVERY_SECONDS, progress_line
 from qinglan.rag.contract import Passage
 from qinglan.rag.index_files import OFFSETS, PASSAGES, SEARCH, WEIGHTS
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
@@ -28,6 +27,7 @@ from qinglan.rag.passage_bigrams import (
     extract_bigrams,
     passage_batches,
 )
+from qinglan.terminal.progress import EVERY_SECONDS, progress_line
 
 WRITER_BYTES = 50_000_000
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from qinglan.errors import DataError
-from qinglan.progress import Transfer
+from qinglan.terminal.progress import Transfer
 
 MIN_PART_SIZE = 16 << 20
 """Of a large file as it is sent or fetched; what is smaller goes in one piece."""

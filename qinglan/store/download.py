@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.progress import Transfer, transfer_progress
 from qinglan.store.backend import MIN_PART_SIZE, StorageBackend
 from qinglan.store.manifest import Manifest, ManifestFile
 from qinglan.store.parallel import map_in_order, run_each
+from qinglan.terminal.progress import Transfer, transfer_progress
 
 STAGING_SUFFIX = ".pulling"
 FILES = "files"

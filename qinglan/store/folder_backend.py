@@ -9,9 +9,9 @@ from pathlib import Path
 
 from qinglan.digests import file_digests
 from qinglan.errors import ConfigError, DataError
-from qinglan.progress import Transfer
 from qinglan.store.backend import ObjectInfo, SourceFile, source_changed_error
 from qinglan.store.paths import checked_key
+from qinglan.terminal.progress import Transfer
 
 READ_ONLY = 0o444
 READ_AT_ONCE = 1 << 20

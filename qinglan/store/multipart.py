@@ -13,10 +13,10 @@ from typing import BinaryIO
 from xml.etree import ElementTree
 
 from qinglan.errors import DataError, OutageError
-from qinglan.progress import Transfer
 from qinglan.store.backend import ObjectInfo, SourceFile, part_size, source_changed_error
 from qinglan.store.parallel import map_in_order
 from qinglan.store.s3_connection import PART_RETRIES, S3Connection
+from qinglan.terminal.progress import Transfer
 
 SHA256_HEADER = "x-amz-meta-sha256"
 ENCRYPTION_HEADER = "x-amz-server-side-encryption"

@@ -10,11 +10,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.progress import Transfer
 from qinglan.store.backend import ObjectInfo, SourceFile
 from qinglan.store.multipart import SHA256_HEADER, put_object, upload_parts
 from qinglan.store.paths import checked_key
 from qinglan.store.s3_connection import PART_RETRIES, RETRIES, S3Connection, S3Settings
+from qinglan.terminal.progress import Transfer
 
 if TYPE_CHECKING:
     from minio.datatypes import Object

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import ConflictError, DataError
-from qinglan.progress import transfer_progress
 from qinglan.store.backend import SourceFile, StorageBackend
 from qinglan.store.download import pull_files
 from qinglan.store.manifest import Manifest, differences, files_to_push
@@ -23,6 +22,7 @@ from qinglan.store.name_history import (
 )
 from qinglan.store.parallel import run_each
 from qinglan.store.source_files import build_manifest, read_sources
+from qinglan.terminal.progress import transfer_progress
 
 RELEASES = "releases"
 NAMES = "names"

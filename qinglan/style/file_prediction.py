@@ -13,11 +13,11 @@ import orjson
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write, count_lines
-from qinglan.progress import progress
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import Prediction
 from qinglan.tables import Formula, read_table, write_table
+from qinglan.terminal.progress import progress
 
 CHUNK = 512
 TEXT_COLUMNS = ("text", "input")

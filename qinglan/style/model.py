@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
-from qinglan.model_references import refuse_foreign_files
+from qinglan.models.references import refuse_foreign_files
 from qinglan.style.engines import InferenceEngine, TokenIds
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.predict import Prediction, encode, predict_probabilities, predictions

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
 from serving.rag.opensearch.connection import OpenSearchConfig
 from serving.rag.url_checks import refuse_credentials
 

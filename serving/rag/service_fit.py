@@ -13,9 +13,9 @@ import stamina
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, OutageError
 from qinglan.files import sha256_file
-from qinglan.progress import progress
 from qinglan.rag.index import Index
 from qinglan.rag.knowledge_base import searched_text
+from qinglan.terminal.progress import progress
 from serving.rag.calibration import Calibration, FittedServiceReranker, ScoreScale, detect_scale, log_odds
 from serving.rag.config import RerankServiceConfig
 from serving.rag.reranker_client import RerankerClient

@@ -8,7 +8,7 @@ import httpx
 import orjson
 
 from qinglan.errors import OutageError
-from qinglan.rewriter import GeneratedRewrite, Student
+from qinglan.rewriter.model import GeneratedRewrite, Student
 from qinglan.text import one_line
 from serving.dynamic_batcher import DynamicBatcher
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from qinglan.rewrite_guard import GUARDS
+from qinglan.rewriter.guard import GUARDS
 from serving.rewriter.config import RequestProtocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)

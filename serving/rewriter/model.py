@@ -11,9 +11,9 @@ from kserve.errors import InvalidInput
 from qinglan.errors import DataError, OutageError
 from qinglan.lineage.model_verification import verify_model
 from qinglan.prompts import student_messages
-from qinglan.rewrite_guard import failed_guards
-from qinglan.rewriter import GeneratedRewrite, Student, load_tokenizer, render_prompt
-from qinglan.rewriter_card import read_card, refuse_other_prompts
+from qinglan.rewriter.card import read_card, refuse_other_prompts
+from qinglan.rewriter.guard import failed_guards
+from qinglan.rewriter.model import GeneratedRewrite, Student, load_tokenizer, render_prompt
 from serving.kserve_app import read_payload
 from serving.request_errors import QueueFull
 from serving.rewriter import protocols

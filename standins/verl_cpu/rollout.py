@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from qinglan.decoding import Continuation, Sampling, decode
+from qinglan.rewriter.decoding import Continuation, Sampling, decode
 
 SERVER = "hf_generate_{}"
 

@@ -21,8 +21,8 @@ import transfer_queue  # type: ignore[import-untyped]
 from verl.utils.import_utils import load_extern_object
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from qinglan.decoding import Continuation, Sampling
-from qinglan.rewriter import load_tokenizer, render_prompt
+from qinglan.rewriter.decoding import Continuation, Sampling
+from qinglan.rewriter.model import load_tokenizer, render_prompt
 from standins.verl_cpu.rollout import SERVER
 
 NEEDED = ("uid", "raw_prompt", "data_source", "reward_model", "extra_info")

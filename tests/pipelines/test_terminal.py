@@ -220,7 +220,7 @@ cli.main()
 
 def test_a_progress_bar_shows_what_is_noted_and_obeys_nothing(tmp_path: Path) -> None:
     code = f"""
-from qinglan.progress import progress, step_progress
+from qinglan.terminal.progress import progress, step_progress
 with progress("generate", 2) as tick:
     tick({ALL!r})
     tick({ALL!r})
@@ -316,7 +316,7 @@ def test_labels_and_predictions_are_shown_and_not_obeyed(tmp_path: Path) -> None
 
 def test_a_report_in_markdown_opens_no_link_and_obeys_no_entity(tmp_path: Path) -> None:
     code = f"""
-from qinglan.console import Console, markdown
+from qinglan.terminal.console import Console, markdown
 from qinglan.terminal import visible
 from qinglan.report_format import markdown_table
 table = markdown_table(["", "top1"], [[{ALL!r}, "1"]])

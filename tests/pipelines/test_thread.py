@@ -23,8 +23,8 @@ from qinglan.lineage.evidence_folders import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.trust import TRUST_FILE, load_trust
-from qinglan.rewriter import Student
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.model import Student
 from qinglan.store import open_store
 from tests.browser import open_page
 from tests.pipelines.short_thread import Ran, acme, guide_settings, qinglan

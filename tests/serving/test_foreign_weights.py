@@ -20,8 +20,8 @@ from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.trust import TRUST_FILE, load_trust
-from qinglan.model_files import refuse_disallowed_files
-from qinglan.rewriter import Student
+from qinglan.models.model_files import refuse_disallowed_files
+from qinglan.rewriter.model import Student
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
 from tests.forkserver import forked

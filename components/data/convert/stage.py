@@ -18,9 +18,9 @@ from components.data.convert.split_rows import SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.near_duplicates import question_key
-from qinglan.progress import progress
 from qinglan.prompts import student_messages
 from qinglan.rows import Split, ValidatedRewrite, quarantine_row
+from qinglan.terminal.progress import progress
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}

@@ -14,11 +14,11 @@ from qinglan.digests import digest
 from qinglan.errors import RowError
 from qinglan.files import atomic_write, dump_line
 from qinglan.llm.client import GatewayClient, PlannedRequest
-from qinglan.progress import progress
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
 from qinglan.tables import write_table
+from qinglan.terminal.progress import progress
 
 STEP = "generate"
 TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]

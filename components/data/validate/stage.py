@@ -14,12 +14,12 @@ from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
 from qinglan.llm.client import GatewayClient, PlannedRequest
-from qinglan.progress import progress
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
 from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
 from qinglan.tables import Cell, write_table
+from qinglan.terminal.progress import progress
 
 STEP = "validate"
 TABLE = [

@@ -10,7 +10,7 @@ from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.leaks import LockedTest, NamedText, refuse_exact_leaks
 from qinglan.near_duplicates import question_key as alike_by
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
 from qinglan.rows import Question
 
 PARTS = ("train", "dev")

@@ -17,11 +17,11 @@ from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write
 from qinglan.llm.client import GatewayClient, PlannedRequest
-from qinglan.progress import progress
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
 from qinglan.rows import Question, QuestionWithNeed, ValidatedRewrite
+from qinglan.terminal.progress import progress
 
 STEP = "evaluate"
 SYSTEMS = ("plain", "history", "teacher", "sft", "rl")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from qinglan.errors import OutageError
-from qinglan.progress import progress
 from qinglan.prompts import PromptInput
-from qinglan.rewriter import GeneratedRewrite, Student
+from qinglan.rewriter.model import GeneratedRewrite, Student
 from qinglan.services import READY_SECONDS, start_service
+from qinglan.terminal.progress import progress
 from qinglan.text import normalise
 
 SERVED_PATH = "/v1/models/rewriter:predict"

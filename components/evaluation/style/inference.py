@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from qinglan.errors import DataError
-from qinglan.progress import progress
 from qinglan.statistics import Columns
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow
+from qinglan.terminal.progress import progress
 
 QUESTION, ANSWER = "用户问题：", "\n回答："
 BATCHES = 8

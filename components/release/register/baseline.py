@@ -25,7 +25,7 @@ from qinglan.lineage.gate_verdict import VERDICT
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.release_folder import EVALUATION, PROVENANCE
 from qinglan.lineage.statement import to_payload
-from qinglan.model_files import refuse_disallowed_files
+from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.verdict import Verdict, read_evaluation
 
 UNJUDGED = "No gate has judged this model: it is the first that was served."

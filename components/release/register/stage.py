@@ -38,7 +38,7 @@ from qinglan.lineage.release_folder import (
     release_artifacts,
 )  # fmt: skip
 from qinglan.lineage.statement import ArtifactRef, Statement, parse_time, to_payload
-from qinglan.model_files import refuse_disallowed_files
+from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
 from qinglan.verdict import Verdict, read_evaluation, verdict_bytes
 

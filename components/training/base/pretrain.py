@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.corpus import TrainingText
-from qinglan.progress import progress
-from qinglan.rewriter import render_prompt
+from qinglan.rewriter.model import render_prompt
+from qinglan.terminal.progress import progress
 
 IGNORED = -100
 WARM_UP = 20

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
-from qinglan.model_references import refuse_foreign_files
-from qinglan.model_weights import count_parameters
+from qinglan.models.references import refuse_foreign_files
+from qinglan.models.weights import count_parameters
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
-from qinglan.rewriter_card import RewriterCard, write_card
+from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.scratch import source_digest
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 

@@ -7,7 +7,7 @@ from typing import Any
 from components.training.ppo.adapters import concatenate_adapters, merge_adapter, read_adapter, write_adapter
 from components.training.ppo.checkpoints import lora_scale, read_weights
 from qinglan.errors import DataError
-from qinglan.rewriter_card import RewriterCard, write_card
+from qinglan.rewriter.card import RewriterCard, write_card
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin")
 LORA_META = "lora_train_meta.json"

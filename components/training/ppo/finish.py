@@ -13,8 +13,8 @@ from typing import Any
 from components.training.ppo.export_model import export_checkpoint
 from qinglan.files import atomic_folder
 from qinglan.jobs.module_job import module_job_main
-from qinglan.rewriter import Student, refuse_unusable
-from qinglan.rewriter_card import RewriterCard
+from qinglan.rewriter.card import RewriterCard
+from qinglan.rewriter.model import Student, refuse_unusable
 
 TRIED = 64
 """Dev prompts that the finished model is asked."""

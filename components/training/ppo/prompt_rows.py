@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from components.training.ppo.config import PpoConfig
 from qinglan.errors import DataError
 from qinglan.files import atomic_write, dump_line
-from qinglan.rewriter import render_prompt
+from qinglan.rewriter.model import render_prompt
 from qinglan.rows import QuarantinedRow
 
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")

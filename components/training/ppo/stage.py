@@ -31,12 +31,12 @@ from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import process_cleanup
-from qinglan.progress import step_progress
 from qinglan.reward.outage import clear_outage
-from qinglan.rewriter import load_tokenizer
-from qinglan.rewriter_card import RewriterCard, read_card
+from qinglan.rewriter.card import RewriterCard, read_card
+from qinglan.rewriter.model import load_tokenizer
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
+from qinglan.terminal.progress import step_progress
 
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"

@@ -7,7 +7,7 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.prompts import Message
-from qinglan.rewriter import render_prompt
+from qinglan.rewriter.model import render_prompt
 
 
 class Chats(NamedTuple):

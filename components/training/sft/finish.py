@@ -20,8 +20,8 @@ from qinglan.files import atomic_folder
 from qinglan.jobs import Outcome, run_command
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import module_job_main
-from qinglan.rewriter import Student, refuse_unusable
-from qinglan.rewriter_card import RewriterCard, write_card
+from qinglan.rewriter.card import RewriterCard, write_card
+from qinglan.rewriter.model import Student, refuse_unusable
 from qinglan.scratch import last_checkpoint
 
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")

@@ -25,10 +25,10 @@ from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
-from qinglan.progress import step_progress
-from qinglan.rewriter import load_tokenizer, render_prompt
-from qinglan.rewriter_card import RewriterCard
+from qinglan.rewriter.card import RewriterCard
+from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
+from qinglan.terminal.progress import step_progress
 
 DONE = "done.json"
 HOURS = 24.0 * 7

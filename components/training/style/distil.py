@@ -21,7 +21,7 @@ from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, read_jsonl
 from qinglan.gpus import need_gpus
-from qinglan.model_weights import count_parameters
+from qinglan.models.weights import count_parameters
 from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.labels import Labels
 from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel

@@ -10,8 +10,8 @@ import numpy as np
 
 from components.training.style.dataset import StyleDataset, collate
 from qinglan.errors import TrainingError
-from qinglan.progress import ShowStep, step_progress
 from qinglan.scratch import last_checkpoint
+from qinglan.terminal.progress import ShowStep, step_progress
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
 NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}

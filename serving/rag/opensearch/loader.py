@@ -16,9 +16,9 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl, sha256_file
-from qinglan.progress import progress
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
+from qinglan.terminal.progress import progress
 from serving.rag.opensearch.bulk_outcomes import PassageOutcome, PassageSource, RefusedPassages, read_outcome
 from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, index_body, index_of
 from serving.rag.opensearch.index_publisher import publish, read_index_metadata

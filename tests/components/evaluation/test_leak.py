@@ -13,7 +13,7 @@ from components.evaluation.rewriter import leak
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, sha256_file
-from qinglan.rewriter_card import RewriterCard, write_card
+from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rows import ValidatedRewrite
 from tests.components.evaluation.world import PRODUCTS, locked_row
 

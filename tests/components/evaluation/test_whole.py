@@ -11,7 +11,7 @@ from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.student_inference import evenly_spaced, time_served
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import dump_line, sha256_file
-from qinglan.rewriter_card import read_card, write_card
+from qinglan.rewriter.card import read_card, write_card
 from tests.components.evaluation.test_leak import OTHER, write_training
 from tests.components.evaluation.world import CONFIG, WordRag, gateway, locked_rows, write_knowledge_base
 from tests.echo import Reply, Scripted, running

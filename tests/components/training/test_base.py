@@ -23,8 +23,8 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
-from qinglan.rewriter import Student
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.model import Student
 from tests.ppo_world import validated
 from tests.tiny import SYSTEM, TEXTS, tiny_model
 from tests.training_rows import knowledge_base

@@ -9,7 +9,7 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import TrainingError
 from qinglan.jobs import JobSpec, Outcome
-from qinglan.rewriter import Student
+from qinglan.rewriter.model import Student
 from qinglan.scratch import SCRATCH_VARIABLE
 from tests.ppo_world import laptop, validated, world
 from tests.qinglan.jobs.rendered import LoopbackRunner

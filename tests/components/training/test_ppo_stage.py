@@ -17,8 +17,8 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.errors import ConfigError, OutageError, TrainingError
 from qinglan.jobs.processes import find_processes
-from qinglan.rewriter import Student
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.model import Student
 from tests.ctrl_c import started_with
 from tests.ppo_world import FAULT, laptop, validated, world
 

@@ -154,7 +154,7 @@ def test_a_tokenizer_that_yields_no_ids_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) -> None:
-    from qinglan.rewriter import load_tokenizer
+    from qinglan.rewriter.model import load_tokenizer
 
     tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
     path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2, answer="很长" * 200)])

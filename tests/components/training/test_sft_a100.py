@@ -16,7 +16,7 @@ from components.training.sft.model_family import match_template, read_model_type
 from components.training.sft.stage import sft
 from qinglan.errors import ConfigError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
-from qinglan.rewriter import load_tokenizer, render_prompt
+from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE
 from tests.qwen3 import PARAMETERS, qwen3_32b
 from tests.tiny import tiny_model

@@ -19,8 +19,8 @@ from components.training.sft.stage import LOCAL_RUNNER, SftCounts, sft
 from qinglan.digests import digest
 from qinglan.jobs import Runner
 from qinglan.prompts import Message
-from qinglan.rewriter import Student, load_tokenizer, render_prompt
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.model import Student, load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_questions import encoded
 from tests.components.training.verl_questions import ask

@@ -25,7 +25,7 @@ from components.training.style.stage import train_style
 from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
 from qinglan.files import sha256_file
-from qinglan.model_weights import count_parameters
+from qinglan.models.weights import count_parameters
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import read_split
 from standins.samples.style import write_style_sample

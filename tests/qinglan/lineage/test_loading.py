@@ -16,7 +16,7 @@ from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.trust import TRUST_FILE
-from qinglan.rewriter_card import CARD
+from qinglan.rewriter.card import CARD
 from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
 
 INDEX = "model.safetensors.index.json"

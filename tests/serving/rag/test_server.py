@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from qinglan.errors import ConfigError
 from qinglan.rag.index import build_index
 from qinglan.rag.index_files import PASSAGES
-from qinglan.rewriter_card import RewriterCard, write_card
+from qinglan.rewriter.card import RewriterCard, write_card
 from serving.rag.config import KnowledgeBaseSource, RagConfig, RewriterConfig
 from serving.rag.server import open_engines, open_rewriter
 

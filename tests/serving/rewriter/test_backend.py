@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.rewriter import Student
+from qinglan.rewriter.model import Student
 from qinglan.services import free_port
 from serving.rewriter.backends import read_completion
 from serving.rewriter.protocols import Instance

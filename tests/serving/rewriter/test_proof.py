@@ -10,8 +10,8 @@ from qinglan import prompts
 from qinglan.errors import DataError
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.trust import TRUST_FILE
-from qinglan.rewriter import Student
-from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts, write_card
+from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts, write_card
+from qinglan.rewriter.model import Student
 from tests.forkserver import forked
 from tests.tiny import tiny_model
 

@@ -9,8 +9,8 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.prompts import Question, student_messages
-from qinglan.rewriter import Student
-from qinglan.rewriter_card import read_card
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.model import Student
 from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until

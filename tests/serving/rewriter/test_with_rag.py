@@ -8,7 +8,7 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.rag.contract import RAG_PATH
-from qinglan.rewriter import Student
+from qinglan.rewriter.model import Student
 from qinglan.services import run_service
 from serving.rewriter.protocols import Instance
 from tests.serving.rewriter.conftest import Serve

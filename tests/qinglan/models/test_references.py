@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from qinglan.errors import DataError
-from qinglan.model_files import refuse_disallowed_files
-from qinglan.model_references import reference_faults, refuse_foreign_files
+from qinglan.models.model_files import refuse_disallowed_files
+from qinglan.models.references import reference_faults, refuse_foreign_files
 from qinglan.plain_files import plain_files
 from tests.release_world import tiny_weights
 

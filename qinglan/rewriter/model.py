@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.errors import DataError, TrainingError
-from qinglan.model_references import refuse_foreign_files
+from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message, PromptInput, student_messages
-from qinglan.rewriter_card import RewriterCard, read_card, refuse_other_prompts
+from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
 from qinglan.text import one_line
 
 

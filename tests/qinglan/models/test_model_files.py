@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.errors import DataError
-from qinglan.model_files import disallowed_files, disallowed_reason, refuse_disallowed_files
+from qinglan.models.model_files import disallowed_files, disallowed_reason, refuse_disallowed_files
+from qinglan.models.safetensors_header import BITS, read_header
 from qinglan.plain_files import plain_files
-from qinglan.safetensors_header import BITS, read_header
 from tests.release_world import tiny_weights
 
 GOOD: dict[str, Any] = {

@@ -52,7 +52,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Tick]:
 def _bar(label: str, total: int | None) -> Iterator[Tick]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     with Progress(
         TextColumn("{task.description}", markup=False),
@@ -131,7 +131,7 @@ def _bytes_bar(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
         TransferSpeedColumn,
     )
 
-    from qinglan.console import Console
+    from qinglan.terminal.console import Console
 
     columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, TimeRemainingColumn(), console=Console()) as bar:

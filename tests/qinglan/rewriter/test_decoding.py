@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qinglan.decoding import GREEDY, Sampling, choose_tokens, decode
+from qinglan.rewriter.decoding import GREEDY, Sampling, choose_tokens, decode
 
 END, PAD, MOST = 1, 0, 12
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [5, 6, 7, 20, 21], [30, 31], [40, 41, 42, 43]]

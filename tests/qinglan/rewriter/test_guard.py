@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.prompts import Question
-from qinglan.rewrite_guard import MAX_CHARACTERS, failed_guards
+from qinglan.rewriter.guard import MAX_CHARACTERS, failed_guards
 
 HISTORY = "用户正在了解虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别，家里有30片装"
 ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65岁老人", HISTORY)

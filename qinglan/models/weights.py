@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from qinglan.safetensors_header import read_header
+from qinglan.models.safetensors_header import read_header
 
 
 def count_parameters(model: Path) -> int:

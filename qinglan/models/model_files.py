@@ -15,9 +15,9 @@ from io import BytesIO
 from pathlib import Path
 
 from qinglan.errors import DataError
-from qinglan.model_references import reference_faults
+from qinglan.models.references import reference_faults
+from qinglan.models.safetensors_header import read_header
 from qinglan.plain_files import plain_files
-from qinglan.safetensors_header import read_header
 
 PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy", ".npz"})
 TEXTS = frozenset({".txt", ".jinja", ".md"})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.progress import bytes_line, size_of, transfer_progress
+from qinglan.terminal.progress import bytes_line, size_of, transfer_progress
 
 
 def test_a_line_says_how_much_how_fast_and_how_long_yet() -> None:

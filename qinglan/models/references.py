@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
+from qinglan.models.safetensors_header import read_header
 from qinglan.plain_files import plain_files
-from qinglan.safetensors_header import read_header
 from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"

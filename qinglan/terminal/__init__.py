@@ -4,7 +4,7 @@ say("✓ sft", f"{file.name}: {error}")    # two lines, whatever is in them
 say_json(report)                          # the same value for a program that reads it
 
 A line is made safe as a whole when it is printed, so no field has to be remembered: our own lines hold no control
-characters, and colours belong to qinglan.console. The linter refuses `print` and rich's own Console elsewhere.
+characters, and colours belong to console.py. The linter refuses `print` and rich's own Console elsewhere.
 """
 
 import json
