@@ -143,7 +143,7 @@ def begin(api: Api, service: str) -> None:
     state = State(
         phase="Analyse",
         stable=StableRelease(uri=uri(OLD), digest=OLD, model=OLD),
-        asked=DesiredModel(uri=uri(NEW), percent=5),
+        desired=DesiredModel(uri=uri(NEW), percent=5),
         rest=seen.rest,
         uid=seen.uid,
         generation=seen.generation,

@@ -22,7 +22,7 @@ def show_live(folder: Path) -> None:
     for uri, share in service_snapshot(one).traffic.items():
         claim = read_release_statement(fetch_release(uri, folder))
         made = {part.name: part.digest for part in claim.statement.made}
-        counts, answers = _versions(status.seen(uri).url)
+        counts, answers = _versions(status.server(uri).url)
         if faults := unmatched_versions({*counts, answers}, {made[MODEL]: claim.name}):
             raise AlteredError(f"{uri}: {faults[0].why}. Find out who put it there.")
         digest = parse_release_uri(uri).digest

@@ -33,7 +33,7 @@ class Naive:
 
     def _step(self) -> None:
         served = self.ports.target.read()
-        if served.asked.uri != CANARY_URI:
+        if served.desired.uri != CANARY_URI:
             self._write(DesiredModel(uri=CANARY_URI, percent=self.wires.spec.steps[0]))
             return
         if served.newest is None or not served.newest.ready:
@@ -42,8 +42,8 @@ class Naive:
             self._write(DesiredModel(uri=STABLE_URI))
             self._done("RolledBack")
             return
-        ahead = [step for step in self.wires.spec.steps if step > (served.asked.percent or 0)]
-        if served.asked.percent is None or ahead in ([], [100]):
+        ahead = [step for step in self.wires.spec.steps if step > (served.desired.percent or 0)]
+        if served.desired.percent is None or ahead in ([], [100]):
             self._write(DesiredModel(uri=CANARY_URI))
             self._done("Promoted")
             return
@@ -55,7 +55,7 @@ class Naive:
             return 0.0
         self.seen = window.until
         count = window.canary.get("errors")
-        rate = count.failed / count.of if count and count.of else 0.0
+        rate = count.failed / count.total if count and count.total else 0.0
         return 0.0 if math.isnan(rate) else rate
 
     def _write(self, asked: DesiredModel) -> None:

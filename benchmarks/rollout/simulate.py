@@ -116,7 +116,7 @@ def _judged(world: World, wires: Wires, outcome: str) -> Run:
         seconds=world.now - AFTER,
         calls=wires.calls,
         at_full=(not model.good and _given_everybody(world)) or (bad_now and not untouched),
-        settled=untouched or (traffic.get(home) == 100 and world.asked == DesiredModel(uri=home)),
+        settled=untouched or (traffic.get(home) == 100 and world.desired == DesiredModel(uri=home)),
         taken_back=_taken_back(world),
         stopped=any("changed what is served" in reason for reason in wires.state.reasons),
         reasons=wires.state.reasons,

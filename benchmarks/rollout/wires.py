@@ -122,7 +122,7 @@ def lied(window: Window, kind: str) -> Window:
         return window._replace(canary={})
     factor = {"nan": float("nan"), "zeros": 0.0, "reset": -1.0}.get(kind, 1.0)
     canary, stable = (
-        {check: Count(count.of * factor, count.failed * factor) for check, count in side.items()}
+        {check: Count(count.total * factor, count.failed * factor) for check, count in side.items()}
         for side in (window.canary, window.stable)
     )
     return Window(window.until, canary, stable)

@@ -48,12 +48,12 @@ class World:
         self.random = np.random.default_rng([schedule.seed, 1])
         self.dice = np.random.default_rng([schedule.seed, 3])
         self.now = 0.0
-        self.asked, self.rest, self.editor = DesiredModel(uri=STABLE_URI), "rest", "ours"
+        self.desired, self.rest, self.editor = DesiredModel(uri=STABLE_URI), "rest", "ours"
         self.generation, self.version, self.observed = 1, 1, 1
         self.changed = 0.0
         self.pods = [Pods("rev-1", STABLE_URI, "rest", 0.0)]
         self.rolled_out, self.before = self.pods[0], self.pods[0]
-        self.working, self.worked_by = self.asked, self.editor
+        self.working, self.worked_by = self.desired, self.editor
         self.moments = [Moment(0.0, 0, 0, "ours")]
         self.bad_since: float | None = None
         self.promoted, self.asks = False, 0
@@ -77,11 +77,11 @@ class World:
 
     def _change(self, asked: DesiredModel, rest: str, by: str) -> None:
         self.version += 1
-        if (asked, rest) != (self.asked, self.rest):
+        if (asked, rest) != (self.desired, self.rest):
             self.generation += 1
             self.changed = self.now
             self.editor = by
-        self.asked, self.rest = asked, rest
+        self.desired, self.rest = asked, rest
 
     def read(self) -> ServiceSnapshot:
         newest, traffic = self.pods[-1], dict(self.shares)
@@ -90,12 +90,12 @@ class World:
             resource_version=str(self.version),
             generation=self.generation,
             settled=self.observed == self.generation,
-            asked=self.asked,
+            desired=self.desired,
             rest=self.rest,
             newest=Revision(newest.name, newest.uri, self._ready(newest), failed),
             rolled_out=Revision(self.rolled_out.name, self.rolled_out.uri, True),
             traffic=traffic,
-            form="Serverless",
+            mode="Serverless",
             editor=self.editor,
         )
         if self._last is not None and served != self._last:
@@ -125,13 +125,13 @@ class World:
 
     def _edit(self, edit: Edit) -> None:
         if edit.kind == "rest":
-            self._change(self.asked, f"{self.rest}'", "somebody")
+            self._change(self.desired, f"{self.rest}'", "somebody")
             return
         asked = {
-            "uri": DesiredModel(uri=FOREIGN_URI, percent=self.asked.percent),
-            "cleared": DesiredModel(uri=self.asked.uri),
-            "full": DesiredModel(uri=self.asked.uri, percent=100),
-            "percent": DesiredModel(uri=self.asked.uri, percent=30),
+            "uri": DesiredModel(uri=FOREIGN_URI, percent=self.desired.percent),
+            "cleared": DesiredModel(uri=self.desired.uri),
+            "full": DesiredModel(uri=self.desired.uri, percent=100),
+            "percent": DesiredModel(uri=self.desired.uri, percent=30),
         }[edit.kind]
         self.write(asked, None, "somebody")
 
@@ -139,10 +139,10 @@ class World:
         faults = self.schedule.faults
         if self.observed != self.generation and self.now >= self.changed + faults.reconcile_seconds:
             newest = self.pods[-1]
-            if (newest.uri, newest.rest) != (self.asked.uri, self.rest):
+            if (newest.uri, newest.rest) != (self.desired.uri, self.rest):
                 start = faults.start_seconds[len(self.pods) % len(faults.start_seconds)]
-                self.pods.append(Pods(f"rev-{len(self.pods) + 1}", self.asked.uri, self.rest, self.now + start))
-            self.observed, self.working, self.worked_by = self.generation, self.asked, self.editor
+                self.pods.append(Pods(f"rev-{len(self.pods) + 1}", self.desired.uri, self.rest, self.now + start))
+            self.observed, self.working, self.worked_by = self.generation, self.desired, self.editor
             self.version += 1
         self._roll()
         self._remember()

@@ -193,7 +193,7 @@ def evidence_lines(view: RolloutView) -> list[str]:
         f"{describe_score(score)}: worse {score.harm_value:,.3g} to 1 (back at {needed:,.0f}), not worse by "
         f"{100 * score.margin:.3g} points {score.safe_value:,.3g} to 1 (on at {safe_needed():,.0f})"
         for score in view.state.evidence
-        if score.canary.of
+        if score.canary.total
     ]
 
 

@@ -22,23 +22,27 @@ from serving.rollout.history import HistorySigner
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m serving.rollout", description=__doc__)
-    made.add_argument(
+    options = argparse.ArgumentParser(prog="python -m serving.rollout", description=__doc__)
+    options.add_argument(
         "--prometheus", required=True, type=_url, help="where Prometheus answers, such as http://prometheus:9090"
     )
-    made.add_argument("--namespace", help="whose ModelRollouts; else the one this pod or kubeconfig is in")
-    made.add_argument("--port", type=_port, default=8500, help="for /metrics and /healthz; 0 takes a free one")
-    made.add_argument("--host", default="127.0.0.1")
-    made.add_argument("--trust", type=Path, help="the trust policy; else QINGLAN_TRUST has it, or the keys' folder")
-    made.add_argument("--look-seconds", type=_seconds, default=30.0, help="between two looks where nothing changes")
-    made.add_argument(
+    options.add_argument("--namespace", help="whose ModelRollouts; else the one this pod or kubeconfig is in")
+    options.add_argument("--port", type=_port, default=8500, help="for /metrics and /healthz; 0 takes a free one")
+    options.add_argument("--host", default="127.0.0.1")
+    options.add_argument(
+        "--trust", type=Path, help="the trust policy; else QINGLAN_TRUST has it, or the keys' folder"
+    )
+    options.add_argument(
+        "--look-seconds", type=_seconds, default=30.0, help="between two looks where nothing changes"
+    )
+    options.add_argument(
         "--standard-canary", action="store_true", help="this KServe (0.21) splits spec.canary's traffic"
     )
-    made.add_argument(
+    options.add_argument(
         "--shadow", action="append", default=[], metavar="SERVICE",
         help="an InferenceService for which a shadow runs: by default its canaries are also judged by `quality`",
     )  # fmt: skip
-    return made
+    return options
 
 
 def _port(text: str) -> int:
@@ -59,34 +63,34 @@ def _url(text: str) -> str:
     return text
 
 
-def main(words: list[str] | None = None) -> None:
-    told = parser().parse_args(words)
+def main(arguments: list[str] | None = None) -> None:
+    options = parser().parse_args(arguments)
     try:
-        serve(told)
+        serve(options)
     except QinglanError as error:
         say_error(error)
         raise SystemExit(error.exit_code) from error
 
 
-def serve(told: argparse.Namespace) -> None:
+def serve(options: argparse.Namespace) -> None:
     """Until it is told to stop; then the looks that are under way end, and the lease is given back."""
     configure_json_logging()
 
     def policy() -> Any:
-        return load_trust(told.trust) if told.trust else default_trust()
+        return load_trust(options.trust) if options.trust else default_trust()
 
     policy()  # what is wrong with it is said before anything is done
     api = connect()
-    api.namespace, api.client.user_agent = told.namespace or api.namespace, FIELD_MANAGER
-    prometheus, stop = PrometheusClient(told.prometheus), threading.Event()
+    api.namespace, api.client.user_agent = options.namespace or api.namespace, FIELD_MANAGER
+    prometheus, stop = PrometheusClient(options.prometheus), threading.Event()
     lease = ClusterLease(api, os.environ.get("HOSTNAME") or socket.gethostname())  # in a cluster the pod's name
     settings = Settings(
-        prometheus, policy, told.look_seconds, told.standard_canary, HistorySigner(), frozenset(told.shadow)
+        prometheus, policy, options.look_seconds, options.standard_canary, HistorySigner(), frozenset(options.shadow)
     )
     controller = Controller(api, lease, settings)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    server = start_monitoring_server(controller, lease, told.host, told.port)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: stop.set())
+    server = start_monitoring_server(controller, lease, options.host, options.port)
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - how far a download has come is for people; the log is JSON
     lease.start()
     try:

@@ -31,8 +31,8 @@ def credibility_problem(window: Window | None, percent: int, cursor: float | Non
     if not all(_valid_count(count) for count in (*window.canary.values(), *window.stable.values())):
         return "the measurements contradict themselves: more failures than requests, or no numbers at all"
     if percent == 0:
-        return "" if window.canary.get("quality", ZERO_COUNT).of else NO_PAIRS
-    canary, stable = (side.get("errors", ZERO_COUNT).of for side in (window.canary, window.stable))
+        return "" if window.canary.get("quality", ZERO_COUNT).total else NO_PAIRS
+    canary, stable = (side.get("errors", ZERO_COUNT).total for side in (window.canary, window.stable))
     if not canary or not stable:
         return f"no requests are counted under the {'stable' if canary else 'canary'} model's version"
     expected = (canary + stable) * percent / 100
@@ -42,7 +42,7 @@ def credibility_problem(window: Window | None, percent: int, cursor: float | Non
 
 
 def _valid_count(count: Count) -> bool:
-    return isfinite(count.of) and isfinite(count.failed) and 0 <= count.failed <= count.of
+    return isfinite(count.total) and isfinite(count.failed) and 0 <= count.failed <= count.total
 
 
 def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
@@ -82,8 +82,8 @@ def _fold_score(score: Score, window: Window, most: float) -> Score:
     canary = window.canary.get(score.check, ZERO_COUNT)
     stable = window.stable.get(score.check, ZERO_COUNT)
     if score.check == "quality":
-        return fold(score, Block(canary, ZERO_COUNT, EVEN), window.until, most) if canary.of else score
-    return fold(score, Block(canary, stable), window.until, most) if canary.of and stable.of else score
+        return fold(score, Block(canary, ZERO_COUNT, EVEN), window.until, most) if canary.total else score
+    return fold(score, Block(canary, stable), window.until, most) if canary.total and stable.total else score
 
 
 def harmful_checks(state: State) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def missing_evidence(state: State, spec: RolloutSpec) -> tuple[str, ...]:
     """What must still be seen before the canary has earned its next share."""
     missing = []
     scores = [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
-    sample = next((score.canary.of for score in scores if score.check == "errors"), scores[0].canary.of)
+    sample = next((score.canary.total for score in scores if score.check == "errors"), scores[0].canary.total)
     if state.step_seconds < spec.step_seconds:
         missing.append(f"measured for {state.step_seconds:,.0f} s of {spec.step_seconds:,}")
     if sample < spec.minimum_sample:
@@ -128,5 +128,5 @@ def describe_score(score: Score) -> str:
 
 
 def _share(count: Count) -> str:
-    share = f" ({100 * count.failed / count.of:.2f} %)" if count.of else ""
-    return f"{count.failed:,.0f} of {count.of:,.0f}{share}"
+    share = f" ({100 * count.failed / count.total:.2f} %)" if count.total else ""
+    return f"{count.failed:,.0f} of {count.total:,.0f}{share}"

@@ -52,10 +52,10 @@ def counter_increases(before: Counters, after: Counters) -> Counters:
     return {one: value - (0.0 if (was := before.get(one, 0.0)) > value else was) for one, value in after.items()}
 
 
-def counts_by_check(growth: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
+def counts_by_check(increases: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
     """By check, of the version; `other` is what it is paired with. `errors` is always there."""
-    found = {"errors": _errors(growth, version, other, None)}
-    return found | {check.name: COUNT_FUNCTIONS[check.name](growth, version, other, check) for check in checks}
+    counts = {"errors": _errors(increases, version, other, None)}
+    return counts | {check.name: COUNT_FUNCTIONS[check.name](increases, version, other, check) for check in checks}
 
 
 def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
@@ -67,35 +67,35 @@ def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
     return Count(of("answered") + failed, failed)
 
 
-def _slow(growth: Counters, version: str, _: str, check: Check) -> Count:
+def _slow(increases: Counters, version: str, _: str, check: Check) -> Count:
     """More than so many seconds for a request."""
-    return _count_above(growth, version, "seconds", check.seconds or 1.0)
+    return _count_above(increases, version, "seconds", check.seconds or 1.0)
 
 
-def _fallbacks(growth: Counters, version: str, _: str, __: Check) -> Count:
+def _fallbacks(increases: Counters, version: str, _: str, __: Check) -> Count:
     return Count(
-        _sum(growth, "qinglan_rewriter_questions_total", version=version),
-        _sum(growth, "qinglan_rewriter_fallbacks_total", version=version),
+        _sum(increases, "qinglan_rewriter_questions_total", version=version),
+        _sum(increases, "qinglan_rewriter_fallbacks_total", version=version),
     )
 
 
-def _zero_hits(growth: Counters, version: str, _: str, __: Check) -> Count:
+def _zero_hits(increases: Counters, version: str, _: str, __: Check) -> Count:
     return Count(
-        _sum(growth, "qinglan_rag_requests_total", rewriter=version, status="200"),
-        _sum(growth, "qinglan_rag_zero_hits_total", rewriter=version),
+        _sum(increases, "qinglan_rag_requests_total", rewriter=version, status="200"),
+        _sum(increases, "qinglan_rag_zero_hits_total", rewriter=version),
     )
 
 
-def _costly(growth: Counters, version: str, _: str, check: Check) -> Count:
+def _costly(increases: Counters, version: str, _: str, check: Check) -> Count:
     """More than so many tokens written for one question, given back or not: they were paid for."""
-    return _count_above(growth, version, "written_tokens", check.tokens or 32)
+    return _count_above(increases, version, "written_tokens", check.tokens or 32)
 
 
-def _quality(growth: Counters, version: str, other: str, _: Check) -> Count:
+def _quality(increases: Counters, version: str, other: str, _: Check) -> Count:
     """Untied shadow pairs, and those that the canary lost; the stable side has none of its own."""
     won, lost = (
-        _sum(growth, "qinglan_shadow_pairs_total", canary=version, stable=other, outcome=how)
-        for how in ("won", "lost")
+        _sum(increases, "qinglan_shadow_pairs_total", canary=version, stable=other, outcome=outcome)
+        for outcome in ("won", "lost")
     )
     return Count(won + lost, lost)
 
@@ -110,22 +110,22 @@ COUNT_FUNCTIONS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]
 }
 
 
-def _count_above(growth: Counters, version: str, histogram: str, most: float) -> Count:
+def _count_above(increases: Counters, version: str, histogram: str, limit: float) -> Count:
     """How many were more than that; between two bounds of the histogram the lower one counts, to be strict."""
     within: dict[float, float] = {}
-    for one, value in growth.items():
-        if one.name in _series_names(f"{histogram}_bucket") and one.label("version") == version:
-            bound = float(one.label("le"))
+    for series, value in increases.items():
+        if series.name in _series_names(f"{histogram}_bucket") and series.label("version") == version:
+            bound = float(series.label("le"))
             within[bound] = within.get(bound, 0.0) + value
-    lower = max((bound for bound in within if bound <= most), default=0.0)
-    every = sum(_sum(growth, name, version=version) for name in _series_names(f"{histogram}_count"))
-    return Count(every, every - within.get(lower, 0.0))
+    lower = max((bound for bound in within if bound <= limit), default=0.0)
+    total = sum(_sum(increases, name, version=version) for name in _series_names(f"{histogram}_count"))
+    return Count(total, total - within.get(lower, 0.0))
 
 
 def _series_names(counter: str) -> tuple[str, ...]:
     return tuple(f"{server}_{counter}" for server in SERVERS)
 
 
-def _sum(growth: Counters, name: str, **labels: str) -> float:
-    wanted = set(labels.items())
-    return sum(value for one, value in growth.items() if one.name == name and wanted <= one.labels)
+def _sum(increases: Counters, name: str, **labels: str) -> float:
+    required = set(labels.items())
+    return sum(value for series, value in increases.items() if series.name == name and required <= series.labels)

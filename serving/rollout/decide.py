@@ -39,201 +39,213 @@ BLIND_NOTED_SECONDS = 15.0
 MOST_RESTORES = 3
 
 
-def decide(seen: Observation, now: float) -> Decision:
+def decide(observation: Observation, now: float) -> Decision:
     """The next state, and what to ask for. A read older than one before it decides nothing."""
-    if seen.state.phase == "Done":
-        return Decision(seen.state)
-    if seen.state.uid and seen.served.uid != seen.state.uid:
+    if observation.state.phase == "Done":
+        return Decision(observation.state)
+    if observation.state.uid and observation.service.uid != observation.state.uid:
         why = "the InferenceService was deleted, or made anew: the one that this was about is gone"
-        return end_rollout(DecisionContext(*seen, now=now, elapsed=0.0), "Aborted", (why,))
-    if seen.served.generation < seen.state.generation:
-        return Decision(seen.state)
-    turn = _add_watched_time(_confirm_intent(DecisionContext(*seen, now=now, elapsed=0.0)))
-    if turn.state.phase == "Verify":
-        return _verify(turn)
-    if turn.state.stable is None:
-        return first_model.advance(turn)
-    if turn.state.phase == "Rollback":
-        return continue_rollback(turn)
+        return end_rollout(DecisionContext(*observation, now=now, elapsed=0.0), "Aborted", (why,))
+    if observation.service.generation < observation.state.generation:
+        return Decision(observation.state)
+    context = _add_watched_time(_confirm_intent(DecisionContext(*observation, now=now, elapsed=0.0)))
+    if context.state.phase == "Verify":
+        return _verify(context)
+    if context.state.stable is None:
+        return first_model.advance(context)
+    if context.state.phase == "Rollback":
+        return continue_rollback(context)
     return (
-        _handle_abort(turn)
-        or _handle_foreign_edit(turn)
-        or _handle_deadline(turn)
-        or PHASE_RULES[turn.state.phase](turn)
+        _handle_abort(context)
+        or _handle_foreign_edit(context)
+        or _handle_deadline(context)
+        or PHASE_RULES[context.state.phase](context)
     )
 
 
-def _add_watched_time(turn: DecisionContext) -> DecisionContext:
+def _add_watched_time(context: DecisionContext) -> DecisionContext:
     """The time that passed under watch: none where the clock went back, little where it leapt or nobody looked."""
-    passed = turn.now - (turn.now if turn.state.looked is None else turn.state.looked)
+    passed = context.now - (context.now if context.state.last_reconciled is None else context.state.last_reconciled)
     elapsed = min(max(passed, 0.0), LONGEST_LOOK)
-    counted = 0.0 if turn.spec.paused else elapsed
-    return turn.but(looked=turn.now, watched=turn.state.watched + counted)._replace(elapsed=elapsed)
+    counted = 0.0 if context.spec.paused else elapsed
+    return context.with_state(last_reconciled=context.now, watched=context.state.watched + counted)._replace(
+        elapsed=elapsed
+    )
 
 
-def _confirm_intent(turn: DecisionContext) -> DecisionContext:
+def _confirm_intent(context: DecisionContext) -> DecisionContext:
     """What was meant to be written is there: it is ours now. Whether a reply came does not matter."""
-    intent, served = turn.state.intent, turn.served
-    turn = turn.but(generation=served.generation, uid=served.uid)
-    if intent is None or served.asked != intent.asked:
-        return turn
-    percent = turn.state.percent
-    if intent.uri == turn.spec.release.uri:
+    intent, service = context.state.intent, context.service
+    context = context.with_state(generation=service.generation, uid=service.uid)
+    if intent is None or service.desired != intent.desired:
+        return context
+    percent = context.state.percent
+    if intent.uri == context.spec.release.uri:
         percent = 100 if intent.percent is None else intent.percent
-    elif turn.state.phase == "Rollback":
+    elif context.state.phase == "Rollback":
         percent = 0
-    return turn.but(intent=None, asked=served.asked, percent=percent)
+    return context.with_state(intent=None, desired=service.desired, percent=percent)
 
 
-def _verify(turn: DecisionContext) -> Decision:
+def _verify(context: DecisionContext) -> Decision:
     """Nothing is asked for until release, stable model and cluster are known to be what a canary needs."""
-    if turn.spec.abort:
-        return end_rollout(turn, "Aborted", ("aborted before anything was changed",))
-    if turn.proofs is None:
-        late = turn.state.watched >= turn.spec.deadline_seconds
+    if context.spec.abort:
+        return end_rollout(context, "Aborted", ("aborted before anything was changed",))
+    if context.proofs is None:
+        late = context.state.watched >= context.spec.deadline_seconds
         why = "the release could not be verified yet: its store or the trust policy gave no answer"
         return (
-            end_rollout(turn, "Refused", (f"{why}, and that in time",))
+            end_rollout(context, "Refused", (f"{why}, and that in time",))
             if late
-            else Decision(turn.noted("unverified", why).state)
+            else Decision(context.with_record("unverified", why).state)
         )
-    served, (canary, proof) = turn.served, turn.proofs
+    service, (canary, proof) = context.service, context.proofs
     if proof is None:
-        return first_model.begin(turn, canary)
-    reasons = unmet_preconditions(turn.spec, served, canary, proof)
+        return first_model.begin(context, canary)
+    reasons = unmet_preconditions(context.spec, service, canary, proof)
     if reasons:
-        return end_rollout(turn, "Refused", reasons)
-    stable = StableRelease(uri=served.asked.uri, digest=proof.digest, model=proof.model)
-    why = f"release {turn.spec.release.digest[:12]} and stable {proof.digest[:12]} are proven"
-    turn = turn.noted("verify", why).but(
-        stable=stable, asked=served.asked, rest=served.rest, generation=served.generation
+        return end_rollout(context, "Refused", reasons)
+    stable = StableRelease(uri=service.desired.uri, digest=proof.digest, model=proof.model)
+    why = f"release {context.spec.release.digest[:12]} and stable {proof.digest[:12]} are proven"
+    context = context.with_record("verify", why).with_state(
+        stable=stable, desired=service.desired, rest=service.rest, generation=service.generation
     )
-    return Decision(turn.but(phase="Apply", watched=0.0).state)
+    return Decision(context.with_state(phase="Apply", watched=0.0).state)
 
 
-def _handle_abort(turn: DecisionContext) -> Decision | None:
-    return start_rollback(turn, "Aborted", ("aborted by a person",)) if turn.spec.abort else None
+def _handle_abort(context: DecisionContext) -> Decision | None:
+    return start_rollback(context, "Aborted", ("aborted by a person",)) if context.spec.abort else None
 
 
-def _handle_deadline(turn: DecisionContext) -> Decision | None:
-    if turn.state.watched < turn.spec.deadline_seconds or turn.state.phase == "Promote":
+def _handle_deadline(context: DecisionContext) -> Decision | None:
+    if context.state.watched < context.spec.deadline_seconds or context.state.phase == "Promote":
         return None  # it was decided in time; a promotion that is not carried out is blind
-    missing = missing_evidence(turn.state, turn.spec) if turn.state.evidence else ("the canary was never measured",)
-    return start_rollback(turn, "RolledBack", (f"undecided after {turn.state.watched:,.0f} s", *missing))
+    missing = (
+        missing_evidence(context.state, context.spec)
+        if context.state.evidence
+        else ("the canary was never measured",)
+    )
+    return start_rollback(context, "RolledBack", (f"undecided after {context.state.watched:,.0f} s", *missing))
 
 
-def _handle_foreign_edit(turn: DecisionContext) -> Decision | None:
+def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
     """Somebody else's edit: named, and stopped or put right as the policy says.
 
     Never put right: what was changed beside model and share, which we do not know, and a person's own way back.
     """
-    served, state = turn.served, turn.state
-    if served.asked == state.asked and served.rest == state.rest:
+    service, state = context.service, context.state
+    if service.desired == state.desired and service.rest == state.rest:
         return None
-    what = describe_edit(turn)
-    turn = turn.but(asked=served.asked, restored=state.restored + 1)
+    edit = describe_edit(context)
+    context = context.with_state(desired=service.desired, restored=state.restored + 1)
     if not _change_requested(state):
         if state.restored >= MOST_RESTORES:
-            return end_rollout(turn, "Refused", (what, "and that again and again: nothing was begun"))
-        return Decision(turn.noted("verify again", what).but(phase="Verify").state)
-    by_hand = state.stable is not None and served.asked.uri == state.stable.uri
-    if turn.spec.foreign_edits == "Stop" or by_hand or served.rest != state.rest:
-        return start_rollback(turn, "RolledBack", (what,))
+            return end_rollout(context, "Refused", (edit, "and that again and again: nothing was begun"))
+        return Decision(context.with_record("verify again", edit).with_state(phase="Verify").state)
+    by_hand = state.stable is not None and service.desired.uri == state.stable.uri
+    if context.spec.foreign_edits == "Stop" or by_hand or service.rest != state.rest:
+        return start_rollback(context, "RolledBack", (edit,))
     if state.restored >= MOST_RESTORES:
-        return start_rollback(turn, "RolledBack", (what, f"and that after being put right {state.restored} times"))
-    return _apply(turn.noted("restore", what).but(phase="Apply", intent=None))
+        return start_rollback(context, "RolledBack", (edit, f"and that after being put right {state.restored} times"))
+    return _apply(context.with_record("restore", edit).with_state(phase="Apply", intent=None))
 
 
 def _change_requested(state: State) -> bool:
     """Whether anything may have been asked for by us, though no reply came."""
-    home = state.asked is not None and state.stable is not None and state.asked.uri == state.stable.uri
-    return state.intent is not None or not home
+    stable_desired = state.desired is not None and state.stable is not None and state.desired.uri == state.stable.uri
+    return state.intent is not None or not stable_desired
 
 
-def _apply(turn: DecisionContext) -> Decision:
+def _apply(context: DecisionContext) -> Decision:
     """The canary is asked for at 0 % first: a share given to pods that are not ready is served by the old model."""
-    dark = turn.canary(0)
-    if turn.served.asked == dark:
-        return Decision(turn.but(phase="WaitReady", blind=0.0).state)
-    return request_change(turn, dark, "apply", "the canary starts without users")
+    dark = context.canary_at(0)
+    if context.service.desired == dark:
+        return Decision(context.with_state(phase="WaitReady", blind=0.0).state)
+    return request_change(context, dark, "apply", "the canary starts without users")
 
 
-def _wait_ready(turn: DecisionContext) -> Decision:
-    newest = turn.served.newest
-    if turn.canary_ready and newest is not None:
-        ready = turn.noted("ready", f"revision {newest.name} is rolled out")
+def _wait_ready(context: DecisionContext) -> Decision:
+    newest = context.service.newest
+    if context.canary_ready and newest is not None:
+        ready = context.with_record("ready", f"revision {newest.name} is rolled out")
         return Decision(
-            ready._replace(state=enter_step(ready.state, turn.spec, turn.state.step)).but(phase="Analyse").state
+            ready._replace(state=enter_step(ready.state, context.spec, context.state.step))
+            .with_state(phase="Analyse")
+            .state
         )
-    if newest is not None and newest.uri == turn.spec.release.uri and newest.failed:
-        return _add_blind_time(turn, f"the canary's pods fail: {newest.failed}")
-    return Decision(turn.but(blind=0.0).state)
+    if newest is not None and newest.uri == context.spec.release.uri and newest.failed:
+        return _add_blind_time(context, f"the canary's pods fail: {newest.failed}")
+    return Decision(context.with_state(blind=0.0).state)
 
 
-def _analyse(turn: DecisionContext) -> Decision:
-    percent = turn.spec.steps[turn.state.step]
-    if turn.spec.promote and turn.canary_ready and turn.state.intent is None:
-        return _promote(turn.noted("promote", "by a person's word", weighed=True).but(phase="Promote", blind=0.0))
-    if turn.served.asked != turn.canary(percent):
-        if not turn.canary_ready:
-            return _add_blind_time(turn, "the canary is no longer ready")
-        return request_change(turn, turn.canary(percent), "step", f"the canary is given {percent} %")
-    why = _traffic_problem(turn, percent) or credibility_problem(turn.window, percent, turn.state.cursor)
-    if why or turn.window is None:
-        return _add_blind_time(turn, why)
-    return _decide_on_evidence(turn._replace(state=fold_window(turn.state, turn.window)))
+def _analyse(context: DecisionContext) -> Decision:
+    percent = context.spec.steps[context.state.step]
+    if context.spec.promote and context.canary_ready and context.state.intent is None:
+        return _promote(
+            context.with_record("promote", "by a person's word", with_figures=True).with_state(
+                phase="Promote", blind=0.0
+            )
+        )
+    if context.service.desired != context.canary_at(percent):
+        if not context.canary_ready:
+            return _add_blind_time(context, "the canary is no longer ready")
+        return request_change(context, context.canary_at(percent), "step", f"the canary is given {percent} %")
+    why = _traffic_problem(context, percent) or credibility_problem(context.window, percent, context.state.cursor)
+    if why or context.window is None:
+        return _add_blind_time(context, why)
+    return _decide_on_evidence(context._replace(state=fold_window(context.state, context.window)))
 
 
-def _traffic_problem(turn: DecisionContext, percent: int) -> str:
+def _traffic_problem(context: DecisionContext, percent: int) -> str:
     """Why the canary does not really serve what it is asked to."""
-    if not turn.canary_ready:
+    if not context.canary_ready:
         return "the canary is not ready: the stable model answers for it"
-    share = turn.served.traffic.get(turn.spec.release.uri, 0)
-    assert turn.state.stable is not None, "known since Verify"
-    others = turn.served.traffic.get(turn.state.stable.uri, 0)
-    if (share, others) != (percent, 100 - percent):
-        return f"the traffic is {share} % canary and {others} % stable, not {percent} and {100 - percent} %"
+    canary = context.service.traffic.get(context.spec.release.uri, 0)
+    assert context.state.stable is not None, "known since Verify"
+    stable = context.service.traffic.get(context.state.stable.uri, 0)
+    if (canary, stable) != (percent, 100 - percent):
+        return f"the traffic is {canary} % canary and {stable} % stable, not {percent} and {100 - percent} %"
     return ""
 
 
-def _decide_on_evidence(turn: DecisionContext) -> Decision:
-    worse = harmful_checks(turn.state)
+def _decide_on_evidence(context: DecisionContext) -> Decision:
+    worse = harmful_checks(context.state)
     if worse:
-        return start_rollback(turn, "RolledBack", worse)
-    if turn.spec.paused or missing_evidence(turn.state, turn.spec):
-        return Decision(turn.state)
-    step = turn.state.step + 1
-    passed = turn.noted(
-        "pass", f"{turn.spec.steps[turn.state.step]} % is earned: every check is passed", weighed=True
+        return start_rollback(context, "RolledBack", worse)
+    if context.spec.paused or missing_evidence(context.state, context.spec):
+        return Decision(context.state)
+    step = context.state.step + 1
+    passed = context.with_record(
+        "pass", f"{context.spec.steps[context.state.step]} % is earned: every check is passed", with_figures=True
     )
-    if turn.spec.steps[step] == 100:
-        return _promote(passed.but(phase="Promote", blind=0.0))
-    return _analyse(passed._replace(state=enter_step(passed.state, turn.spec, step)))
+    if context.spec.steps[step] == 100:
+        return _promote(passed.with_state(phase="Promote", blind=0.0))
+    return _analyse(passed._replace(state=enter_step(passed.state, context.spec, step)))
 
 
-def _promote(turn: DecisionContext) -> Decision:
+def _promote(context: DecisionContext) -> Decision:
     """The share is cleared at the very version that was read, so that nothing newer is promoted by it."""
-    whole = turn.canary(None)
-    if turn.served.asked != whole:
-        if not turn.canary_ready:
-            return _add_blind_time(turn, "the canary is no longer ready")
-        return request_change(turn, whole, "promote", "the canary is given all of the traffic")
-    rolled_out = turn.served.rolled_out
-    serves = turn.served.traffic.get(turn.spec.release.uri) == 100
-    if turn.canary_ready and serves and rolled_out is not None and rolled_out.uri == turn.spec.release.uri:
-        return end_rollout(turn, "Promoted", ())
-    return _add_blind_time(turn, "the promotion is not carried out")
+    whole = context.canary_at(None)
+    if context.service.desired != whole:
+        if not context.canary_ready:
+            return _add_blind_time(context, "the canary is no longer ready")
+        return request_change(context, whole, "promote", "the canary is given all of the traffic")
+    rolled_out = context.service.rolled_out
+    serves = context.service.traffic.get(context.spec.release.uri) == 100
+    if context.canary_ready and serves and rolled_out is not None and rolled_out.uri == context.spec.release.uri:
+        return end_rollout(context, "Promoted", ())
+    return _add_blind_time(context, "the promotion is not carried out")
 
 
-def _add_blind_time(turn: DecisionContext, why: str) -> Decision:
+def _add_blind_time(context: DecisionContext, why: str) -> Decision:
     """One more look that showed nothing of the canary; too many, and it is taken back. What lasts is noted."""
-    blind = turn.state.blind + turn.elapsed
-    turn = turn.noted("blind", why) if turn.state.blind < BLIND_NOTED_SECONDS <= blind else turn
-    turn = turn.but(blind=blind)
+    blind = context.state.blind + context.elapsed
+    context = context.with_record("blind", why) if context.state.blind < BLIND_NOTED_SECONDS <= blind else context
+    context = context.with_state(blind=blind)
     return (
-        start_rollback(turn, "RolledBack", (f"{why}, for {blind:,.0f} s",))
+        start_rollback(context, "RolledBack", (f"{why}, for {blind:,.0f} s",))
         if blind >= BLIND_SECONDS
-        else Decision(turn.state)
+        else Decision(context.state)
     )
 
 

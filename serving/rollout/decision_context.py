@@ -13,14 +13,14 @@ class Observation(NamedTuple):
 
     spec: RolloutSpec
     state: State
-    served: ServiceSnapshot
+    service: ServiceSnapshot
     window: Window | None = None
     proofs: tuple[Proof, Proof | None] | None = None
 
 
 class Decision(NamedTuple):
     state: State
-    asked: DesiredModel | None = None
+    desired: DesiredModel | None = None
     """What to ask of the InferenceService, once the state is written."""
 
 
@@ -29,48 +29,50 @@ class DecisionContext(NamedTuple):
 
     spec: RolloutSpec
     state: State
-    served: ServiceSnapshot
+    service: ServiceSnapshot
     window: Window | None
     proofs: tuple[Proof, Proof | None] | None
     now: float
     elapsed: float
 
-    def but(self, **changes: Any) -> "DecisionContext":
+    def with_state(self, **changes: Any) -> "DecisionContext":
         return self._replace(state=self.state.model_copy(update=changes))
 
-    def noted(self, action: str, why: str, weighed: bool = False) -> "DecisionContext":
-        return self._replace(state=self.state.noted(self.now, action, why, weighed))
+    def with_record(self, action: str, why: str, with_figures: bool = False) -> "DecisionContext":
+        return self._replace(state=self.state.with_record(self.now, action, why, with_figures))
 
-    def canary(self, percent: int | None) -> DesiredModel:
+    def canary_at(self, percent: int | None) -> DesiredModel:
         return DesiredModel(uri=self.spec.release.uri, percent=percent)
 
     @property
     def canary_ready(self) -> bool:
-        newest = self.served.newest
-        return self.served.settled and newest is not None and newest.uri == self.spec.release.uri and newest.ready
+        newest = self.service.newest
+        return self.service.settled and newest is not None and newest.uri == self.spec.release.uri and newest.ready
 
 
-def request_change(turn: DecisionContext, asked: DesiredModel, action: str, why: str) -> Decision:
+def request_change(context: DecisionContext, desired: DesiredModel, action: str, why: str) -> Decision:
     """Write down what is meant first; only a person's pause holds it, and never a rollback."""
-    if turn.spec.paused and turn.state.phase != "Rollback":
-        return Decision(turn.state)
+    if context.spec.paused and context.state.phase != "Rollback":
+        return Decision(context.state)
     intent = Intent(
         action=action,
-        uri=asked.uri,
-        percent=asked.percent,
-        expected_resource_version=turn.served.resource_version,
-        at=iso_timestamp(turn.now),
+        uri=desired.uri,
+        percent=desired.percent,
+        expected_resource_version=context.service.resource_version,
+        at=iso_timestamp(context.now),
     )
-    return Decision(turn.noted(action, why).but(intent=intent).state, asked)
+    return Decision(context.with_record(action, why).with_state(intent=intent).state, desired)
 
 
-def end_rollout(turn: DecisionContext, outcome: Outcome, reasons: tuple[str, ...]) -> Decision:
+def end_rollout(context: DecisionContext, outcome: Outcome, reasons: tuple[str, ...]) -> Decision:
     why = "; ".join(reasons) or "the canary serves everybody"
-    done = turn.but(phase="Done", outcome=outcome, reasons=reasons, intent=None)
-    return Decision(done.noted(outcome, why).state)
+    done = context.with_state(phase="Done", outcome=outcome, reasons=reasons, intent=None)
+    return Decision(done.with_record(outcome, why).state)
 
 
-def describe_edit(turn: DecisionContext) -> str:
-    who = turn.served.editor or "somebody"
-    same = turn.served.asked == turn.state.asked
-    return f"{who} changed what is served: {'not the model, but its pods' if same else turn.served.asked}"
+def describe_edit(context: DecisionContext) -> str:
+    editor = context.service.editor or "somebody"
+    same_model = context.service.desired == context.state.desired
+    return (
+        f"{editor} changed what is served: {'not the model, but its pods' if same_model else context.service.desired}"
+    )

@@ -16,42 +16,46 @@ LEFT = (
 )
 
 
-def begin(turn: DecisionContext, proof: Proof) -> Decision:
+def begin(context: DecisionContext, proof: Proof) -> Decision:
     """Where the release is proven, and is known how to be served."""
-    served, release = turn.served, turn.spec.release
-    reasons = verification_failures(turn.spec, proof)
-    if not served.uid and turn.spec.predictor is None:
+    service, release = context.service, context.spec.release
+    reasons = verification_failures(context.spec, proof)
+    if not service.uid and context.spec.predictor is None:
         reasons.append(
-            f"there is no InferenceService {turn.spec.inference_service}, and spec.predictor does not say what to "
+            f"there is no InferenceService {context.spec.inference_service}, and spec.predictor does not say what to "
             "make one of"
         )
     if reasons:
-        return end_rollout(turn, "Refused", tuple(reasons))
-    turn = turn.noted("verify", f"release {release.digest[:12]} is proven; nothing is served yet")
-    return Decision(turn.but(phase="Promote", watched=0.0, asked=served.asked, rest=served.rest).state)
+        return end_rollout(context, "Refused", tuple(reasons))
+    context = context.with_record("verify", f"release {release.digest[:12]} is proven; nothing is served yet")
+    return Decision(
+        context.with_state(phase="Promote", watched=0.0, desired=service.desired, rest=service.rest).state
+    )
 
 
-def advance(turn: DecisionContext) -> Decision:
+def advance(context: DecisionContext) -> Decision:
     """Asked for once, and then waited for."""
-    if turn.spec.abort:
+    if context.spec.abort:
         why = "aborted by a person; what was made stays, since there is nothing to go back to"
-        return end_rollout(turn, "Aborted", (why,))
-    if turn.served.asked == turn.canary(None):
-        return _check_serving(turn)
-    if turn.state.percent:
-        return end_rollout(turn, "Refused", (describe_edit(turn), "nothing is there to go back to"))
-    if turn.served.asked != turn.state.asked:
-        return Decision(turn.noted("verify again", describe_edit(turn)).but(phase="Verify", intent=None).state)
-    return request_change(turn, turn.canary(None), "first", UNCOMPARED)
+        return end_rollout(context, "Aborted", (why,))
+    if context.service.desired == context.canary_at(None):
+        return _check_serving(context)
+    if context.state.percent:
+        return end_rollout(context, "Refused", (describe_edit(context), "nothing is there to go back to"))
+    if context.service.desired != context.state.desired:
+        return Decision(
+            context.with_record("verify again", describe_edit(context)).with_state(phase="Verify", intent=None).state
+        )
+    return request_change(context, context.canary_at(None), "first", UNCOMPARED)
 
 
-def _check_serving(turn: DecisionContext) -> Decision:
-    served, uri = turn.served, turn.spec.release.uri
-    rolled_out = served.rolled_out is not None and served.rolled_out.uri == uri
-    if turn.canary_ready and rolled_out and served.traffic.get(uri) == 100:
-        return end_rollout(turn, "Promoted", (UNCOMPARED,))
-    failed = served.newest.failed if served.newest else ""
-    if turn.state.watched >= turn.spec.deadline_seconds:
-        why = f"its pods did not come to serve within {turn.state.watched:,.0f} s{failed and f': {failed}'}"
-        return end_rollout(turn, "Refused", (why, LEFT))
-    return Decision(turn.noted("blind", f"its pods fail: {failed}").state if failed else turn.state)
+def _check_serving(context: DecisionContext) -> Decision:
+    service, uri = context.service, context.spec.release.uri
+    rolled_out = service.rolled_out is not None and service.rolled_out.uri == uri
+    if context.canary_ready and rolled_out and service.traffic.get(uri) == 100:
+        return end_rollout(context, "Promoted", (UNCOMPARED,))
+    failed = service.newest.failed if service.newest else ""
+    if context.state.watched >= context.spec.deadline_seconds:
+        why = f"its pods did not come to serve within {context.state.watched:,.0f} s{failed and f': {failed}'}"
+        return end_rollout(context, "Refused", (why, LEFT))
+    return Decision(context.with_record("blind", f"its pods fail: {failed}").state if failed else context.state)

@@ -23,26 +23,26 @@ class HistorySigner:
         except ConfigError as error:
             log.warning("Histories of rollouts are not signed, and so not kept beside their releases: %s", error)
 
-    def keep(self, namespace: str, name: str, entry: RolloutSnapshot) -> None:
+    def attach(self, namespace: str, name: str, snapshot: RolloutSnapshot) -> None:
         """Once, however often it is called; an OutageError where it must be called again."""
-        if self._signer is None or entry.state.phase != "Done":
+        if self._signer is None or snapshot.state.phase != "Done":
             return
-        told = history_record(namespace, name, entry)
+        statement = history_record(namespace, name, snapshot)
         try:
-            address = parse_release_uri(entry.spec.release.uri)
+            address = parse_release_uri(snapshot.spec.release.uri)
             store = open_store(address.store)
-            if not any(is_same_statement(note, told) for note in store.notes(told.digest)):
-                store.attach(told.digest, ROLLOUT_NOTE, sign_rollout(told, self._signer))
+            if not any(is_same_statement(note, statement) for note in store.notes(statement.digest)):
+                store.attach(statement.digest, ROLLOUT_NOTE, sign_rollout(statement, self._signer))
         except DataError as error:
-            log.error("%s: its history is not kept: %s", told.rollout, error)
+            log.error("%s: its history is not kept: %s", statement.rollout, error)
         except (ConfigError, OSError) as error:
-            raise OutageError(f"{told.rollout}: its history cannot be kept now: {error}") from error
+            raise OutageError(f"{statement.rollout}: its history cannot be kept now: {error}") from error
 
 
-def history_record(namespace: str, name: str, entry: RolloutSnapshot) -> RolloutStatement:
+def history_record(namespace: str, name: str, snapshot: RolloutSnapshot) -> RolloutStatement:
     """A pure function of what the ledger has: what is signed today is what would be signed tomorrow."""
-    spec, state = entry.spec, entry.state
-    history = tuple(one.model_dump(mode="json", by_alias=True) for one in state.history)
+    spec, state = snapshot.spec, snapshot.state
+    history = tuple(record.model_dump(mode="json", by_alias=True) for record in state.history)
     return RolloutStatement(
         digest=spec.release.digest, name=spec.release.name, rollout=f"{namespace}/{name}",
         service=spec.inference_service, outcome=state.outcome, reasons=state.reasons,

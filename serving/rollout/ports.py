@@ -31,7 +31,7 @@ class ServiceSnapshot(NamedTuple):
     generation: int
     settled: bool
     """What follows speaks of this generation."""
-    asked: DesiredModel
+    desired: DesiredModel
     rest: str
     """A fingerprint of whatever else decides what is served."""
     newest: Revision | None
@@ -39,7 +39,7 @@ class ServiceSnapshot(NamedTuple):
     """What has, or last had, all of the traffic."""
     traffic: Mapping[str, int]
     """Percent by URI."""
-    form: DeploymentMode
+    mode: DeploymentMode
     unsupported: str = ""
     """Why a canary would not do what it says here; empty where it would."""
     editor: str = ""
@@ -87,7 +87,7 @@ class Target(Protocol):
 
     def read(self) -> ServiceSnapshot: ...
 
-    def write(self, asked: DesiredModel, expected: str) -> None: ...
+    def write(self, desired: DesiredModel, expected: str) -> None: ...
 
 
 class Evidence(Protocol):

@@ -57,11 +57,11 @@ def run_trial(
     harm = safe = None
     for at in range(looks):
         seen = sample_block(world, at, random, per_look)
-        if not seen.canary.of or not (seen.stable.of or world.pairs):
+        if not seen.canary.total or not (seen.stable.total or world.pairs):
             continue  # no comparison, as in weighing.py
         score = fold(score, seen, float(at), harm_needed(checks))
-        harm = score.canary.of if harm is None and score.harm_value >= harm_needed(checks) else harm
-        safe = score.canary.of if safe is None and score.safe_value >= safe_needed() else safe
+        harm = score.canary.total if harm is None and score.harm_value >= harm_needed(checks) else harm
+        safe = score.canary.total if safe is None and score.safe_value >= safe_needed() else safe
     return TrialOutcome(harm, safe)
 
 

@@ -4,13 +4,13 @@ from serving.rollout.ports import Proof, ServiceSnapshot
 from serving.rollout.spec import RolloutSpec
 
 
-def unmet_preconditions(spec: RolloutSpec, served: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
+def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
     """Every reason at once, so that nobody mends them one by one; empty where the rollout may begin."""
     reasons = verification_failures(spec, canary)
     reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
-    if canary.model == stable.model and served.asked.percent is None:
+    if canary.model == stable.model and service.desired.percent is None:
         reasons.append(f"model {canary.model[:12]} is what is served already")
-    return (*reasons, *_service_problems(spec, served))
+    return (*reasons, *_service_problems(spec, service))
 
 
 def verification_failures(spec: RolloutSpec, canary: Proof) -> list[str]:
@@ -25,13 +25,13 @@ def verification_failures(spec: RolloutSpec, canary: Proof) -> list[str]:
     return reasons
 
 
-def _service_problems(spec: RolloutSpec, served: ServiceSnapshot) -> list[str]:
-    reasons = [served.unsupported] if served.unsupported else []
-    if spec.mode not in ("Auto", served.form):
-        reasons.append(f"the InferenceService is {served.form}, and the rollout asks for {spec.mode}")
-    if served.asked.percent is not None:
-        reasons.append(f"a canary of {served.asked} is under way already: end it first")
-    rolled_out = served.rolled_out.uri if served.rolled_out else "nothing"
-    if not served.settled or rolled_out != served.asked.uri:
-        reasons.append(f"{served.asked.uri} is asked for, and {rolled_out} is served: wait until they agree")
+def _service_problems(spec: RolloutSpec, service: ServiceSnapshot) -> list[str]:
+    reasons = [service.unsupported] if service.unsupported else []
+    if spec.mode not in ("Auto", service.mode):
+        reasons.append(f"the InferenceService is {service.mode}, and the rollout asks for {spec.mode}")
+    if service.desired.percent is not None:
+        reasons.append(f"a canary of {service.desired} is under way already: end it first")
+    rolled_out = service.rolled_out.uri if service.rolled_out else "nothing"
+    if not service.settled or rolled_out != service.desired.uri:
+        reasons.append(f"{service.desired.uri} is asked for, and {rolled_out} is served: wait until they agree")
     return reasons

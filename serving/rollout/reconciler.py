@@ -27,40 +27,44 @@ def reconcile(ports: Ports) -> ReconcileResult:
 
 
 def _reconcile(ports: Ports) -> ReconcileResult:
-    entry = ports.ledger.read()
-    if entry.state.phase == "Done":
+    snapshot = ports.ledger.read()
+    if snapshot.state.phase == "Done":
         return "done"
-    served = ports.target.read()
-    seen = Observation(
-        entry.spec, entry.state, served, _read_measurements(ports, entry), _verify_releases(ports, entry, served)
+    service = ports.target.read()
+    observation = Observation(
+        snapshot.spec,
+        snapshot.state,
+        service,
+        _read_measurements(ports, snapshot),
+        _verify_releases(ports, snapshot, service),
     )
-    decision = decide(seen, ports.clock.now())
-    if decision.state != entry.state:
-        ports.ledger.write(decision.state, entry.resource_version)
-    if decision.asked is None:
+    decision = decide(observation, ports.clock.now())
+    if decision.state != snapshot.state:
+        ports.ledger.write(decision.state, snapshot.resource_version)
+    if decision.desired is None:
         return "done" if decision.state.phase == "Done" else "waited"
-    ports.target.write(decision.asked, served.resource_version)
+    ports.target.write(decision.desired, service.resource_version)
     return "acted"
 
 
-def _read_measurements(ports: Ports, entry: RolloutSnapshot) -> Window | None:
+def _read_measurements(ports: Ports, snapshot: RolloutSnapshot) -> Window | None:
     """No answer is no data, and no data is never good news."""
-    stable = entry.state.stable
-    if entry.state.phase != "Analyse" or stable is None:
+    stable = snapshot.state.stable
+    if snapshot.state.phase != "Analyse" or stable is None:
         return None
     try:
-        return ports.evidence.since(entry.spec.release.version, stable.version, entry.state.cursor)
+        return ports.evidence.since(snapshot.spec.release.version, stable.version, snapshot.state.cursor)
     except OutageError:
         return None
 
 
 def _verify_releases(
-    ports: Ports, entry: RolloutSnapshot, served: ServiceSnapshot
+    ports: Ports, snapshot: RolloutSnapshot, service: ServiceSnapshot
 ) -> tuple[Proof, Proof | None] | None:
-    if entry.state.phase != "Verify" or entry.spec.abort:
+    if snapshot.state.phase != "Verify" or snapshot.spec.abort:
         return None
     try:
-        stable = ports.releases.prove(served.asked.uri) if served.rolled_out else None
-        return ports.releases.prove(entry.spec.release.uri), stable
+        stable = ports.releases.prove(service.desired.uri) if service.rolled_out else None
+        return ports.releases.prove(snapshot.spec.release.uri), stable
     except OutageError:
         return None

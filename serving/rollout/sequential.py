@@ -31,7 +31,7 @@ STAKE_CAP_FACTOR = 10.0
 
 
 class Count(NamedTuple):
-    of: float
+    total: float
     failed: float
 
 
@@ -91,7 +91,7 @@ def reset_for_step(score: Score, margin: float) -> Score:
 
 def fold(score: Score, block: Block, until: float, harm_most: float) -> Score:
     """The score after one more block; the first block of all is only learned from."""
-    known = score.guess.of > 0 or block.known is not None
+    known = score.guess.total > 0 or block.known is not None
     update: dict[str, object] = {
         "canary": _sum(score.canary, block.canary),
         "stable": _sum(score.stable, block.stable),
@@ -127,8 +127,8 @@ def harm_bet(block: Block, stable: float, effect: float) -> float:
         return 0.0
     if block.known is not None:
         return _block_log_ratio(block, guess, Rates(block.known, block.known))
-    both = block.canary.of + block.stable.of
-    pooled = (block.canary.of * guess.canary + block.stable.of * guess.stable) / both
+    both = block.canary.total + block.stable.total
+    pooled = (block.canary.total * guess.canary + block.stable.total * guess.stable) / both
     return _block_log_ratio(block, guess, Rates(pooled, pooled))
 
 
@@ -139,7 +139,7 @@ def safe_bet(block: Block, stable: float, margin: float) -> float:
         return 0.0
     if block.known is not None:
         return _block_log_ratio(block, guess, Rates(block.known + margin, block.known))
-    lower = _nearest_denied_rate(block.canary.of, block.stable.of, stable, margin)
+    lower = _nearest_denied_rate(block.canary.total, block.stable.total, stable, margin)
     return _block_log_ratio(block, guess, Rates(lower + margin, lower))
 
 
@@ -177,7 +177,7 @@ def _block_log_ratio(block: Block, guess: Rates, denied: Rates) -> float:
 
 
 def _count_log_ratio(count: Count, guess: float, denied: float) -> float:
-    passed = count.of - count.failed
+    passed = count.total - count.failed
     return count.failed * log(guess / denied) + passed * log((1 - guess) / (1 - denied))
 
 
@@ -198,12 +198,12 @@ def _unspent_stake(looks: int) -> float:
 
 
 def _rate(count: Count) -> float:
-    return (count.failed + 0.5) / (count.of + 1)
+    return (count.failed + 0.5) / (count.total + 1)
 
 
-def _sum(one: Count, other: Count) -> Count:
-    return Count(one.of + other.of, one.failed + other.failed)
+def _sum(left: Count, right: Count) -> Count:
+    return Count(left.total + right.total, left.failed + right.failed)
 
 
 def _recent(guess: Count, block: Count) -> Count:
-    return Count(guess.of * MEMORY + block.of, guess.failed * MEMORY + block.failed)
+    return Count(guess.total * MEMORY + block.total, guess.failed * MEMORY + block.failed)

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Literal
 
+from pydantic import Field
+
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import CamelCaseConfig, Check
 
@@ -31,7 +33,7 @@ class Intent(CamelCaseConfig):
     at: str
 
     @property
-    def asked(self) -> DesiredModel:
+    def desired(self) -> DesiredModel:
         return DesiredModel(uri=self.uri, percent=self.percent)
 
 
@@ -80,8 +82,8 @@ class State(CamelCaseConfig):
     """What the outcome will be, while the traffic is still being brought back."""
     intent: Intent | None = None
     stable: StableRelease | None = None
-    asked: DesiredModel | None = None
-    """What the InferenceService last asked for by our doing; anything else there is somebody else's."""
+    desired: DesiredModel | None = Field(default=None, alias="asked")
+    """The model and share that the controller last wrote; anything else in the InferenceService is a foreign edit."""
     rest: str = ""
     uid: str = ""
     """Of the InferenceService that this is about: another of its name is not it."""
@@ -91,7 +93,8 @@ class State(CamelCaseConfig):
     """Up to when measurements are folded into the evidence, on the clock of what measures."""
     step_seconds: float = 0.0
     """How much time of this step was measured."""
-    looked: float | None = None
+    last_reconciled: float | None = Field(default=None, alias="looked")
+    """The controller's clock at the last reconcile."""
     watched: float = 0.0
     """How long a controller was watching; time in which none was does not count."""
     blind: float = 0.0
@@ -101,7 +104,7 @@ class State(CamelCaseConfig):
     reasons: tuple[str, ...] = ()
     history: tuple[DecisionRecord, ...] = ()
 
-    def noted(self, now: float, action: str, why: str, weighed: bool = False) -> "State":
+    def with_record(self, now: float, action: str, why: str, with_figures: bool = False) -> "State":
         """The same, with one more line of history, and the numbers where the decision was made on them.
 
         A line that only says the last one again is left out.
@@ -109,9 +112,9 @@ class State(CamelCaseConfig):
         last = self.history[-1] if self.history else None
         if last and (last.phase, last.action, last.why) == (self.phase, action, why):
             return self
-        figures = self.figures() if weighed else ()
-        happening = DecisionRecord(at=iso_timestamp(now), phase=self.phase, action=action, why=why, figures=figures)
-        return self.model_copy(update={"history": (*self.history, happening)[-MOST_HISTORY:]})
+        figures = self.figures() if with_figures else ()
+        record = DecisionRecord(at=iso_timestamp(now), phase=self.phase, action=action, why=why, figures=figures)
+        return self.model_copy(update={"history": (*self.history, record)[-MOST_HISTORY:]})
 
     def figures(self) -> tuple[CheckFigures, ...]:
         return tuple(
@@ -124,7 +127,7 @@ class State(CamelCaseConfig):
                 safe=_short(score.safe_value),
             )
             for score in self.evidence
-            if score.canary.of
+            if score.canary.total
         )
 
 

@@ -8,13 +8,13 @@ WIDTH = 13
 
 def timeline(state: State) -> list[str]:
     """One line for each decision, and one below it for each check that had been measured."""
-    lines = [line for happening in state.history for line in decision_lines(happening)]
+    lines = [line for record in state.history for line in decision_lines(record)]
     return [*lines, _status_line(state)]
 
 
-def decision_lines(happening: DecisionRecord) -> list[str]:
-    head = f"{happening.at}  {happening.phase:<9}  {happening.action:<{WIDTH}}{happening.why}"
-    return [head, *(_figures(figure) for figure in happening.figures)]
+def decision_lines(record: DecisionRecord) -> list[str]:
+    head = f"{record.at}  {record.phase:<9}  {record.action:<{WIDTH}}{record.why}"
+    return [head, *(_figures(figure) for figure in record.figures)]
 
 
 def _figures(figure: CheckFigures) -> str:
@@ -27,7 +27,7 @@ def _figures(figure: CheckFigures) -> str:
 
 def _share(count: Count) -> str:
     of, failed = (f"{number:,.0f}" for number in count)
-    return f"{failed}/{of}" + (f" ({100 * count.failed / count.of:.2f} %)" if count.of else "")
+    return f"{failed}/{of}" + (f" ({100 * count.failed / count.total:.2f} %)" if count.total else "")
 
 
 def _status_line(state: State) -> str:

@@ -31,9 +31,9 @@ def main() -> None:
     parser.add_argument(
         "--metrics", action="append", default=[], metavar="URL", help="whose /metrics say more: RAG, shadow"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        run(given.folder, given.metrics)
+        run(options.folder, options.metrics)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
@@ -54,9 +54,9 @@ def run(folder: Path, metrics: Sequence[str] = ()) -> None:
 def _sign_histories(folder: Path) -> None:
     """The signed history of each, also where a controller was killed at the end; again changes nothing."""
     history = HistorySigner()
-    for one in FileRollouts(folder).all():
-        name = one["metadata"]["name"]
-        history.keep(folder.name, name, FileLedger(folder, name).read())
+    for rollout in FileRollouts(folder).all():
+        name = rollout["metadata"]["name"]
+        history.attach(folder.name, name, FileLedger(folder, name).read())
 
 
 def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:

@@ -44,54 +44,58 @@ class LocalEvidence:
     """Of one rollout. `more`: other servers whose /metrics say something of it."""
 
     def __init__(self, folder: Path, checks: Sequence[Check], more: Sequence[str] = ()) -> None:
-        self._objects, self._checks, self._more = ObjectFiles(folder), checks, more
+        self._objects, self._checks, self._extra_urls = ObjectFiles(folder), checks, more
         self._path = folder / SNAPSHOTS
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
         """A snapshot that is lost, with whoever kept it, is replaced by now's: what was counted meanwhile is not
         evidence of anything, and is left out.
         """
-        kept = self._read()
-        now, until = self._taken(kept), time.time()
-        before = None if after is None else kept.get(after)
+        snapshots = self._load()
+        now, until = self._take_snapshot(snapshots), time.time()
+        before = None if after is None else snapshots.get(after)
         if after is not None and before is None:
-            self._keep({after: now})
+            self._save({after: now})
             return None
         if after is None or before is None:
-            self._keep({until: now})
+            self._save({until: now})
             return Window(until, {}, {})
-        self._keep({after: before, until: now})
-        growth = sum_counters(
+        self._save({after: before, until: now})
+        increases = sum_counters(
             counter_increases(before[source], counters) for source, counters in now.items() if source in before
         )
-        both = (counts_by_check(growth, *pair, self._checks) for pair in ((canary, stable), (stable, canary)))
+        both = (counts_by_check(increases, *pair, self._checks) for pair in ((canary, stable), (stable, canary)))
         return Window(until, *both)
 
-    def _taken(self, kept: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
+    def _take_snapshot(self, snapshots: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
         """The router must answer; of who else does not, what was last seen: later it is counted from there.
 
         Who was never seen is counted from when it is.
         """
         status = parse_status(self._objects.read(SERVICE_NAME))
-        last = kept[max(kept)] if kept else {}
+        last = snapshots[max(snapshots)] if snapshots else {}
         taken = {
             **last,
             status.url: filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER),
         }
-        for url in (*(seen.url for seen in status.servers.values() if seen.url), *self._more):
+        for url in (*(server.url for server in status.servers.values() if server.url), *self._extra_urls):
             try:
                 taken[url] = filter_counters(scrape_counters(url), lambda name: name != ROUTER_COUNTER)
             except OutageError:
                 continue
         return taken
 
-    def _keep(self, snapshots: Mapping[float, CounterSnapshot]) -> None:
+    def _save(self, snapshots: Mapping[float, CounterSnapshot]) -> None:
         with atomic_write(self._path) as partial:
-            partial.write_bytes(orjson.dumps([[cursor, _dump_snapshot(one)] for cursor, one in snapshots.items()]))
+            partial.write_bytes(
+                orjson.dumps([[cursor, _dump_snapshot(snapshot)] for cursor, snapshot in snapshots.items()])
+            )
 
-    def _read(self) -> dict[float, CounterSnapshot]:
+    def _load(self) -> dict[float, CounterSnapshot]:
         try:
-            return {float(cursor): _load_snapshot(one) for cursor, one in orjson.loads(self._path.read_bytes())}
+            return {
+                float(cursor): _load_snapshot(snapshot) for cursor, snapshot in orjson.loads(self._path.read_bytes())
+            }
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return {}
 
@@ -105,17 +109,17 @@ def scrape_counters(url: str) -> Counters:
         raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from error
 
 
-def filter_counters(counters: Counters, wanted: Callable[[str], bool]) -> Counters:
-    return {one: value for one, value in counters.items() if wanted(one.name)}
+def filter_counters(counters: Counters, is_included: Callable[[str], bool]) -> Counters:
+    return {series: value for series, value in counters.items() if is_included(series.name)}
 
 
 def sum_counters(parts: Iterable[Counters]) -> Counters:
     """Several processes as one."""
-    whole: dict[Series, float] = {}
+    total: dict[Series, float] = {}
     for part in parts:
-        for one, value in part.items():
-            whole[one] = whole.get(one, 0.0) + value
-    return whole
+        for series, value in part.items():
+            total[series] = total.get(series, 0.0) + value
+    return total
 
 
 def _parse_metrics(text: str) -> Iterator[tuple[Series, float]]:
@@ -127,7 +131,10 @@ def _parse_metrics(text: str) -> Iterator[tuple[Series, float]]:
 
 def _dump_snapshot(snapshot: CounterSnapshot) -> dict[str, list[tuple[str, dict[str, str], float | None]]]:
     return {
-        source: [(one.name, dict(one.labels), value if math.isfinite(value) else None) for one, value in part.items()]
+        source: [
+            (series.name, dict(series.labels), value if math.isfinite(value) else None)
+            for series, value in part.items()
+        ]
         for source, part in snapshot.items()
     }
 

@@ -13,29 +13,29 @@ from standins.rollout_local.service import LocalRevision, ServerStatus, ServiceS
 
 
 def reconcile_status(
-    status: ServiceStatus, asked: DesiredModel, generation: int, servers: Mapping[str, ServerStatus]
+    status: ServiceStatus, desired: DesiredModel, generation: int, servers: Mapping[str, ServerStatus]
 ) -> ServiceStatus:
     """The status after one more look at the servers; the same again changes nothing."""
-    status = _add_revision(status, asked).model_copy(update={"observed": generation, "servers": dict(servers)})
+    status = _add_revision(status, desired).model_copy(update={"observed": generation, "servers": dict(servers)})
     newest = status.revisions[-1]
-    if status.seen(newest.uri).url:
+    if status.server(newest.uri).url:
         status = status.model_copy(update={"latest_ready": newest.name})
-    status = _roll_out(status, asked.percent)
-    return _drop_old_revisions(status.model_copy(update={"shares": _split_traffic(status, asked.percent)}))
+    status = _roll_out(status, desired.percent)
+    return _drop_old_revisions(status.model_copy(update={"shares": _split_traffic(status, desired.percent)}))
 
 
-def needed_releases(status: ServiceStatus, asked: DesiredModel) -> set[str]:
+def needed_releases(status: ServiceStatus, desired: DesiredModel) -> set[str]:
     """The releases whose servers must run."""
     names = {status.latest_ready, status.rolled_out, *(name for name, share in status.shares.items() if share)}
-    return {asked.uri, *(made.uri for made in status.revisions if made.name in names)}
+    return {desired.uri, *(revision.uri for revision in status.revisions if revision.name in names)}
 
 
-def _add_revision(status: ServiceStatus, asked: DesiredModel) -> ServiceStatus:
-    if status.revisions and status.revisions[-1].uri == asked.uri:
+def _add_revision(status: ServiceStatus, desired: DesiredModel) -> ServiceStatus:
+    if status.revisions and status.revisions[-1].uri == desired.uri:
         return status
     count = status.count + 1
-    made = LocalRevision(name=f"rev-{count}", uri=asked.uri)
-    return status.model_copy(update={"revisions": (*status.revisions, made), "count": count})
+    revision = LocalRevision(name=f"rev-{count}", uri=desired.uri)
+    return status.model_copy(update={"revisions": (*status.revisions, revision), "count": count})
 
 
 def _roll_out(status: ServiceStatus, percent: int | None) -> ServiceStatus:
@@ -56,14 +56,16 @@ def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, i
     if not status.latest_ready:
         return {}
     share = 100 if percent is None else percent
-    wanted = {status.rolled_out: 100 - share}
-    wanted[status.latest_ready] = wanted.get(status.latest_ready, 0) + share
-    wanted = {name: share for name, share in wanted.items() if share}
-    fresh = [made for name in wanted.keys() - status.shares.keys() if (made := status.named(name))]
-    return wanted if all(status.seen(made.uri).url for made in fresh) else status.shares
+    shares = {status.rolled_out: 100 - share}
+    shares[status.latest_ready] = shares.get(status.latest_ready, 0) + share
+    shares = {name: share for name, share in shares.items() if share}
+    fresh = [revision for name in shares.keys() - status.shares.keys() if (revision := status.find_revision(name))]
+    return shares if all(status.server(revision.uri).url for revision in fresh) else status.shares
 
 
 def _drop_old_revisions(status: ServiceStatus) -> ServiceStatus:
     """Without the revisions that nothing can go back to."""
-    kept = {status.rolled_out, status.before, status.latest_ready, status.revisions[-1].name, *status.shares}
-    return status.model_copy(update={"revisions": tuple(made for made in status.revisions if made.name in kept)})
+    names = {status.rolled_out, status.before, status.latest_ready, status.revisions[-1].name, *status.shares}
+    return status.model_copy(
+        update={"revisions": tuple(revision for revision in status.revisions if revision.name in names)}
+    )

@@ -31,7 +31,7 @@ class FileRollouts:
 
     def next(self) -> str:
         """The name of the first that has not ended; "" where there is none."""
-        open_ones = [one for one in self.all() if not rollout_outcome(one)]
+        open_ones = [rollout for rollout in self.all() if not rollout_outcome(rollout)]
         return str(min(open_ones, key=rollout_number)["metadata"]["name"]) if open_ones else ""
 
 
@@ -42,14 +42,14 @@ class FileLedger:
         self._objects, self._name = rollout_files(folder), name
 
     def read(self) -> RolloutSnapshot:
-        one = self._objects.read(self._name)
-        return RolloutSnapshot(parse_spec(one), parse_state(one), str(one["metadata"]["resourceVersion"]))
+        rollout = self._objects.read(self._name)
+        return RolloutSnapshot(parse_spec(rollout), parse_state(rollout), str(rollout["metadata"]["resourceVersion"]))
 
     def write(self, state: State, expected: str) -> None:
-        one = self._objects.read(self._name)
-        one["metadata"]["resourceVersion"] = expected
-        one["status"] = state.model_dump(mode="json", by_alias=True)
-        self._objects.replace(self._name, one)
+        rollout = self._objects.read(self._name)
+        rollout["metadata"]["resourceVersion"] = expected
+        rollout["status"] = state.model_dump(mode="json", by_alias=True)
+        self._objects.replace(self._name, rollout)
 
 
 class FileLease:
@@ -76,9 +76,9 @@ class FileLease:
             self._lock.close()
 
 
-def parse_spec(one: Object) -> RolloutSpec:
-    return RolloutSpec.parse(one["spec"], str(one["metadata"]["name"]))
+def parse_spec(rollout: Object) -> RolloutSpec:
+    return RolloutSpec.parse(rollout["spec"], str(rollout["metadata"]["name"]))
 
 
-def parse_state(one: Object) -> State:
-    return State.parse(one.get("status") or {}, str(one["metadata"]["name"]))
+def parse_state(rollout: Object) -> State:
+    return State.parse(rollout.get("status") or {}, str(rollout["metadata"]["name"]))

@@ -21,8 +21,8 @@ Object = dict[str, Any]
 class ObjectFiles:
     """One folder of them, by name; each has `wanted`, such as "spec.uri"."""
 
-    def __init__(self, folder: Path, *wanted: str) -> None:
-        self.folder, self._wanted = folder, ("metadata.resourceVersion", *wanted)
+    def __init__(self, folder: Path, *required: str) -> None:
+        self.folder, self._required = folder, ("metadata.resourceVersion", *required)
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.json"))
@@ -31,38 +31,38 @@ class ObjectFiles:
         """As it is now, with its version in `metadata.resourceVersion`."""
         path = self._path(name)
         try:
-            found: Object = orjson.loads(path.read_bytes())
+            content: Object = orjson.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError) as error:
             raise DataError(f"{path}: no such file. Deploy something there first.") from error
         except OSError as error:
             raise OutageError(f"{path}: cannot be read ({error.strerror}).") from error
         except orjson.JSONDecodeError as error:
             raise DataError(f"{path}: no object as it is written here ({error}). Restore it.") from error
-        if lacking := [one for one in self._wanted if not _has(found, one.split("."))]:
-            raise DataError(f"{path}: no object as it is written here: it has no {', '.join(lacking)}. Restore it.")
-        return found
+        if missing := [field for field in self._required if not _has(content, field.split("."))]:
+            raise DataError(f"{path}: no object as it is written here: it has no {', '.join(missing)}. Restore it.")
+        return content
 
-    def create(self, name: str, one: Mapping[str, Any]) -> bool:
+    def create(self, name: str, content: Mapping[str, Any]) -> bool:
         """False where the name is taken."""
         with self._locked(name):
             if self._path(name).exists():
                 return False
-            self._write(name, one, 1)
+            self._write(name, content, 1)
         return True
 
-    def replace(self, name: str, one: Mapping[str, Any]) -> None:
+    def replace(self, name: str, content: Mapping[str, Any]) -> None:
         """A Conflict where it is no longer at the version that `one` was read at."""
-        expected = str(one["metadata"]["resourceVersion"])
+        expected = str(content["metadata"]["resourceVersion"])
         with self._locked(name):
             now = str(self.read(name)["metadata"]["resourceVersion"])
             if now != expected:
                 raise ConflictError(
                     f"{self._path(name)}: is at version {now}, not {expected} as it was read. Read again."
                 )
-            self._write(name, one, int(now) + 1)
+            self._write(name, content, int(now) + 1)
 
-    def _write(self, name: str, one: Mapping[str, Any], version: int) -> None:
-        whole = {**one, "metadata": {**one["metadata"], "resourceVersion": str(version)}}
+    def _write(self, name: str, content: Mapping[str, Any], version: int) -> None:
+        whole = {**content, "metadata": {**content["metadata"], "resourceVersion": str(version)}}
         with atomic_write(self._path(name)) as partial:
             partial.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2))
 

@@ -73,10 +73,10 @@ class Router:
     """The ways are replaced whole while requests run."""
 
     def __init__(self, deadline_seconds: float = 10.0) -> None:
-        self.ways: Backends | None = None
+        self.backends: Backends | None = None
         self._deadline = deadline_seconds
-        self._under_way: Tally[str] = Tally()
-        self._quiet: dict[str, asyncio.Event] = {}
+        self._in_flight: Tally[str] = Tally()
+        self._idle_events: dict[str, asyncio.Event] = {}
         self._http = httpx.AsyncClient(
             trust_env=False, timeout=None, limits=httpx.Limits(max_connections=None, keepalive_expiry=5.0)
         )
@@ -91,25 +91,25 @@ class Router:
         )  # fmt: skip
         routes = [
             Route("/metrics", self._metrics, methods=["GET"]),
-            Route("/{path:path}", self._routed, methods=["GET", "POST"]),
+            Route("/{path:path}", self._route, methods=["GET", "POST"]),
         ]
         self.app = Starlette(
             routes=routes, middleware=[Middleware(BodyLimit, largest=LARGEST_BODY)],
             exception_handlers={ClientDisconnect: client_disconnected},
         )  # fmt: skip
 
-    def turn(self, ways: Backends | None) -> None:
+    def set_backends(self, backends: Backends | None) -> None:
         """From now on these; every series of theirs is there from the start."""
-        for way in () if ways is None else filter(None, ways):
-            self._repeats.labels(way.version)
+        for backend in () if backends is None else filter(None, backends):
+            self._repeats.labels(backend.version)
             for outcome in OUTCOMES:
-                self._requests.labels(way.version, outcome)
-        self.ways = ways
+                self._requests.labels(backend.version, outcome)
+        self.backends = backends
 
-    async def drained(self, uri: str) -> None:
+    async def wait_until_idle(self, uri: str) -> None:
         """When nobody waits for its answer any more; it must have no way already."""
-        if self._under_way[uri]:
-            await self._quiet.setdefault(uri, asyncio.Event()).wait()
+        if self._in_flight[uri]:
+            await self._idle_events.setdefault(uri, asyncio.Event()).wait()
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -117,63 +117,68 @@ class Router:
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
 
-    async def _routed(self, request: Request) -> Response:
+    async def _route(self, request: Request) -> Response:
         until = time.monotonic() + self._deadline
-        asked = await _forwarded_request(request)
-        ways = self.ways  # after the body is here: what has no way any more may end as soon as nobody waits for it
-        if ways is None:
+        forwarded = await _forwarded_request(request)
+        backends = (
+            self.backends
+        )  # after the body is here: what has no way any more may end as soon as nobody waits for it
+        if backends is None:
             return _error_response(503, "No model is ready yet. Ask again.")
         if request.headers.get(TAG) == CANARY:
-            return await self._tagged(ways, asked, until)
+            return await self._ask_tagged(backends, forwarded, until)
         if request.method != "POST" or not QUESTION.fullmatch(request.url.path):
-            return (await self._ask(ways.stable, asked, until)).response
-        if ways.canary and routes_to_canary(asked.headers[REQUEST_ID], ways.canary.percent):
-            return await self._canary(ways.canary, asked, until)
-        tried = await self._ask(ways.stable, asked, until)
-        self._requests.labels(ways.stable.version, tried.outcome).inc()
-        return tried.response
+            return (await self._request(backends.stable, forwarded, until)).response
+        if backends.canary and routes_to_canary(forwarded.headers[REQUEST_ID], backends.canary.percent):
+            return await self._ask_canary(backends.canary, forwarded, until)
+        attempt = await self._request(backends.stable, forwarded, until)
+        self._requests.labels(backends.stable.version, attempt.outcome).inc()
+        return attempt.response
 
-    async def _tagged(self, ways: Backends, asked: "ForwardedRequest", until: float) -> Response:
-        if ways.tagged is None:
+    async def _ask_tagged(self, backends: Backends, forwarded: "ForwardedRequest", until: float) -> Response:
+        if backends.tagged is None:
             return _error_response(404, "There is no canary.")
-        return (await self._ask(ways.tagged, asked, until)).response
+        return (await self._request(backends.tagged, forwarded, until)).response
 
-    async def _canary(self, canary: Backend, asked: "ForwardedRequest", until: float) -> Response:
+    async def _ask_canary(self, canary: Backend, forwarded: "ForwardedRequest", until: float) -> Response:
         """Half of the time is the canary's, so that the other half is left for the stable model."""
-        tried = await self._ask(canary, asked, until - self._deadline / 2)
-        if tried.outcome == ANSWERED:
+        first = await self._request(canary, forwarded, until - self._deadline / 2)
+        if first.outcome == ANSWERED:
             self._requests.labels(canary.version, ANSWERED).inc()
-            return tried.response
-        assert self.ways, "there was a way"
-        again = await self._ask(self.ways.stable, asked, until)  # who is stable by now
+            return first.response
+        assert self.backends, "there was a way"
+        second = await self._request(self.backends.stable, forwarded, until)  # who is stable by now
         self._repeats.labels(canary.version).inc()
         # A question that only the canary refuses is one that it fails.
-        own_fault = tried.outcome != REFUSED or again.outcome == ANSWERED
-        outcome = (FAILED if tried.outcome == REFUSED else tried.outcome) if own_fault else REFUSED
+        own_fault = first.outcome != REFUSED or second.outcome == ANSWERED
+        outcome = (FAILED if first.outcome == REFUSED else first.outcome) if own_fault else REFUSED
         self._requests.labels(canary.version, outcome).inc()
-        return again.response
+        return second.response
 
-    async def _ask(self, way: Backend, asked: "ForwardedRequest", until: float) -> Attempt:
-        self._under_way[way.uri] += 1
+    async def _request(self, backend: Backend, forwarded: "ForwardedRequest", until: float) -> Attempt:
+        self._in_flight[backend.uri] += 1
         try:
             async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
                 response = await self._http.request(
-                    asked.method, f"{way.url}{asked.target}", headers=asked.headers, content=asked.body
+                    forwarded.method,
+                    f"{backend.url}{forwarded.target}",
+                    headers=forwarded.headers,
+                    content=forwarded.body,
                 )
         except TimeoutError:
             return Attempt(_error_response(504, "The model did not answer in time."), LATE)
         except (httpx.TransportError, httpx.UnsupportedProtocol):
             return Attempt(_error_response(502, "The model cannot be reached."), FAILED)
         finally:
-            self._ended(way.uri)
+            self._finish(backend.uri)
         status = response.status_code
         outcome = OF_STATUS.get(status) or (ANSWERED if status < 400 else REFUSED if status < 500 else FAILED)
         return Attempt(Response(response.content, status, _forwarded_headers(response.headers.items())), outcome)
 
-    def _ended(self, uri: str) -> None:
-        self._under_way[uri] -= 1
-        if not self._under_way[uri] and uri in self._quiet:
-            self._quiet.pop(uri).set()
+    def _finish(self, uri: str) -> None:
+        self._in_flight[uri] -= 1
+        if not self._in_flight[uri] and uri in self._idle_events:
+            self._idle_events.pop(uri).set()
 
 
 class ForwardedRequest(NamedTuple):

@@ -27,9 +27,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m standins.rollout_local.serve", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--port", type=int, default=8600, help="0 takes a free one")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        asyncio.run(serve(given.folder, given.port))
+        asyncio.run(serve(options.folder, options.port))
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
@@ -48,16 +48,16 @@ async def serve(
         ServerSupervisor(folder, command),
         listen("127.0.0.1", port),
     )
-    keeping = asyncio.create_task(
+    reconciling = asyncio.create_task(
         _reconcile_loop(folder, router, servers, f"http://127.0.0.1:{listening.getsockname()[1]}")
     )
-    keeping.add_done_callback(_end_with_error)
+    reconciling.add_done_callback(_end_with_error)
     try:
         await serve_app("rollout_local.serve", router.app, listening)
     finally:
-        keeping.cancel()
+        reconciling.cancel()
         with suppress(asyncio.CancelledError):
-            await keeping
+            await reconciling
         await servers.close()
         await router.aclose()
 
@@ -67,34 +67,34 @@ async def _reconcile_loop(folder: Path, router: Router, servers: ServerSuperviso
     objects = service_files(folder)
     while True:
         with suppress(ConflictError, OutageError):  # somebody asked for something else meanwhile: look again
-            one = objects.read(SERVICE_NAME)
-            asked, before = desired_model(one), parse_status(one)
-            status = reconcile_status(before, asked, one["metadata"]["generation"], servers.seen())
+            service = objects.read(SERVICE_NAME)
+            desired, before = desired_model(service), parse_status(service)
+            status = reconcile_status(before, desired, service["metadata"]["generation"], servers.statuses())
             status = status.model_copy(update={"url": url})
-            router.turn(choose_backends(status))
-            servers.keep(needed_releases(status, asked), router.drained)
+            router.set_backends(choose_backends(status))
+            servers.reconcile(needed_releases(status, desired), router.wait_until_idle)
             if status != before:
-                objects.replace(SERVICE_NAME, {**one, "status": status.model_dump(mode="json")})
+                objects.replace(SERVICE_NAME, {**service, "status": status.model_dump(mode="json")})
         await asyncio.sleep(RECONCILE_SECONDS)
 
 
 def choose_backends(status: ServiceStatus) -> Backends | None:
     """What is rolled out has the rest of the traffic, and answers what a canary fails."""
-    shares = {status.named(name): share for name, share in status.shares.items()}
-    rolled_out, newest = status.named(status.rolled_out), status.named(status.latest_ready)
+    shares = {status.find_revision(name): share for name, share in status.shares.items()}
+    rolled_out, newest = status.find_revision(status.rolled_out), status.find_revision(status.latest_ready)
     if not shares or rolled_out is None:
         return None
     stable, canary = _backend(status, rolled_out, shares.get(rolled_out, 0)), None
-    for made, share in shares.items():
-        if made is not None and made.uri != rolled_out.uri:
-            canary = _backend(status, made, share)
+    for revision, share in shares.items():
+        if revision is not None and revision.uri != rolled_out.uri:
+            canary = _backend(status, revision, share)
     tagged = _backend(status, newest, 0) if newest and newest.uri != rolled_out.uri else None
     return Backends(stable, canary, tagged)
 
 
-def _backend(status: ServiceStatus, made: LocalRevision, share: int) -> Backend:
-    seen = status.seen(made.uri)
-    return Backend(made.uri, seen.version, seen.url, share)
+def _backend(status: ServiceStatus, revision: LocalRevision, share: int) -> Backend:
+    server = status.server(revision.uri)
+    return Backend(revision.uri, server.version, server.url, share)
 
 
 def _end_with_error(task: "asyncio.Task[None]") -> None:

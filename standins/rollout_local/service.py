@@ -48,17 +48,17 @@ class ServiceStatus(Config):
     servers: Mapping[str, ServerStatus] = {}
     """By URI."""
 
-    def named(self, name: str) -> LocalRevision | None:
-        return next((one for one in self.revisions if one.name == name), None)
+    def find_revision(self, name: str) -> LocalRevision | None:
+        return next((revision for revision in self.revisions if revision.name == name), None)
 
-    def seen(self, uri: str) -> ServerStatus:
+    def server(self, uri: str) -> ServerStatus:
         return self.servers.get(uri, ServerStatus())
 
-    def revision(self, made: LocalRevision | None) -> Revision | None:
-        if made is None:
+    def revision_snapshot(self, revision: LocalRevision | None) -> Revision | None:
+        if revision is None:
             return None
-        seen = self.seen(made.uri)
-        return Revision(made.name, made.uri, bool(seen.url), seen.failed)
+        server = self.server(revision.uri)
+        return Revision(revision.name, revision.uri, bool(server.url), server.failed)
 
 
 def service_files(folder: Path) -> ObjectFiles:
@@ -76,12 +76,12 @@ def create_service(folder: Path, uri: str, by: str) -> bool:
     )  # fmt: skip
 
 
-def desired_model(one: Object) -> DesiredModel:
-    return DesiredModel.parse({name: one["spec"][name] for name in ("uri", "percent")}, f"{SERVICE_NAME}, spec")
+def desired_model(service: Object) -> DesiredModel:
+    return DesiredModel.parse({name: service["spec"][name] for name in ("uri", "percent")}, f"{SERVICE_NAME}, spec")
 
 
-def parse_status(one: Object) -> ServiceStatus:
-    return ServiceStatus.parse(one["status"], SERVICE_NAME)
+def parse_status(service: Object) -> ServiceStatus:
+    return ServiceStatus.parse(service["status"], SERVICE_NAME)
 
 
 class FileTarget:
@@ -93,31 +93,31 @@ class FileTarget:
     def read(self) -> ServiceSnapshot:
         return service_snapshot(self._objects.read(SERVICE_NAME))
 
-    def write(self, asked: DesiredModel, expected: str) -> None:
+    def write(self, desired: DesiredModel, expected: str) -> None:
         """Counts a generation where something changes, as the API server does."""
-        one = self._objects.read(SERVICE_NAME)
-        one["metadata"]["resourceVersion"] = expected
-        if desired_model(one) != asked:
-            one["metadata"]["generation"] += 1
-            one["spec"] = {**asked.model_dump(mode="json"), "editor": self._by}
-        self._objects.replace(SERVICE_NAME, one)
+        service = self._objects.read(SERVICE_NAME)
+        service["metadata"]["resourceVersion"] = expected
+        if desired_model(service) != desired:
+            service["metadata"]["generation"] += 1
+            service["spec"] = {**desired.model_dump(mode="json"), "editor": self._by}
+        self._objects.replace(SERVICE_NAME, service)
 
 
-def service_snapshot(one: Object) -> ServiceSnapshot:
-    status, generation = parse_status(one), int(one["metadata"]["generation"])
+def service_snapshot(service: Object) -> ServiceSnapshot:
+    status, generation = parse_status(service), int(service["metadata"]["generation"])
     traffic: dict[str, int] = {}
     for name, share in status.shares.items():
-        if share and (made := status.named(name)):
-            traffic[made.uri] = traffic.get(made.uri, 0) + share
+        if share and (revision := status.find_revision(name)):
+            traffic[revision.uri] = traffic.get(revision.uri, 0) + share
     return ServiceSnapshot(
-        resource_version=str(one["metadata"]["resourceVersion"]),
+        resource_version=str(service["metadata"]["resourceVersion"]),
         generation=generation,
         settled=status.observed == generation,
-        asked=desired_model(one),
+        desired=desired_model(service),
         rest="",
-        newest=status.revision(status.revisions[-1] if status.revisions else None),
-        rolled_out=status.revision(status.named(status.rolled_out)),
+        newest=status.revision_snapshot(status.revisions[-1] if status.revisions else None),
+        rolled_out=status.revision_snapshot(status.find_revision(status.rolled_out)),
         traffic=traffic,
-        form="Serverless",
-        editor=str(one["spec"].get("editor", "")),
+        mode="Serverless",
+        editor=str(service["spec"].get("editor", "")),
     )

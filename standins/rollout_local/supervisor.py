@@ -36,7 +36,7 @@ def rewriter_command(release: Path) -> list[str]:
 
 
 class _RunningServer(NamedTuple):
-    seen: list[ServerStatus]
+    statuses: list[ServerStatus]
     """One: as it is now."""
     task: "asyncio.Task[None]"
 
@@ -49,19 +49,19 @@ class ServerSupervisor:
         self._running: dict[str, _RunningServer] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def seen(self) -> Mapping[str, ServerStatus]:
+    def statuses(self) -> Mapping[str, ServerStatus]:
         for server in self._running.values():
             if server.task.done():
                 server.task.result()  # a fault of ours: raised here, not lost
-        return {uri: server.seen[0] for uri, server in self._running.items()}
+        return {uri: server.statuses[0] for uri, server in self._running.items()}
 
-    def keep(self, uris: Iterable[str], drained: Callable[[str], Awaitable[None]]) -> None:
+    def reconcile(self, uris: Iterable[str], drained: Callable[[str], Awaitable[None]]) -> None:
         """Start what is missing; end what is not named, once nobody waits for its answer."""
-        wanted = set(uris)
-        for uri in wanted - self._running.keys():
-            seen = [ServerStatus()]
-            self._running[uri] = _RunningServer(seen, asyncio.create_task(self._kept(uri, seen)))
-        for uri in self._running.keys() - wanted:
+        required = set(uris)
+        for uri in required - self._running.keys():
+            status = [ServerStatus()]
+            self._running[uri] = _RunningServer(status, asyncio.create_task(self._supervise(uri, status)))
+        for uri in self._running.keys() - required:
             ending = asyncio.create_task(self._end(self._running.pop(uri), uri, drained))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
@@ -69,7 +69,9 @@ class ServerSupervisor:
     async def close(self) -> None:
         for server in self._running.values():
             server.task.cancel()
-        await asyncio.gather(*(one.task for one in self._running.values()), *self._ending, return_exceptions=True)
+        await asyncio.gather(
+            *(server.task for server in self._running.values()), *self._ending, return_exceptions=True
+        )
 
     async def _end(self, server: _RunningServer, uri: str, drained: Callable[[str], Awaitable[None]]) -> None:
         await drained(uri)
@@ -77,19 +79,19 @@ class ServerSupervisor:
         with suppress(asyncio.CancelledError):
             await server.task
 
-    async def _kept(self, uri: str, seen: list[ServerStatus]) -> None:
+    async def _supervise(self, uri: str, status: list[ServerStatus]) -> None:
         wait = FIRST_WAIT
         while True:
             try:
-                await self._served(uri, seen)
-                why = self._said(uri)
+                await self._run_server(uri, status)
+                why = self._last_log_line(uri)
             except QinglanError as error:
                 why = str(error)
-            seen[0] = ServerStatus(version=seen[0].version, failed=why)
+            status[0] = ServerStatus(version=status[0].version, failed=why)
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    async def _served(self, uri: str, seen: list[ServerStatus]) -> None:
+    async def _run_server(self, uri: str, status: list[ServerStatus]) -> None:
         """From its start to its end."""
         release = await asyncio.to_thread(fetch_release, uri, self._folder)
         version = _version(release)
@@ -103,7 +105,7 @@ class ServerSupervisor:
             async with asyncio.timeout(READY_SECONDS):
                 line = await process.stdout.readline()
             if line.startswith(b"{"):
-                seen[0] = ServerStatus(version=version, url=next(iter(orjson.loads(line).values())))
+                status[0] = ServerStatus(version=version, url=next(iter(orjson.loads(line).values())))
             await process.stdout.read()  # until it ends: a full pipe would stop it
             await process.wait()
         except TimeoutError as error:
@@ -111,7 +113,7 @@ class ServerSupervisor:
         finally:
             await _stop_process(process)
 
-    def _said(self, uri: str) -> str:
+    def _last_log_line(self, uri: str) -> str:
         """The end of its log: what it died of."""
         content = self._log(uri).read_bytes()[-LAST_BYTES:]
         return content.decode(errors="replace").strip().rpartition("\n")[2] or "it ended without a word"

@@ -67,12 +67,14 @@ def person(api: Kubectl, namespace: str) -> Person:
 def analysed(percent: int = 5) -> State:
     score = Score(check="errors", margin=0.05, canary=Count(500, 3), stable=Count(9500, 20), until=1.0)
     state = State(phase="Analyse", percent=percent, step_seconds=60.0, evidence=(score,))
-    return state.noted(NOW, "apply", "the canary starts without users").noted(NOW + 60, "pass", "5 % is earned", True)
+    return state.with_record(NOW, "apply", "the canary starts without users").with_record(
+        NOW + 60, "pass", "5 % is earned", True
+    )
 
 
 def ended(outcome: Any, why: str) -> State:
     done = analysed().model_copy(update={"phase": "Done", "outcome": outcome, "reasons": (why,) if why else ()})
-    return done.noted(NOW + 120, str(outcome), why)
+    return done.with_record(NOW + 120, str(outcome), why)
 
 
 def test_the_table_has_each_and_the_detail_has_the_evidence_and_what_it_lacks(person: Person) -> None:

@@ -82,15 +82,15 @@ def test_every_request_is_counted_once_however_often_one_looks(world: World) -> 
         window = world.since(cursor)
         cursor, canary, stable = (
             window.until,
-            canary + window.canary["errors"].of,
-            stable + window.stable["errors"].of,
+            canary + window.canary["errors"].total,
+            stable + window.stable["errors"].total,
         )
         failed, slow = failed + window.canary["errors"].failed, slow + window.canary["slow"].failed
         costly += window.canary["costly"].failed
     world.scraped()
     last = world.since(cursor)
 
-    assert (canary + last.canary["errors"].of, stable + last.stable["errors"].of) == (300, 600)
+    assert (canary + last.canary["errors"].total, stable + last.stable["errors"].total) == (300, 600)
     assert (failed + last.canary["errors"].failed, slow + last.canary["slow"].failed) == (30, 15)
     assert costly + last.canary["costly"].failed == 12
     assert last.stable["errors"].failed == 0
@@ -157,7 +157,7 @@ def test_a_side_that_is_not_scraped_stops_the_window_and_nothing_of_it_is_lost(w
     world.scraped()
     window = world.since(stopped.until)
     assert window.until > stopped.until
-    assert stopped.stable["errors"].of + window.stable["errors"].of == 1000
+    assert stopped.stable["errors"].total + window.stable["errors"].total == 1000
     assert window.canary["errors"] == Count(20, 0)
 
 

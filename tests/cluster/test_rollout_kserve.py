@@ -37,7 +37,7 @@ def test_a_new_model_at_0_percent_comes_up_beside_the_old_one_which_keeps_everyb
     stays(world, {world.stable.uri: 100})
     seen = world.read()
 
-    assert seen.traffic == {world.stable.uri: 100} and seen.asked.percent == 0
+    assert seen.traffic == {world.stable.uri: 100} and seen.desired.percent == 0
     assert seen.rolled_out and seen.rolled_out.uri == world.stable.uri
 
 
@@ -87,7 +87,7 @@ def test_an_orphaned_canary_is_left_by_the_readmes_writes(world: World) -> None:
     patched(world, clear)
 
     until(lambda: world.rolled(world.stable), "the stable model has everybody for good")
-    assert world.read().asked.percent is None, "so that the next rollout is not refused"
+    assert world.read().desired.percent is None, "so that the next rollout is not refused"
 
 
 def patched(world: World, patch: str) -> None:
@@ -123,4 +123,4 @@ def test_a_standard_one_is_refused_with_the_reason(world: World) -> None:
     world.create(world.stable, "Standard")
     seen = world.read()
 
-    assert seen.form == "Standard" and "sends them no traffic" in seen.unsupported
+    assert seen.mode == "Standard" and "sends them no traffic" in seen.unsupported

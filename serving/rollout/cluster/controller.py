@@ -61,13 +61,13 @@ class Controller:
 
     def __init__(self, api: Api, lease: Lease, settings: Settings) -> None:
         self.api, self.lease, self.settings = api, lease, settings
-        self.cache, self.schedule = ObjectCache(api, self._told), Schedule()
-        self.metrics = Metrics(self._standing)
+        self.cache, self.schedule = ObjectCache(api, self._on_change), Schedule()
+        self.metrics = Metrics(self._status)
         self.ticked = time.monotonic()
         self._versions: dict[str, tuple[str, int]] = {}
         """Of each the uid and generation that were last heard: another of its name is another."""
         self._events: dict[str, DecisionRecord | None] = {}
-        self._good: dict[str, float] = {}
+        self._last_success: dict[str, float] = {}
         """When each was last looked at well."""
 
     def run(self, stop: threading.Event) -> None:
@@ -80,88 +80,92 @@ class Controller:
                     leads = self.lease.held()
                     if leads and not led:
                         log.info("leads in %s", self.api.namespace)
-                        self._begin()
+                        self._enqueue_unfinished()
                     led = leads
                     if not leads:
                         stop.wait(TICK)
                         continue
                     for name in self.schedule.take(AT_ONCE, TICK):
-                        pool.submit(self._looked, name)
+                        pool.submit(self._reconcile_safely, name)
         finally:
             self.cache.stop()
 
-    def _begin(self) -> None:
+    def _enqueue_unfinished(self) -> None:
         """A new leader looks at all that is under way, and at what ended not long ago."""
         for rollout in self.cache.all(ROLLOUTS):
             if is_under_way(rollout) or _ended_lately(rollout):
-                self.schedule.soon(rollout["metadata"]["name"])
+                self.schedule.enqueue(rollout["metadata"]["name"])
 
-    def _told(self, kind: str, thing: Object, gone: bool) -> None:
+    def _on_change(self, kind: str, changed: Object, deleted: bool) -> None:
         """Of a ModelRollout only what a person changed: our own writes of its status are no news."""
-        meta = thing["metadata"]
+        metadata = changed["metadata"]
         if kind != ROLLOUTS:
-            service = meta["name"] if kind == "inferenceservices" else (meta.get("labels") or {}).get(SERVICE_LABEL)
-            self._soon(service)
+            service = (
+                metadata["name"] if kind == "inferenceservices" else (metadata.get("labels") or {}).get(SERVICE_LABEL)
+            )
+            self._enqueue_service(service)
             return
-        name, version = meta["name"], (str(meta.get("uid")), int(meta.get("generation", 0)))
-        had = self._versions.pop(name, None)
-        if had and (gone or had[0] != version[0]):
+        name, version = metadata["name"], (str(metadata.get("uid")), int(metadata.get("generation", 0)))
+        known = self._versions.pop(name, None)
+        if known and (deleted or known[0] != version[0]):
             self._forget(name)
-        if gone:
-            self._soon((thing.get("spec") or {}).get("inferenceService"))  # whose turn it is now
+        if deleted:
+            self._enqueue_service((changed.get("spec") or {}).get("inferenceService"))  # whose turn it is now
             return
         self._versions[name] = version
-        if had != version:
-            self.schedule.soon(name)
+        if known != version:
+            self.schedule.enqueue(name)
 
     def _forget(self, name: str) -> None:
         self.schedule.forget(name)
         self._events.pop(name, None)
-        self._good.pop(name, None)
+        self._last_success.pop(name, None)
 
-    def _soon(self, service: str | None) -> None:
-        if turn := self._turn(service):
-            self.schedule.soon(turn["metadata"]["name"])
+    def _enqueue_service(self, service: str | None) -> None:
+        if rollout := self._next_rollout(service):
+            self.schedule.enqueue(rollout["metadata"]["name"])
 
-    def _turn(self, service: str | None) -> Object | None:
+    def _next_rollout(self, service: str | None) -> Object | None:
         """Which of an InferenceService's is looked at now."""
-        return next_rollout(one for one in self.cache.all(ROLLOUTS) if one["spec"]["inferenceService"] == service)
+        return next_rollout(
+            rollout for rollout in self.cache.all(ROLLOUTS) if rollout["spec"]["inferenceService"] == service
+        )
 
-    def _looked(self, name: str) -> None:
+    def _reconcile_safely(self, name: str) -> None:
         """One look, whatever comes of it: the others go on."""
-        began, after = time.monotonic(), self.settings.look_seconds
+        began, interval = time.monotonic(), self.settings.look_seconds
         result: str = "failed"
         try:
-            result = self.look(name)
+            result = self.reconcile(name)
         except Exception as error:
             log.exception("the look at %s failed", name)
-            self._tell_failure(name, error)
+            self._publish_failure(name, error)
         finally:
-            self.metrics.looked(result, time.monotonic() - began)
-            self.schedule.give_back(name, _next_delay(result, after))
+            self.metrics.observe_reconcile(result, time.monotonic() - began)
+            self.schedule.requeue(name, _next_delay(result, interval))
             if result == "done":
-                self._good.pop(name, None)
+                self._last_success.pop(name, None)
             elif result not in ("failed", "unreachable"):
-                self._good[name] = time.monotonic()
+                self._last_success[name] = time.monotonic()
 
-    def look(self, name: str) -> str:
+    def reconcile(self, name: str) -> str:
         """Of the one whose turn it is at its InferenceService; the others wait until it has ended."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             self.schedule.forget(name)
             return "done"
-        if is_under_way(rollout) and not self._its_turn(rollout):
+        if is_under_way(rollout) and not self._is_next(rollout):
             return "done"
         ledger = ClusterLedger(self.api, self.cache, name, self.settings.shadowed)
         try:
-            entry = parse_rollout(rollout, self.settings.shadowed)
+            snapshot = parse_rollout(rollout, self.settings.shadowed)
         except UnreadableSpecError as error:
-            return self._unread(rollout, ledger, error)
-        result: str = reconciler.reconcile(self._ports(ledger, rollout, entry))
-        self._tell(name)
-        return self._ended(name) if result == "done" else result
+            return self._handle_unreadable(rollout, ledger, error)
+        result: str = reconciler.reconcile(self._ports(ledger, rollout, snapshot))
+        self._publish_news(name)
+        return self._finish(name) if result == "done" else result
 
-    def _unread(self, rollout: Object, ledger: ClusterLedger, error: UnreadableSpecError) -> str:
+    def _handle_unreadable(self, rollout: Object, ledger: ClusterLedger, error: UnreadableSpecError) -> str:
         """Refused where nothing was changed for it yet. Else its memory stays, and a person is told."""
         if not is_under_way(rollout):
             return "done"
@@ -170,50 +174,52 @@ class Controller:
         ledger.refuse(str(error), time.time())
         return "done"
 
-    def _ports(self, ledger: ClusterLedger, rollout: Object, entry: RolloutSnapshot) -> Ports:
+    def _ports(self, ledger: ClusterLedger, rollout: Object, snapshot: RolloutSnapshot) -> Ports:
         settings = self.settings
         return Ports(
             ledger=ledger,
             target=ClusterTarget(self.api, self.cache, rollout, settings.standard_canary),
             evidence=LoggingEvidence(
-                ledger.name, PrometheusEvidence(settings.prometheus, self.api.namespace, entry.spec.checks)
+                ledger.name, PrometheusEvidence(settings.prometheus, self.api.namespace, snapshot.spec.checks)
             ),
-            releases=LoggingReleaseVerifier(ledger.name, StoreReleaseVerifier(entry.spec.release, settings.policy)),
+            releases=LoggingReleaseVerifier(
+                ledger.name, StoreReleaseVerifier(snapshot.spec.release, settings.policy)
+            ),
             clock=WallClock(),
             lease=self.lease,
         )
 
-    def _its_turn(self, rollout: Object) -> bool:
-        turn = self._turn(rollout["spec"]["inferenceService"])
-        return turn is None or turn["metadata"]["name"] == rollout["metadata"]["name"]
+    def _is_next(self, rollout: Object) -> bool:
+        first = self._next_rollout(rollout["spec"]["inferenceService"])
+        return first is None or first["metadata"]["name"] == rollout["metadata"]["name"]
 
-    def _ended(self, name: str) -> str:
+    def _finish(self, name: str) -> str:
         """Its history is kept, and the next rollout of its InferenceService has its turn."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             return "done"
-        self._soon(rollout["spec"]["inferenceService"])
+        self._enqueue_service(rollout["spec"]["inferenceService"])
         if self.settings.history is not None:
             try:
-                self.settings.history.keep(self.api.namespace, name, parse_rollout(rollout, self.settings.shadowed))
+                self.settings.history.attach(self.api.namespace, name, parse_rollout(rollout, self.settings.shadowed))
             except (OutageError, ConflictError) as error:
                 log.warning("the history of %s was not kept yet: %s", name, error)
                 return "unreachable"
         return "done"
 
-    def _tell(self, name: str) -> None:
+    def _publish_news(self, name: str) -> None:
         rollout = self.cache.get(ROLLOUTS, name)
         history = parse_state(rollout).history if rollout else ()
         if rollout is None or not history or self._events.get(name) == history[-1]:
             return
-        news = _unreported(history, self._events.get(name))
-        for one in news:
-            log.info("%s: %s, %s: %s", name, one.phase, one.action, one.why)
-        events.publish_events(self.api, rollout, news)
+        records = _unreported(history, self._events.get(name))
+        for record in records:
+            log.info("%s: %s, %s: %s", name, record.phase, record.action, record.why)
+        events.publish_events(self.api, rollout, records)
         self._events[name] = history[-1]
 
-    def _tell_failure(self, name: str, error: Exception) -> None:
-        rollout = next((one for one in self.cache.all(ROLLOUTS) if one["metadata"]["name"] == name), None)
+    def _publish_failure(self, name: str, error: Exception) -> None:
+        rollout = next((rollout for rollout in self.cache.all(ROLLOUTS) if rollout["metadata"]["name"] == name), None)
         if rollout is not None:
             why = f"{type(error).__name__}: {error}"
             phase = (rollout.get("status") or {}).get("phase", "Verify")
@@ -223,18 +229,24 @@ class Controller:
                 [DecisionRecord(at=iso_timestamp(time.time()), phase=phase, action=events.FAILED, why=why)],
             )
 
-    def _standing(self) -> ControllerStatus:
-        rollouts = [one for one in self.cache.all(ROLLOUTS) if is_under_way(one)]
-        phases = Counter((one.get("status") or {}).get("phase", "Verify") for one in rollouts)
+    def _status(self) -> ControllerStatus:
+        rollouts = [rollout for rollout in self.cache.all(ROLLOUTS) if is_under_way(rollout)]
+        phases = Counter((rollout.get("status") or {}).get("phase", "Verify") for rollout in rollouts)
         judging = sum(map(judges_quality, rollouts))
-        return ControllerStatus(phases, judging, self.lease.held(), self._unlooked(rollouts), dict(self.api.calls))
+        return ControllerStatus(
+            phases, judging, self.lease.held(), self._longest_unreconciled(rollouts), dict(self.api.calls)
+        )
 
-    def _unlooked(self, rollouts: list[Object]) -> float:
+    def _longest_unreconciled(self, rollouts: list[Object]) -> float:
         if not self.lease.held():
             return 0.0
         now = time.monotonic()
-        last = [self._good.setdefault(one["metadata"]["name"], now) for one in rollouts if self._its_turn(one)]
-        return max((now - at for at in last), default=0.0)
+        successes = [
+            self._last_success.setdefault(rollout["metadata"]["name"], now)
+            for rollout in rollouts
+            if self._is_next(rollout)
+        ]
+        return max((now - success for success in successes), default=0.0)
 
 
 def _ended_lately(rollout: Object) -> bool:
@@ -250,11 +262,11 @@ def _unreported(history: tuple[DecisionRecord, ...], last: DecisionRecord | None
     """What was not told yet; where it is not known what was, all of the last while."""
     if last in history:
         return list(history[history.index(last) + 1 :])
-    return [one for one in history if _age(one) < REPEAT_EVENTS_SECONDS]
+    return [record for record in history if _age(record) < REPEAT_EVENTS_SECONDS]
 
 
-def _age(one: DecisionRecord) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(one.at)).total_seconds()
+def _age(record: DecisionRecord) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(record.at)).total_seconds()
 
 
 def _next_delay(result: str, look_seconds: float) -> float | None:

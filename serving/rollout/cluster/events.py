@@ -32,38 +32,38 @@ WARNINGS = (
 log = logging.getLogger(__name__)
 
 
-def publish_events(api: Api, rollout: Object, happenings: Iterable[DecisionRecord]) -> None:
+def publish_events(api: Api, rollout: Object, records: Iterable[DecisionRecord]) -> None:
     """Best effort: the status has it all, and no rollout waits for an Event."""
-    for one in happenings:
+    for record in records:
         try:
             with translate_refusals(api):
-                api.create("events", event_object(rollout, one))
+                api.create("events", event_object(rollout, record))
         except ConflictError:
             continue
         except QinglanError as error:
             log.warning("an event of %s was not told: %s", rollout["metadata"]["name"], error)
 
 
-def event_object(rollout: Object, one: DecisionRecord) -> dict[str, object]:
-    meta = rollout["metadata"]
-    when = "" if one.action == FAILED else one.at  # the same failure at every look is one Event
-    told = "\n".join((str(meta["uid"]), when, one.phase, one.action, one.why))
-    at = one.at.replace("+00:00", "Z")
+def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
+    metadata = rollout["metadata"]
+    when = "" if record.action == FAILED else record.at  # the same failure at every look is one Event
+    identity = "\n".join((str(metadata["uid"]), when, record.phase, record.action, record.why))
+    at = record.at.replace("+00:00", "Z")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{meta['name'][:200]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}",
-            "namespace": meta["namespace"],
+            "name": f"{metadata['name'][:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
+            "namespace": metadata["namespace"],
             "labels": {"app.kubernetes.io/part-of": "qinglan"},
         },
         "involvedObject": {
-            "apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": meta["name"], "namespace": meta["namespace"],
-            "uid": meta["uid"],
+            "apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": metadata["name"], "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
         },
-        "type": "Warning" if one.action in WARNINGS else "Normal",
-        "reason": "".join(word[0].upper() + word[1:] for word in one.action.split()),
-        "message": one.why[:LONGEST],
+        "type": "Warning" if record.action in WARNINGS else "Normal",
+        "reason": "".join(word[0].upper() + word[1:] for word in record.action.split()),
+        "message": record.why[:LONGEST],
         "firstTimestamp": at,
         "lastTimestamp": at,
         "count": 1,

@@ -45,7 +45,7 @@ class Scrapes(NamedTuple):
     """What was read: the samples of every counter, and of every place when it was first seen and when it started."""
 
     counters: Mapping[CounterKey, tuple[Sample, ...]]
-    seen: Mapping[str, float]
+    first_scraped: Mapping[str, float]
     started: Mapping[str, float]
 
 
@@ -66,59 +66,59 @@ class PrometheusEvidence:
             return None
         if after is None:
             return Window(until, {}, {})
-        growth = window_growth(scrapes, begin, until)
+        increases = window_growth(scrapes, begin, until)
         return Window(
             until,
-            counts_by_check(growth, canary, stable, self.checks),
-            counts_by_check(growth, stable, canary, self.checks),
+            counts_by_check(increases, canary, stable, self.checks),
+            counts_by_check(increases, stable, canary, self.checks),
         )
 
 
-def collect_scrapes(found: Iterable[ScrapedSeries]) -> Scrapes:
+def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
     """Of a place that was found in two ways, the one that was scraped last."""
     counters: dict[CounterKey, tuple[Sample, ...]] = {}
-    seen: dict[str, float] = {}
+    first_seen: dict[str, float] = {}
     started: dict[str, float] = {}
-    for whole in found:
-        one = whole._replace(samples=tuple(sample for sample in whole.samples if isfinite(sample.value)))
-        if not one.samples:
+    for whole in scraped:
+        series = whole._replace(samples=tuple(sample for sample in whole.samples if isfinite(sample.value)))
+        if not series.samples:
             continue
-        place = one.labels.get("pod") or one.labels.get("instance", "")
-        seen[place] = min(seen.get(place, one.samples[0].at), one.samples[0].at)
-        if one.labels["__name__"] == START_TIME_METRIC:
-            started[place] = max(started.get(place, 0.0), one.samples[-1].value)
+        pod = series.labels.get("pod") or series.labels.get("instance", "")
+        first_seen[pod] = min(first_seen.get(pod, series.samples[0].at), series.samples[0].at)
+        if series.labels["__name__"] == START_TIME_METRIC:
+            started[pod] = max(started.get(pod, 0.0), series.samples[-1].value)
             continue
-        key = place, _parse_series(one.labels)
-        if key not in counters or _freshness(one.samples) > _freshness(counters[key]):
-            counters[key] = one.samples
-    return Scrapes(counters, seen, started)
+        key = pod, _parse_series(series.labels)
+        if key not in counters or _freshness(series.samples) > _freshness(counters[key]):
+            counters[key] = series.samples
+    return Scrapes(counters, first_seen, started)
 
 
 def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
     """The newest moment up to which there are scrapes of every one of these versions."""
     newest: dict[str, float] = {}
-    for (_, name), samples in scrapes.counters.items():
-        if name.name in REQUESTS:
-            version = name.label("version")
+    for (_, series), samples in scrapes.counters.items():
+        if series.name in REQUESTS:
+            version = series.label("version")
             newest[version] = max(newest.get(version, 0.0), samples[-1].at)
-    return min(newest[one] for one in versions) if newest.keys() >= set(versions) else None
+    return min(newest[version] for version in versions) if newest.keys() >= set(versions) else None
 
 
 def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
     """By counter, over all places."""
-    growth: dict[Series, float] = {}
-    for (place, name), samples in scrapes.counters.items():
-        more = _increase(_with_zero_start(place, samples, scrapes), name, begin, until)
-        growth[name] = growth.get(name, 0.0) + more
-    return growth
+    increases: dict[Series, float] = {}
+    for (pod, series), samples in scrapes.counters.items():
+        increase = _increase(_with_zero_start(pod, samples, scrapes), series, begin, until)
+        increases[series] = increases.get(series, 0.0) + increase
+    return increases
 
 
-def _increase(samples: tuple[Sample, ...], name: Series, begin: float, until: float) -> float:
+def _increase(samples: tuple[Sample, ...], series: Series, begin: float, until: float) -> float:
     """What its steps in the window were; a step down is a process that began anew."""
     steps = (
-        counter_increases({name: had.value}, {name: has.value})[name]
-        for had, has in pairwise(samples)
-        if _in(has, begin, until)
+        counter_increases({series: before.value}, {series: after.value})[series]
+        for before, after in pairwise(samples)
+        if _in(after, begin, until)
     )
     return sum(steps)
 
@@ -127,21 +127,21 @@ def _in(sample: Sample, begin: float, until: float) -> bool:
     return begin < sample.at <= until
 
 
-def _with_zero_start(place: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
+def _with_zero_start(pod: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
     """With a nought before, where the counter is known to have begun since: its place was scraped earlier without it,
     or its process started after what was read begins. Else the first sample only says where to begin.
     """
     first = samples[0].at
-    earlier = scrapes.seen[place]
+    earlier = scrapes.first_scraped[pod]
     if earlier < first:
         return (Sample(earlier, 0.0), *samples)
-    young = 0.0 <= first - scrapes.started.get(place, 0.0) < LOOKBACK_SECONDS
+    young = 0.0 <= first - scrapes.started.get(pod, 0.0) < LOOKBACK_SECONDS
     return (Sample(first - 1e-3, 0.0), *samples) if young else samples
 
 
 def _parse_series(labels: Mapping[str, str]) -> Series:
     return make_series(
-        labels["__name__"], {name: one for name, one in labels.items() if name not in DISCOVERY_LABELS}
+        labels["__name__"], {name: value for name, value in labels.items() if name not in DISCOVERY_LABELS}
     )
 
 

@@ -45,8 +45,8 @@ class ServiceObjects(NamedTuple):
 
 def deployment_mode(service: Object) -> DeploymentMode:
     """As KServe says that it deploys it; until it says so, as it is told to."""
-    told = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE_ANNOTATION) or "Knative"
-    return "Serverless" if told in SERVERLESS else "Standard"
+    mode = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE_ANNOTATION) or "Knative"
+    return "Serverless" if mode in SERVERLESS else "Standard"
 
 
 def desired_model(service: Object) -> DesiredModel:
@@ -64,14 +64,14 @@ def storage_uri(predictor: Object) -> str:
 
 def spec_fingerprint(service: Object) -> str:
     """A fingerprint of what decides beside model and share: the rest of the spec, and KServe's annotations."""
-    spec = {name: one for name, one in service["spec"].items() if name != "canary"}
+    spec = {name: value for name, value in service["spec"].items() if name != "canary"}
     predictor = dict(spec.get("predictor") or {})
     predictor.pop("canaryTrafficPercent", None)
     if isinstance(predictor.get("model"), Mapping):
-        predictor["model"] = {name: one for name, one in predictor["model"].items() if name != "storageUri"}
+        predictor["model"] = {name: value for name, value in predictor["model"].items() if name != "storageUri"}
     deciding = {
-        name: one
-        for name, one in annotations(service).items()
+        name: value
+        for name, value in annotations(service).items()
         if any(part in name for part in DECIDING_ANNOTATIONS) and not name.startswith(CACHED)
     }
     text = orjson.dumps([{**spec, "predictor": predictor}, deciding], option=orjson.OPT_SORT_KEYS)
@@ -81,20 +81,22 @@ def spec_fingerprint(service: Object) -> str:
 def last_editor(service: Object) -> str:
     """Which program last changed the spec, by the API server's own book; "" where that was ours. The book counts in
     whole seconds: programs of one second are all named."""
-    spec = [
-        (str(one.get("time", "")), str(one.get("manager", "")))
-        for one in service["metadata"].get("managedFields") or ()
-        if "f:spec" in (one.get("fieldsV1") or {}) and not one.get("subresource")
+    edits = [
+        (str(entry.get("time", "")), str(entry.get("manager", "")))
+        for entry in service["metadata"].get("managedFields") or ()
+        if "f:spec" in (entry.get("fieldsV1") or {}) and not entry.get("subresource")
     ]
-    ours = max((at for at, who in spec if who == FIELD_MANAGER), default="")
-    others = [(at, who) for at, who in spec if who != FIELD_MANAGER and at >= ours]
-    last = max((at for at, _ in others), default="")
-    return " or ".join(sorted({who for at, who in others if at == last}))
+    our_last_edit = max((at for at, manager in edits if manager == FIELD_MANAGER), default="")
+    later_edits = [(at, manager) for at, manager in edits if manager != FIELD_MANAGER and at >= our_last_edit]
+    last = max((at for at, _ in later_edits), default="")
+    return " or ".join(sorted({manager for at, manager in later_edits if at == last}))
 
 
 def condition(thing: Object, name: str) -> Object:
-    found = (one for one in thing.get("status", {}).get("conditions") or () if one.get("type") == name)
-    return next(found, {})
+    matches = (
+        condition for condition in thing.get("status", {}).get("conditions") or () if condition.get("type") == name
+    )
+    return next(matches, {})
 
 
 def condition_true(thing: Object, name: str) -> bool:
@@ -102,8 +104,8 @@ def condition_true(thing: Object, name: str) -> bool:
 
 
 def annotations(thing: Object) -> Object:
-    found: Object = thing["metadata"].get("annotations") or {}
-    return found
+    values: Object = thing["metadata"].get("annotations") or {}
+    return values
 
 
 def fetched_uri(pods: Object) -> str:
@@ -111,5 +113,5 @@ def fetched_uri(pods: Object) -> str:
     if noted := annotations(pods).get(SOURCE_ANNOTATION):
         return str(noted)
     spec = pods.get("spec", {})
-    initialisers = [one for one in spec.get("initContainers") or () if one.get("args")]
+    initialisers = [container for container in spec.get("initContainers") or () if container.get("args")]
     return str(initialisers[0]["args"][0]) if initialisers else ""

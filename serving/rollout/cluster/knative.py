@@ -27,8 +27,8 @@ def newest(objects: ServiceObjects) -> Revision | None:
     revision = objects.revisions.get(name)
     if revision is None:
         return None
-    came = status.get("latestReadyRevision") == name
-    return _read_revision(name, revision, came)
+    is_latest_ready = status.get("latestReadyRevision") == name
+    return _read_revision(name, revision, is_latest_ready)
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
@@ -51,37 +51,39 @@ def settled(objects: ServiceObjects) -> bool:
 
     status.observedGeneration does not tell: it is that of Knative's own object.
     """
-    status, asked = predictor_status(objects.service), desired_model(objects.service)
-    made = objects.revisions.get(status.get("latestCreatedRevision", ""))
-    if made is None or fetched_uri(made) != asked.uri or not condition_true(objects.service, ROUTED):
+    status, desired = predictor_status(objects.service), desired_model(objects.service)
+    revision = objects.revisions.get(status.get("latestCreatedRevision", ""))
+    if revision is None or fetched_uri(revision) != desired.uri or not condition_true(objects.service, ROUTED):
         return False
-    latest = sum(one.get("percent") or 0 for one in status.get("traffic") or () if one.get("latestRevision"))
-    first = status.get("latestReadyRevision") == status.get("latestRolledoutRevision") == status.get(
+    latest = sum(target.get("percent") or 0 for target in status.get("traffic") or () if target.get("latestRevision"))
+    first_model = status.get("latestReadyRevision") == status.get("latestRolledoutRevision") == status.get(
         "latestCreatedRevision"
     ) and not status.get("previousRolledoutRevision")  # a first model has everything, whatever is asked for
-    return latest == (100 if asked.percent is None or first else asked.percent)
+    return latest == (100 if desired.percent is None or first_model else desired.percent)
 
 
 def predictor_status(service: Object) -> Object:
-    found: Object = service.get("status", {}).get("components", {}).get("predictor") or {}
-    return found
+    status: Object = service.get("status", {}).get("components", {}).get("predictor") or {}
+    return status
 
 
 def _shares(service: Object) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in predictor_status(service).get("traffic") or ():
-        name = str(one.get("revisionName", ""))
-        found[name] = found.get(name, 0) + int(one.get("percent") or 0)
-    return found
+    shares: dict[str, int] = {}
+    for target in predictor_status(service).get("traffic") or ():
+        name = str(target.get("revisionName", ""))
+        shares[name] = shares.get(name, 0) + int(target.get("percent") or 0)
+    return shares
 
 
-def _read_revision(name: str, revision: Object, came: bool) -> Revision:
-    return Revision(name, fetched_uri(revision), came and condition_true(revision, "Ready"), _failure(revision))
+def _read_revision(name: str, revision: Object, is_latest_ready: bool) -> Revision:
+    return Revision(
+        name, fetched_uri(revision), is_latest_ready and condition_true(revision, "Ready"), _failure(revision)
+    )
 
 
 def _failure(revision: Mapping[str, object]) -> str:
     """Why it does not come to be, where Knative has given it up or its pods say so."""
-    said = condition(revision, "Ready")
-    if said.get("status") != "False":
+    ready = condition(revision, "Ready")
+    if ready.get("status") != "False":
         return ""
-    return ": ".join(str(said[part]) for part in ("reason", "message") if said.get(part)) or "not ready"
+    return ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "not ready"

@@ -27,12 +27,12 @@ class ClusterLease:
     def __init__(self, api: Api, holder: str, seconds: float = SECONDS) -> None:
         self.api, self.holder, self.seconds = api, holder, seconds
         self._until = 0.0
-        self._seen: tuple[str, float] = ("", 0.0)
+        self._rival_lease: tuple[str, float] = ("", 0.0)
         """Of somebody else's lease the version, and when we first saw that one."""
         self.trouble = ""
         """Why this controller can never lead, as long as nobody gives it the right to."""
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_loop, name="lease", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -53,20 +53,20 @@ class ClusterLease:
 
     def try_once(self) -> bool:
         """Take it, or renew it, where it is free or ours. What is unsure is not held."""
-        asked = time.monotonic()
+        started = time.monotonic()
         try:
             lease = self._read()
-            if lease is not None and not self._free(lease, asked):
+            if lease is not None and not self._free(lease, started):
                 self._until = 0.0
                 return False
             self._write(lease, self.holder)
         except ConflictError:
             self._until = 0.0
             return False
-        self._until = asked + self.seconds - MARGIN * self.seconds / SECONDS
+        self._until = started + self.seconds - MARGIN * self.seconds / SECONDS
         return True
 
-    def _keep(self) -> None:
+    def _renew_loop(self) -> None:
         while not self._stopped.is_set():
             try:
                 self.try_once()
@@ -85,9 +85,9 @@ class ClusterLease:
         if holder in (None, "", self.holder):
             return True
         version = str(lease["metadata"]["resourceVersion"])
-        if self._seen[0] != version:
-            self._seen = version, now
-        return now - self._seen[1] > self.seconds
+        if self._rival_lease[0] != version:
+            self._rival_lease = version, now
+        return now - self._rival_lease[1] > self.seconds
 
     def _write(self, lease: dict[str, Any] | None, holder: str) -> None:
         """At the version that was read: of two who find it free, one gets it."""

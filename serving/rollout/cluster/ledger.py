@@ -31,12 +31,12 @@ class ClusterLedger:
 
     def write(self, state: State, expected: str) -> None:
         """Conflict where anybody wrote to it meanwhile, be it a person's word in the spec."""
-        found = self._object()
+        rollout = self._object()
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KIND,
-            "spec": found["spec"],
-            "metadata": {**found["metadata"], "resourceVersion": expected},
+            "spec": rollout["spec"],
+            "metadata": {**rollout["metadata"], "resourceVersion": expected},
             "status": dump_status(state),
         }
         with translate_refusals(self.api):
@@ -44,15 +44,15 @@ class ClusterLedger:
 
     def refuse(self, why: str, now: float) -> None:
         """The end of one whose spec cannot be read: nothing was changed for it, and nothing will be."""
-        found = self._object()
-        done = State(phase="Done", outcome="Refused", reasons=(why,)).noted(now, "Refused", why)
-        self.write(done, str(found["metadata"]["resourceVersion"]))
+        rollout = self._object()
+        done = State(phase="Done", outcome="Refused", reasons=(why,)).with_record(now, "Refused", why)
+        self.write(done, str(rollout["metadata"]["resourceVersion"]))
 
     def _object(self) -> Object:
-        found = self.cache.get(ROLLOUTS, self.name)
-        if found is None:
+        rollout = self.cache.get(ROLLOUTS, self.name)
+        if rollout is None:
             raise OutageError(f"modelrollout {self.name} is gone: it was deleted. What it asked for last stays so.")
-        return found
+        return rollout
 
 
 def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSnapshot:
@@ -60,8 +60,8 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
 
     They are part of the state from the first write on, so that a shadow that comes or goes meanwhile changes nothing.
     """
-    meta = rollout["metadata"]
-    where = f"modelrollout {meta['namespace']}/{meta['name']}"
+    metadata = rollout["metadata"]
+    where = f"modelrollout {metadata['namespace']}/{metadata['name']}"
     state, policy = parse_state(rollout), dict(rollout["spec"])
     has_shadow = policy.get("inferenceService") in shadowed
     if "checks" not in policy:
@@ -77,7 +77,7 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
             f"{where}: the check `quality` has no evidence without a shadow, and this controller is told of none for "
             f"{spec.inference_service}: install manifests/shadow, which passes --shadow, or name the other checks."
         )
-    return RolloutSnapshot(spec, state, str(meta["resourceVersion"]))
+    return RolloutSnapshot(spec, state, str(metadata["resourceVersion"]))
 
 
 def effective_checks(state: State, shadowed: bool) -> tuple[Check, ...]:

@@ -29,7 +29,7 @@ class ControllerStatus(NamedTuple):
     phases: Mapping[str, int]
     judging_quality: int
     leads: bool
-    unlooked: float
+    seconds_unreconciled: float
     calls: Mapping[str, int]
 
 
@@ -38,23 +38,23 @@ class Metrics:
 
     def __init__(self, standing: Callable[[], ControllerStatus]) -> None:
         self.registry = CollectorRegistry()
-        self._standing = standing
-        self._looks = Counter(
+        self._status = standing
+        self._reconciles = Counter(
             "qinglan_rollout_looks", "Looks, and how they ended.", ["result"], registry=self.registry
         )
         for result in RESULTS:
-            self._looks.labels(result)
+            self._reconciles.labels(result)
         self._seconds = Histogram(
             "qinglan_rollout_look_seconds", "Time of a look.", buckets=SECONDS, registry=self.registry
         )
         self.registry.register(self)
 
-    def looked(self, result: str, seconds: float) -> None:
-        self._looks.labels(result).inc()
+    def observe_reconcile(self, result: str, seconds: float) -> None:
+        self._reconciles.labels(result).inc()
         self._seconds.observe(seconds)
 
     def collect(self) -> Iterator[Any]:
-        standing = self._standing()
+        standing = self._status()
         rollouts = GaugeMetricFamily("qinglan_rollout_rollouts", "Rollouts under way.", labels=["phase"])
         for phase in PHASES:
             rollouts.add_metric([phase], standing.phases.get(phase, 0))
@@ -66,7 +66,7 @@ class Metrics:
         yield GaugeMetricFamily("qinglan_rollout_leader", "Whether this one leads.", value=float(standing.leads))
         yield GaugeMetricFamily(
             "qinglan_rollout_unlooked_seconds", "Since the last good look of the rollout that waits longest.",
-            value=standing.unlooked,
+            value=standing.seconds_unreconciled,
         )  # fmt: skip
         calls = CounterMetricFamily("qinglan_rollout_api_calls", "Calls of the API server.", labels=["call"])
         for call, count in sorted(standing.calls.items()):

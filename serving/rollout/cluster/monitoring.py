@@ -22,10 +22,10 @@ STUCK_SECONDS = 60.0
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told = {"at": at, "level": record.levelname.lower(), "said": record.getMessage()}
+        entry = {"at": at, "level": record.levelname.lower(), "said": record.getMessage()}
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(told).decode()
+            entry["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(entry).decode()
 
 
 def configure_json_logging() -> None:

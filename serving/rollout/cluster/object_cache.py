@@ -55,7 +55,9 @@ class ObjectCache:
     def revisions(self, service: str) -> dict[str, Object]:
         self.check_watched("revisions")
         revisions = [
-            each for each in self.all("revisions") if each["metadata"]["labels"].get(SERVICE_LABEL) == service
+            revision
+            for revision in self.all("revisions")
+            if revision["metadata"]["labels"].get(SERVICE_LABEL) == service
         ]
         return {revision["metadata"]["name"]: revision for revision in revisions}
 
@@ -101,28 +103,37 @@ def _supersedes(known: Object, answer: Object) -> bool:
     return all(version.isdecimal() for version in versions) and int(versions[0]) > int(versions[1])
 
 
-def _trim_rollout(thing: Object) -> Object:
+def _trim_rollout(rollout: Object) -> Object:
     """Who wrote which field is half of a ModelRollout, and nobody asks."""
-    return {**thing, "metadata": {name: one for name, one in thing["metadata"].items() if name != "managedFields"}}
+    return {
+        **rollout,
+        "metadata": {name: value for name, value in rollout["metadata"].items() if name != "managedFields"},
+    }
 
 
-def _service(thing: Object) -> Object:
+def _service(service: Object) -> Object:
     """Of the book of edits only who changed the spec, and when."""
-    book = [
-        {**{name: one.get(name) for name in ("manager", "time", "subresource")}, "fieldsV1": {"f:spec": {}}}
-        for one in thing["metadata"].get("managedFields") or ()
-        if "f:spec" in (one.get("fieldsV1") or {})
+    edits = [
+        {**{name: entry.get(name) for name in ("manager", "time", "subresource")}, "fieldsV1": {"f:spec": {}}}
+        for entry in service["metadata"].get("managedFields") or ()
+        if "f:spec" in (entry.get("fieldsV1") or {})
     ]
-    return {**thing, "metadata": {**thing["metadata"], "managedFields": book}}
+    return {**service, "metadata": {**service["metadata"], "managedFields": edits}}
 
 
-def _revision(thing: Object) -> Object:
+def _revision(revision: Object) -> Object:
     """A revision's pods are half of its size, and only what they fetch matters."""
-    meta = thing["metadata"]
-    kept = {"name": meta["name"], "labels": meta.get("labels") or {}, "annotations": meta.get("annotations") or {}}
-    initialisers = [{"args": one.get("args")} for one in thing.get("spec", {}).get("initContainers") or ()]
-    conditions = thing.get("status", {}).get("conditions") or []
-    return {"metadata": kept, "spec": {"initContainers": initialisers}, "status": {"conditions": conditions}}
+    meta = revision["metadata"]
+    metadata = {
+        "name": meta["name"],
+        "labels": meta.get("labels") or {},
+        "annotations": meta.get("annotations") or {},
+    }
+    initialisers = [
+        {"args": container.get("args")} for container in revision.get("spec", {}).get("initContainers") or ()
+    ]
+    conditions = revision.get("status", {}).get("conditions") or []
+    return {"metadata": metadata, "spec": {"initContainers": initialisers}, "status": {"conditions": conditions}}
 
 
 TRIMMED: Mapping[str, Callable[[Object], Object]] = {

@@ -38,17 +38,17 @@ class PrometheusClient:
     def now(self) -> float:
         """By its own clock, which its samples have."""
         with _malformed_as_outage(self.url):
-            return float(self._asked("time()", "scalar")[0])
+            return float(self._query("time()", "scalar")[0])
 
     def samples(self, selector: str, until: float, seconds: float) -> list[ScrapedSeries]:
         """Of so many seconds before a moment."""
         with _malformed_as_outage(self.url):
-            found = self._asked(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
-            return [_series(one) for one in found]
+            matrix = self._query(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
+            return [_series(series) for series in matrix]
 
-    def _asked(self, query: str, kind: str, **more: str) -> Any:
+    def _query(self, query: str, kind: str, **parameters: str) -> Any:
         try:
-            answer = self._client.post(f"{self.url}/api/v1/query", data={"query": query, **more})
+            answer = self._client.post(f"{self.url}/api/v1/query", data={"query": query, **parameters})
         except httpx.HTTPError as error:
             raise OutageError(f"{self.url}: {type(error).__name__} {error}. Does Prometheus run there?") from error
         if answer.status_code != 200:
@@ -68,6 +68,6 @@ def _malformed_as_outage(url: str) -> Iterator[None]:
         raise OutageError(f"{url}: does not answer as Prometheus does ({what}). Is it another server?") from error
 
 
-def _series(one: Any) -> ScrapedSeries:
-    labels = {str(name): str(value) for name, value in one["metric"].items()}
-    return ScrapedSeries(labels, tuple(Sample(float(at), float(value)) for at, value in one["values"]))
+def _series(series: Any) -> ScrapedSeries:
+    labels = {str(name): str(value) for name, value in series["metric"].items()}
+    return ScrapedSeries(labels, tuple(Sample(float(at), float(value)) for at, value in series["values"]))

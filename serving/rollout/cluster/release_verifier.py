@@ -64,8 +64,8 @@ def stays_in_store(name: str) -> bool:
 
 def model_digest(claim: ReleaseStatement) -> str:
     """Of the model, by the release's statement."""
-    made: Mapping[str, str] = {part.name: part.digest for part in claim.statement.made}
-    return made.get(MODEL, "")
+    digests: Mapping[str, str] = {part.name: part.digest for part in claim.statement.made}
+    return digests.get(MODEL, "")
 
 
 @contextmanager

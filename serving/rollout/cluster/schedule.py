@@ -18,7 +18,7 @@ class Schedule:
         self._last: dict[str, float] = {}
         self._taken: set[str] = set()
 
-    def soon(self, name: str) -> None:
+    def enqueue(self, name: str) -> None:
         """Now, or as soon after the last look as one may."""
         with self._changed:
             at = max(self._clock(), self._last.get(name, 0.0) + GAP)
@@ -36,7 +36,7 @@ class Schedule:
                 self._taken.add(name)
             return names
 
-    def give_back(self, name: str, after: float | None) -> None:
+    def requeue(self, name: str, after: float | None) -> None:
         """Looked at: due again after so long, or not before something changes."""
         with self._changed:
             self._taken.discard(name)

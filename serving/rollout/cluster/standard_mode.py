@@ -51,8 +51,8 @@ def rolled_out(objects: ServiceObjects) -> Revision | None:
 def traffic(objects: ServiceObjects) -> dict[str, int]:
     """Per cent by URI: a Deployment that is being rolled out answers with both of its models, and is not counted."""
     stable, shares = rolled_out(objects), {}
-    for canary, told in _canaries_with_status(objects.service):
-        shares[storage_uri(canary["predictor"])] = int(told.get("trafficPercent") or 0)
+    for canary, status in _canaries_with_status(objects.service):
+        shares[storage_uri(canary["predictor"])] = int(status.get("trafficPercent") or 0)
     if stable is not None and stable.ready:
         shares[stable.uri] = shares.get(stable.uri, 0) + 100 - sum(shares.values())
     return {uri: percent for uri, percent in shares.items() if percent}
@@ -60,22 +60,27 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 def settled(objects: ServiceObjects) -> bool:
     """Whether KServe and the Deployments have come to the spec that was read."""
-    told = {one["predictor"]["name"]: one["trafficPercent"] for one in objects.service["spec"].get("canary") or ()}
-    seen = {one["name"]: one.get("trafficPercent", 0) for one in _statuses(objects.service)}
+    spec_shares = {
+        canary["predictor"]["name"]: canary["trafficPercent"]
+        for canary in objects.service["spec"].get("canary") or ()
+    }
+    status_shares = {canary["name"]: canary.get("trafficPercent", 0) for canary in _statuses(objects.service)}
     _, deployment = _newest_deployment(objects)
-    asked = desired_model(objects.service).uri
-    return told == seen and deployment is not None and fetched_uri(_template(deployment)) == asked
+    desired_uri = desired_model(objects.service).uri
+    return (
+        spec_shares == status_shares and deployment is not None and fetched_uri(_template(deployment)) == desired_uri
+    )
 
 
-def spec_patch(service: Object, asked: DesiredModel) -> dict[str, object]:
+def spec_patch(service: Object, desired: DesiredModel) -> dict[str, object]:
     """The merge patch of the spec: a canary beside what is served, or in its place."""
-    if asked.percent is None:
-        return {"predictor": {"model": {"storageUri": asked.uri}}, "canary": None}
+    if desired.percent is None:
+        return {"predictor": {"model": {"storageUri": desired.uri}}, "canary": None}
     predictor = service["spec"]["predictor"]
-    kept = {name: one for name, one in predictor.items() if name not in STABLE_ONLY_FIELDS}
-    model = {**kept["model"], "name": "", "storageUri": asked.uri}  # the CRD wants a name
-    canary = {**kept, "name": canary_name(asked.uri), "model": model}
-    return {"canary": [{"predictor": canary, "trafficPercent": asked.percent}]}
+    fields = {name: value for name, value in predictor.items() if name not in STABLE_ONLY_FIELDS}
+    model = {**fields["model"], "name": "", "storageUri": desired.uri}  # the CRD wants a name
+    canary = {**fields, "name": canary_name(desired.uri), "model": model}
+    return {"canary": [{"predictor": canary, "trafficPercent": desired.percent}]}
 
 
 def canary_name(uri: str) -> str:
@@ -85,7 +90,7 @@ def canary_name(uri: str) -> str:
 
 def _newest_deployment(objects: ServiceObjects) -> tuple[str, Object | None]:
     service = objects.service["metadata"]["name"]
-    canary = next((one["predictor"].get("name", "") for one in objects.service["spec"].get("canary") or ()), "")
+    canary = next((entry["predictor"].get("name", "") for entry in objects.service["spec"].get("canary") or ()), "")
     name = f"{service}-{canary}-predictor" if canary else f"{service}-predictor"
     return name, objects.deployments.get(name)
 
@@ -95,22 +100,22 @@ def _statuses(service: Object) -> list[Object]:
 
 
 def _canaries_with_status(service: Object) -> list[tuple[Object, Object]]:
-    statuses = {one["name"]: one for one in _statuses(service)}
+    statuses = {canary["name"]: canary for canary in _statuses(service)}
     canaries = service["spec"].get("canary") or ()
-    return [(one, statuses.get(one["predictor"].get("name", ""), {})) for one in canaries]
+    return [(canary, statuses.get(canary["predictor"].get("name", ""), {})) for canary in canaries]
 
 
 def _template(deployment: Object) -> Object:
-    found: Object = deployment["spec"]["template"]
-    return found
+    template: Object = deployment["spec"]["template"]
+    return template
 
 
 def _read_revision(name: str, deployment: Object, objects: ServiceObjects) -> Revision:
     """Ready is read from the counts: the condition stays True while new pods crash beside old ones."""
-    status, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
+    status, replicas = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
-    counts = {status.get(which, 0) for which in ("replicas", "updatedReplicas", "availableReplicas")}
-    ready = observed and wanted > 0 and counts == {wanted}
+    counts = {status.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")}
+    ready = observed and replicas > 0 and counts == {replicas}
     return Revision(name, fetched_uri(_template(deployment)), ready, "" if ready else _failure(name, objects))
 
 
@@ -128,8 +133,8 @@ def _failure(name: str, objects: ServiceObjects) -> str:
         if not pod["metadata"]["name"].startswith(f"{name}-"):
             continue
         status = pod.get("status", {})
-        for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-            waiting = one.get("state", {}).get("waiting") or {}
+        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+            waiting = container.get("state", {}).get("waiting") or {}
             if waiting.get("reason") in WRONG:
                 return ": ".join(filter(None, (waiting["reason"], waiting.get("message", ""))))
     return ""

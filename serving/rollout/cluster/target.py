@@ -28,20 +28,20 @@ class ClusterTarget:
             return NO_SERVICE
         return service_snapshot(self._objects(service), self.standard_canary)
 
-    def write(self, asked: DesiredModel, expected: str) -> None:
+    def write(self, desired: DesiredModel, expected: str) -> None:
         """A merge patch, held to the version; without one the service is made, unless somebody was faster."""
         with translate_refusals(self.api):
             if not expected:
                 self.cache.put(SERVICES, self.api.create(SERVICES, first_inference_service(self.rollout)))
                 return
-            body = {"metadata": {"resourceVersion": expected}, "spec": self._patch(asked)}
+            body = {"metadata": {"resourceVersion": expected}, "spec": self._patch(desired)}
             self.cache.put(SERVICES, self.api.merge(SERVICES, self.name, body))
 
     def _service(self) -> Object | None:
         """That there is none is asked again: much hangs on it, and a copy may be late."""
-        found = self.cache.get(SERVICES, self.name)
-        if found is not None:
-            return found
+        service = self.cache.get(SERVICES, self.name)
+        if service is not None:
+            return service
         with translate_refusals(self.api):
             return self.api.get(SERVICES, self.name)
 
@@ -53,11 +53,13 @@ class ClusterTarget:
             deployments = self.api.all("deployments", query)["items"]
             pods = self.api.all("pods", query)["items"]
         return ServiceObjects(
-            service, deployments={one["metadata"]["name"]: one for one in deployments}, pods=tuple(pods)
+            service,
+            deployments={deployment["metadata"]["name"]: deployment for deployment in deployments},
+            pods=tuple(pods),
         )
 
-    def _patch(self, asked: DesiredModel) -> dict[str, Any]:
+    def _patch(self, desired: DesiredModel) -> dict[str, Any]:
         service = self.cache.get(SERVICES, self.name)
         if service is not None and deployment_mode(service) == "Standard":
-            return standard_mode.spec_patch(service, asked)
-        return {"predictor": {"canaryTrafficPercent": asked.percent, "model": {"storageUri": asked.uri}}}
+            return standard_mode.spec_patch(service, desired)
+        return {"predictor": {"canaryTrafficPercent": desired.percent, "model": {"storageUri": desired.uri}}}

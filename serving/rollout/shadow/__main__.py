@@ -23,35 +23,39 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """What is not given is the configuration's default."""
-    out = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="python -m serving.rollout.shadow", argument_default=argparse.SUPPRESS,
         description="Compares a canary's rewrites with the stable model's, on live questions that nobody waits for.",
     )  # fmt: skip
-    out.add_argument("--payloads", required=True, metavar="STORE", help="of the rewriter's --payload-log, with texts")
-    out.add_argument("--rag", required=True, metavar="URL", help="searches both rewrites")
-    out.add_argument("--kb-name", metavar="NAME")
-    out.add_argument("--top-k", type=int)
-    out.add_argument("--score-threshold", type=float, metavar="0..1")
-    out.add_argument("--judge", metavar="URL", help="a gateway, whose judge is asked in both orders instead")
-    out.add_argument("--service", metavar="NAME", help="the InferenceService whose rollout is followed")
-    out.add_argument("--namespace")
-    out.add_argument("--ingress", metavar="URL", help="the cluster's gateway; the tag route's host goes in a header")
-    out.add_argument("--canary", metavar="URL", help="without a cluster; with the next two")
-    out.add_argument("--canary-version", metavar="VERSION")
-    out.add_argument("--stable-version", metavar="VERSION")
-    out.add_argument("--model", metavar="NAME", help="in the canary's path")
-    out.add_argument("--share", type=float, metavar="0..1", help="of the questions in the log")
-    out.add_argument("--deadline-seconds", type=float, metavar="S")
-    out.add_argument("--host")
-    out.add_argument("--port", type=int, help="0 takes a free one")
-    return out
+    options.add_argument(
+        "--payloads", required=True, metavar="STORE", help="of the rewriter's --payload-log, with texts"
+    )
+    options.add_argument("--rag", required=True, metavar="URL", help="searches both rewrites")
+    options.add_argument("--kb-name", metavar="NAME")
+    options.add_argument("--top-k", type=int)
+    options.add_argument("--score-threshold", type=float, metavar="0..1")
+    options.add_argument("--judge", metavar="URL", help="a gateway, whose judge is asked in both orders instead")
+    options.add_argument("--service", metavar="NAME", help="the InferenceService whose rollout is followed")
+    options.add_argument("--namespace")
+    options.add_argument(
+        "--ingress", metavar="URL", help="the cluster's gateway; the tag route's host goes in a header"
+    )
+    options.add_argument("--canary", metavar="URL", help="without a cluster; with the next two")
+    options.add_argument("--canary-version", metavar="VERSION")
+    options.add_argument("--stable-version", metavar="VERSION")
+    options.add_argument("--model", metavar="NAME", help="in the canary's path")
+    options.add_argument("--share", type=float, metavar="0..1", help="of the questions in the log")
+    options.add_argument("--deadline-seconds", type=float, metavar="S")
+    options.add_argument("--host")
+    options.add_argument("--port", type=int, help="0 takes a free one")
+    return options
 
 
-def read_options(given: dict[str, Any]) -> ShadowConfig:
-    pair = {PAIR[name]: given.pop(name) for name in PAIR if name in given}
+def read_options(options: dict[str, Any]) -> ShadowConfig:
+    pair = {PAIR[name]: options.pop(name) for name in PAIR if name in options}
     if pair and len(pair) < len(PAIR):
         raise ConfigError("--canary, --canary-version, --stable-version: all three, or none.")
-    return ShadowConfig.parse({**given, **({"pair": pair} if pair else {})}, "serving.rollout.shadow")
+    return ShadowConfig.parse({**options, **({"pair": pair} if pair else {})}, "serving.rollout.shadow")
 
 
 def serve(config: ShadowConfig) -> None:
@@ -65,13 +69,13 @@ def serve(config: ShadowConfig) -> None:
     from serving.rollout.shadow.worker import ShadowWorker
 
     log_to_stderr()
-    metrics, whom = Metrics(), create_pair_source(config)
+    metrics, pair_source = Metrics(), create_pair_source(config)
 
     async def served() -> None:
         shadow = ShadowWorker(
-            config, PayloadLogReader(open_store(config.payloads)), whom, create_comparer(config), metrics
+            config, PayloadLogReader(open_store(config.payloads)), pair_source, create_comparer(config), metrics
         )
-        working = asyncio.create_task(shadow.work())
+        working = asyncio.create_task(shadow.run_forever())
         await serve_app("rollout.shadow", create_app(metrics), listen(config.host, config.port))
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -29,18 +29,18 @@ class CanaryClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def rewrite(self, asked: LoggedQuestion, pair: ModelPair) -> str:
+    async def rewrite(self, question: LoggedQuestion, pair: ModelPair) -> str:
         """What users would have got of it; a Failure where it gave none."""
         instance = {
-            "query": asked.question, "user_profile": asked.user_profile,
-            "history_summary": asked.history_summary, "tenant_id": asked.tenant,
+            "query": question.question, "user_profile": question.user_profile,
+            "history_summary": question.history_summary, "tenant_id": question.tenant,
         }  # fmt: skip
-        response = await self._asked(orjson.dumps({"instances": [instance]}), pair)
+        response = await self._post(orjson.dumps({"instances": [instance]}), pair)
         if response.status_code != 200:
             raise PairFailure("canary_refused", f"status {response.status_code}")
         return read_rewrite(response.content, pair.canary)
 
-    async def _asked(self, body: bytes, pair: ModelPair) -> httpx.Response:
+    async def _post(self, body: bytes, pair: ModelPair) -> httpx.Response:
         headers = {"content-type": "application/json", SHADOW_HEADER: "1"}
         if self._ingress:
             headers["host"] = urlsplit(pair.url).netloc
@@ -57,12 +57,12 @@ class CanaryClient:
 def read_rewrite(content: bytes, version: str) -> str:
     """The rewrite in an answer of this very version."""
     try:
-        [told] = orjson.loads(content)["predictions"]
-        text, said = told["rewritten_query"], told["model_version"]
+        [prediction] = orjson.loads(content)["predictions"]
+        text, answered_version = prediction["rewritten_query"], prediction["model_version"]
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
         raise PairFailure("canary_malformed") from error
-    if said != version:
-        raise PairFailure("other_version", f"version {str(said)[:12]!r} answered, not {version}")
+    if answered_version != version:
+        raise PairFailure("other_version", f"version {str(answered_version)[:12]!r} answered, not {version}")
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY_CHARS:
         raise PairFailure("canary_malformed", "no line of text")
     return text

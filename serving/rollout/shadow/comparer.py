@@ -29,7 +29,7 @@ STEP = "shadow"
 
 
 class Comparer(Protocol):
-    async def compare(self, asked: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
+    async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
         """A Failure where nobody could say."""
         ...
 
@@ -59,25 +59,25 @@ class RagComparer:
     async def aclose(self) -> None:
         await self._rag.aclose()
 
-    async def compare(self, asked: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
-        need = build_need(asked)
+    async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
+        need = build_need(question)
         try:
             return pair_outcome(
-                *await gather_or_cancel(*(self._quality(asked, need, query) for query in (canary, stable)))
+                *await gather_or_cancel(*(self._quality(question, need, query) for query in (canary, stable)))
             )
         except (QinglanError, ValidationError) as error:  # their words may repeat the question's
             raise PairFailure("rag", f"{self._config.rag}: {type(error).__name__}") from error
 
-    async def _quality(self, asked: LoggedQuestion, need: str, query: str) -> float:
+    async def _quality(self, question: LoggedQuestion, need: str, query: str) -> float:
         config = self._config
-        wanted = {
-            "query": asked.question, "rewritten_query": query, "need": need, "tenant_id": asked.tenant,
+        request = {
+            "query": question.question, "rewritten_query": query, "need": need, "tenant_id": question.tenant,
             "kb_name": config.kb_name, "top_k": config.top_k, "score_threshold": config.score_threshold,
         }  # fmt: skip
-        data = (await self._rag.retrieve(RagRequest.model_validate(wanted))).data
+        data = (await self._rag.retrieve(RagRequest.model_validate(request))).data
         if data.scored_against != "need":
             raise PairFailure("scored_by_query", "the RAG service does not know `need`: its scores can be gamed")
-        return retrieval_quality([one.reranker_score for one in data.recall])
+        return retrieval_quality([hit.reranker_score for hit in data.recall])
 
 
 class JudgeComparer:
@@ -91,21 +91,21 @@ class JudgeComparer:
     async def aclose(self) -> None:
         await self._gateway.__aexit__(None, None, None)
 
-    async def compare(self, asked: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
+    async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
         from qinglan.reward.episode import Prompt
         from qinglan.reward.judge import compare_rewrites
 
-        need = build_need(asked)
+        need = build_need(question)
         prompt = Prompt(
-            id=asked.request_id, tenant_id=asked.tenant, question=asked.question, need=need, teacher_rewrite=need,
-            user_profile=asked.user_profile, history_summary=asked.history_summary,
+            id=question.request_id, tenant_id=question.tenant, question=question.question, need=need, teacher_rewrite=need,
+            user_profile=question.user_profile, history_summary=question.history_summary,
         )  # fmt: skip
         try:
-            said = await compare_rewrites(self._gateway, prompt, canary, stable)
+            comparison = await compare_rewrites(self._gateway, prompt, canary, stable)
         except QinglanError as error:
             raise PairFailure("judge", type(error).__name__) from error
         words: dict[str, PairOutcome] = {"first": "won", "second": "lost", "tie": "tied"}
-        return words[said.better]
+        return words[comparison.better]
 
 
 def create_comparer(config: ShadowConfig) -> Comparer:

@@ -58,7 +58,7 @@ class ShadowConfig(Config):
     port: int = Field(default=8090, ge=0, le=65535)
 
     @model_validator(mode="after")
-    def _whom(self) -> Self:
+    def _service_or_pair(self) -> Self:
         if bool(self.service) == bool(self.pair):
             raise ValueError("name the service whose rollout is followed, or one pair of models")
         return self

@@ -58,20 +58,22 @@ class RolloutPairSource:
 
 def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
     """The canary's version and the stable one's, where a rollout has both."""
-    turn = next_rollout(rollouts_of_service(rollouts, service))
-    if turn is None:
+    rollout = next_rollout(rollouts_of_service(rollouts, service))
+    if rollout is None:
         return None
-    status: Mapping[str, Any] = turn.get("status") or {}
+    status: Mapping[str, Any] = rollout.get("status") or {}
     stable = status.get("stable")
     if status.get("phase") not in CANARY_PHASES or not stable:
         return None
-    return turn["spec"]["release"]["model"][:VERSION_LENGTH], stable["model"][:VERSION_LENGTH]
+    return rollout["spec"]["release"]["model"][:VERSION_LENGTH], stable["model"][:VERSION_LENGTH]
 
 
 def tag_route(service: Object) -> str:
     """The URL that leads to the newest revision alone, whatever its share; "" where there is none."""
     predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
-    routes = [one for one in predictor.get("traffic") or () if one.get("latestRevision") and one.get("tag")]
+    routes = [
+        target for target in predictor.get("traffic") or () if target.get("latestRevision") and target.get("tag")
+    ]
     return str(routes[0].get("url") or "") if routes else ""
 
 

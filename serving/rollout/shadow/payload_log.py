@@ -41,22 +41,22 @@ class PayloadLogReader:
 
     def __init__(self, store: Store) -> None:
         self._shelf = store.shelf
-        self._seen: set[str] | None = None
+        self._known_keys: set[str] | None = None
 
-    def fresh(self, now: datetime | None = None) -> list[str]:
+    def new_keys(self, now: datetime | None = None) -> list[str]:
         """The keys of what was written since the last look, oldest first; nothing at the first one."""
         at = now or datetime.now(UTC)
-        there = [key for hour in (at - HOUR, at) for key in self._of_hour(hour)]
-        before, self._seen = self._seen, set(there)
-        return [] if before is None else [key for key in there if key not in before]
+        keys = [key for hour in (at - HOUR, at) for key in self._keys_of_hour(hour)]
+        before, self._known_keys = self._known_keys, set(keys)
+        return [] if before is None else [key for key in keys if key not in before]
 
-    def _of_hour(self, hour: datetime) -> list[str]:
+    def _keys_of_hour(self, hour: datetime) -> list[str]:
         day = f"{LOG}/{hour:%Y-%m-%d}/"
         return [day + name for name in self._shelf.children(day, f"{hour:%H}")]
 
     def forget(self) -> None:
         """The next look is a first one."""
-        self._seen = None
+        self._known_keys = None
 
     def lines(self, key: str) -> list[LoggedQuestion | None]:
         """Each question; None for a line that is none, whoever wrote it."""

@@ -38,7 +38,7 @@ class ShadowWorker:
         comparer: Comparer,
         metrics: Metrics,
     ) -> None:
-        self._config, self._reader, self._pairing = config, reader, pairing
+        self._config, self._reader, self._pair_source = config, reader, pairing
         self._comparer, self._metrics = comparer, metrics
         self._canary = CanaryClient(config.model, config.ingress, config.deadline_seconds)
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -47,57 +47,59 @@ class ShadowWorker:
         await self._canary.aclose()
         await self._comparer.aclose()
 
-    async def work(self) -> None:
+    async def run_forever(self) -> None:
         """For ever; a look that fails is counted, and the next one goes on from there."""
         while True:
-            with self.counting():
-                await self.look()
+            with self.count_failures():
+                await self.poll()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """All that is new, to its end. Without a canary nobody asks the store; what comes meanwhile is past."""
-        pair = await asyncio.to_thread(self._pairing.now)
+        pair = await asyncio.to_thread(self._pair_source.now)
         if pair is None:
             self._reader.forget()
             return
         self._metrics.begin(pair.canary, pair.stable)
-        keys = await _read_log(self._reader.fresh)
+        keys = await _read_log(self._reader.new_keys)
         left = MAX_QUESTIONS_PER_POLL
         for key in keys:
-            with self.counting():
-                chosen = self._chosen(await _read_log(partial(self._reader.lines, key)), pair, left)
+            with self.count_failures():
+                chosen = self._sample_questions(await _read_log(partial(self._reader.lines, key)), pair, left)
                 left -= len(chosen)
-                await asyncio.gather(*(self._compared(asked, pair) for asked in chosen))
+                await asyncio.gather(*(self._compare_question(question, pair) for question in chosen))
 
-    def _chosen(self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, most: int) -> list[LoggedQuestion]:
+    def _sample_questions(
+        self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, limit: int
+    ) -> list[LoggedQuestion]:
         """The stable model's own answers with their texts: a canary's users are no comparison."""
-        known = [one for one in lines if one is not None]
-        unreadable = sum(one is None for one in lines)
-        own = [one for one in known if (one.version, one.outcome) == (pair.stable, "answered")]
-        share = [one for one in own if sampled(one.request_id, self._config.share)]
-        told = [one for one in share if one.question and one.rewrite]
+        readable = [line for line in lines if line is not None]
+        unreadable = sum(line is None for line in lines)
+        stable = [line for line in readable if (line.version, line.outcome) == (pair.stable, "answered")]
+        sampled_lines = [line for line in stable if sampled(line.request_id, self._config.share)]
+        with_text = [line for line in sampled_lines if line.question and line.rewrite]
         reasons: dict[FailureReason, int] = {
-            "unreadable": unreadable, "no_text": len(share) - len(told), "too_many": len(told) - most,
+            "unreadable": unreadable, "no_text": len(sampled_lines) - len(with_text), "too_many": len(with_text) - limit,
         }  # fmt: skip
         for reason, count in reasons.items():
             if count > 0:
                 self._metrics.failed(reason, count)
-        return told[:most]
+        return with_text[:limit]
 
-    async def _compared(self, asked: LoggedQuestion, pair: ModelPair) -> None:
+    async def _compare_question(self, question: LoggedQuestion, pair: ModelPair) -> None:
         """One question is one pair, or one failure."""
         async with self._slots:
-            with self.counting():
-                self._metrics.pair(pair.canary, pair.stable, await self._outcome(asked, pair))
+            with self.count_failures():
+                self._metrics.pair(pair.canary, pair.stable, await self._outcome(question, pair))
 
-    async def _outcome(self, asked: LoggedQuestion, pair: ModelPair) -> PairOutcome:
-        rewrite = await self._canary.rewrite(asked, pair)
-        if rewrite == asked.rewrite:
+    async def _outcome(self, question: LoggedQuestion, pair: ModelPair) -> PairOutcome:
+        rewrite = await self._canary.rewrite(question, pair)
+        if rewrite == question.rewrite:
             return "tied"
-        return await self._comparer.compare(asked, rewrite, asked.rewrite)
+        return await self._comparer.compare(question, rewrite, question.rewrite)
 
     @contextmanager
-    def counting(self) -> Iterator[None]:
+    def count_failures(self) -> Iterator[None]:
         """What fails is counted, and said without anything of the question."""
         try:
             yield

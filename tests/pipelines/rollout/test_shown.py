@@ -123,8 +123,8 @@ def test_one_that_waits_for_another_names_it() -> None:
 
 
 def test_a_first_model_says_that_nobody_is_served_until_its_pods_are_ready() -> None:
-    first = State(phase="Promote", percent=100).noted(1.79e9, "first", "nothing was compared")
-    failing = first.noted(1.79e9, "blind", "its pods fail: ImagePullBackOff")
+    first = State(phase="Promote", percent=100).with_record(1.79e9, "first", "nothing was compared")
+    failing = first.with_record(1.79e9, "blind", "its pods fail: ImagePullBackOff")
 
     assert "the first model of rewriter, and nobody is served until they are ready" in "\n".join(detail(shown(first)))
     assert rollout_json(shown(failing))["waits_for"][1] == "so far its pods fail: ImagePullBackOff"
@@ -134,7 +134,9 @@ def test_a_first_model_says_that_nobody_is_served_until_its_pods_are_ready() -> 
 
 
 def test_a_blind_one_says_why_and_one_that_sees_again_does_not() -> None:
-    noted = ANALYSED.noted(1.79e9, "blind", "Prometheus has no answer").noted(1.79e9, "paused", "by a person")
+    noted = ANALYSED.with_record(1.79e9, "blind", "Prometheus has no answer").with_record(
+        1.79e9, "paused", "by a person"
+    )
     blind, short = (noted.model_copy(update={"blind": seconds}) for seconds in (90.0, 5.0))
 
     assert waiting_reasons(shown(blind)) == ("evidence: for 90 s Prometheus has no answer",)
@@ -199,7 +201,7 @@ def test_every_decision_is_news_once_also_where_the_beginning_is_forgotten() -> 
     news, state = HistoryTail(), State()
     told: list[str] = []
     for number in range(250):
-        state = state.noted(1.79e9 + number, f"look {number}", "why")
+        state = state.with_record(1.79e9 + number, f"look {number}", "why")
         if number % 3 == 0:
             told += [one.action for one in news.of(shown(state))]
             assert news.of(shown(state)) == ()

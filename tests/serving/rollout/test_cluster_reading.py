@@ -51,10 +51,10 @@ def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> Servic
 def test_a_serverless_canary_is_read_from_its_revisions() -> None:
     seen = service_snapshot(knative())
 
-    assert seen.settled and seen.form == "Serverless" and seen.unsupported == ""
+    assert seen.settled and seen.mode == "Serverless" and seen.unsupported == ""
     assert seen.newest and (seen.newest.uri, seen.newest.ready) == (NEW, True)
     assert seen.rolled_out and seen.rolled_out.uri == OLD
-    assert seen.traffic == {NEW: 20, OLD: 80} and seen.asked == DesiredModel(uri=NEW, percent=20)
+    assert seen.traffic == {NEW: 20, OLD: 80} and seen.desired == DesiredModel(uri=NEW, percent=20)
 
 
 def test_a_revision_that_is_not_the_latest_ready_one_is_not_ready() -> None:
@@ -121,7 +121,7 @@ def test_a_standard_canary_is_refused_unless_this_kserve_is_said_to_split() -> N
 def test_a_standard_canary_is_read_from_deployments_as_the_source_of_0_21_has_it() -> None:
     seen = service_snapshot(recorded(), standard_canary=True)
 
-    assert seen.settled and seen.asked == DesiredModel(uri=NEW, percent=10)
+    assert seen.settled and seen.desired == DesiredModel(uri=NEW, percent=10)
     assert seen.newest and (seen.newest.uri, seen.newest.ready) == (NEW, True)
     assert seen.rolled_out and seen.rolled_out.uri == OLD
     assert seen.traffic == {NEW: 10, OLD: 90}

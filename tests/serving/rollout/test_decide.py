@@ -44,12 +44,12 @@ def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> ServiceSn
 def state(phase: str = "Analyse", **changes: Any) -> State:
     begun = State(
         stable=StableRelease(uri=OLD, digest="d1", model="m1"),
-        asked=DesiredModel(uri=NEW, percent=5),
+        desired=DesiredModel(uri=NEW, percent=5),
         rest="rest",
         generation=3,
     )
     begun = enter_step(begun, spec(), 0)
-    return begun.model_copy(update={"phase": phase, "looked": NOW - 30, "cursor": 1000.0} | changes)
+    return begun.model_copy(update={"phase": phase, "last_reconciled": NOW - 30, "cursor": 1000.0} | changes)
 
 
 def window(canary: float = 100, failed: float = 0, stable: float = 1900, until: float = 1030) -> Window:
@@ -80,7 +80,7 @@ def decided(
         (served(OLD, None, rolled_out=None), PROOFS, "nothing is served: wait"),
         (served(OLD, None, rolled_out=CANARY), PROOFS, "wait until they agree"),
         (served(OLD, None, unsupported="KServe 0.20 sends a Standard canary no traffic"), PROOFS, "no traffic"),
-        (served(OLD, None, form="Standard"), PROOFS, "asks for Serverless"),
+        (served(OLD, None, mode="Standard"), PROOFS, "asks for Serverless"),
     ],
 )
 def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
@@ -88,37 +88,37 @@ def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
 ) -> None:
     found = decided(State(), seen, proofs=proofs, mode="Serverless")
 
-    assert found.asked is None and found.state.outcome == "Refused"
+    assert found.desired is None and found.state.outcome == "Refused"
     assert any(said in reason for reason in found.state.reasons), found.state.reasons
 
 
 def test_the_canary_is_first_asked_for_without_users() -> None:
     verified = decided(State(), served(OLD, None), proofs=PROOFS)
-    assert verified.state.phase == "Apply" and verified.asked is None
+    assert verified.state.phase == "Apply" and verified.desired is None
 
     found = decided(verified.state, served(OLD, None))
 
-    assert found.asked == DesiredModel(uri=NEW, percent=0)
+    assert found.desired == DesiredModel(uri=NEW, percent=0)
     assert found.state.intent == Intent(
         action="apply", uri=NEW, percent=0, expected_resource_version="7", at="2026-09-21T14:13:20+00:00"
     )
 
 
 def test_an_unready_canary_gets_no_users() -> None:
-    waiting = state("WaitReady", asked=DesiredModel(uri=NEW, percent=0))
+    waiting = state("WaitReady", desired=DesiredModel(uri=NEW, percent=0))
 
     found = decided(waiting, served(NEW, 0, newest=CANARY._replace(ready=False)))
 
-    assert found.asked is None and found.state.phase == "WaitReady"
+    assert found.desired is None and found.state.phase == "WaitReady"
 
 
 def test_a_canary_whose_pods_die_is_taken_back() -> None:
-    waiting = state("WaitReady", asked=DesiredModel(uri=NEW, percent=0), blind=BLIND_SECONDS - 30)
+    waiting = state("WaitReady", desired=DesiredModel(uri=NEW, percent=0), blind=BLIND_SECONDS - 30)
     dying = CANARY._replace(ready=False, failed="CrashLoopBackOff")
 
     found = decided(waiting, served(NEW, 0, newest=dying))
 
-    assert found.asked == DesiredModel(uri=OLD, percent=0) and "CrashLoopBackOff" in found.state.reasons[0]
+    assert found.desired == DesiredModel(uri=OLD, percent=0) and "CrashLoopBackOff" in found.state.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -141,21 +141,21 @@ def test_what_says_nothing_of_the_canary_is_no_success(
     seen: ServiceSnapshot, measured: Window | None, said: str
 ) -> None:
     once = decided(state(), seen, measured=measured)
-    assert once.asked is None and once.state.evidence == state().evidence
+    assert once.desired is None and once.state.evidence == state().evidence
     assert said in once.state.history[-1].why
 
     for_long = decided(state(blind=BLIND_SECONDS - 30), seen, measured=measured)
 
-    assert for_long.state.phase == "Rollback" and for_long.asked == DesiredModel(uri=OLD, percent=0)
+    assert for_long.state.phase == "Rollback" and for_long.desired == DesiredModel(uri=OLD, percent=0)
 
 
 def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
     had = state()
     for look in range(1, 4):
         found = decided(had, served(), measured=window(failed=30, until=1000 + 30 * look))
-        had = found.state.model_copy(update={"looked": NOW - 30})
+        had = found.state.model_copy(update={"last_reconciled": NOW - 30})
 
-    assert found.asked == DesiredModel(uri=OLD, percent=0) and found.state.phase == "Rollback"
+    assert found.desired == DesiredModel(uri=OLD, percent=0) and found.state.phase == "Rollback"
     assert found.state.reasons[0].startswith("errors ") and "worse" in found.state.reasons[0]
     assert any("errors" in line and "canary 60/200" in line for line in timeline(found.state))
 
@@ -163,7 +163,7 @@ def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
 def passing(percent: int = 5, **changes: Any) -> State:
     """A step that has everything but its last look."""
     had = state(
-        asked=DesiredModel(uri=NEW, percent=percent), step=(5, 20, 50, 100).index(percent), step_seconds=280.0
+        desired=DesiredModel(uri=NEW, percent=percent), step=(5, 20, 50, 100).index(percent), step_seconds=280.0
     )
     scores = tuple(
         score.model_copy(update={"safe": 5000.0, "until": 1000.0, "guess": Count(9e4, 90), "canary": Count(900, 1)})
@@ -173,10 +173,10 @@ def passing(percent: int = 5, **changes: Any) -> State:
 
 
 def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> None:
-    assert decided(passing(), served(), measured=window()).asked == DesiredModel(uri=NEW, percent=20)
+    assert decided(passing(), served(), measured=window()).desired == DesiredModel(uri=NEW, percent=20)
 
     half = window(canary=1000, stable=1000)
-    assert decided(passing(50), served(NEW, 50), measured=half).asked == DesiredModel(uri=NEW, percent=None)
+    assert decided(passing(50), served(NEW, 50), measured=half).desired == DesiredModel(uri=NEW, percent=None)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> No
 def test_a_step_that_lacks_anything_is_not_passed(had: State, said: str) -> None:
     found = decided(had, served(), measured=window())
 
-    assert found.asked is None and found.state.step == 0 and found.state.phase == "Analyse"
+    assert found.desired is None and found.state.step == 0 and found.state.phase == "Analyse"
 
 
 def test_a_check_that_went_silent_is_not_passed() -> None:
@@ -203,18 +203,18 @@ def test_a_check_that_went_silent_is_not_passed() -> None:
 
     found = decided(passing(), served(), measured=silent)
 
-    assert found.asked is None and found.state.step == 0
+    assert found.desired is None and found.state.step == 0
 
 
 def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
-    promoting = state("Promote", intent=None, asked=DesiredModel(uri=NEW, percent=None))
+    promoting = state("Promote", intent=None, desired=DesiredModel(uri=NEW, percent=None))
 
     assert decided(promoting, served(NEW, None)).state.phase == "Promote"
     assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
 
 
 def test_what_was_earned_in_time_is_not_taken_back_by_the_deadline() -> None:
-    promoting = state("Promote", intent=None, asked=DesiredModel(uri=NEW, percent=None), watched=10_000.0)
+    promoting = state("Promote", intent=None, desired=DesiredModel(uri=NEW, percent=None), watched=10_000.0)
 
     assert decided(promoting, served(NEW, None)).state.phase == "Promote"
     assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
@@ -227,23 +227,23 @@ def test_the_way_back_clears_the_share_only_when_the_restored_pods_are_ready() -
     new_pods = Revision("rev-3", OLD, False)
 
     first = decided(back, served(NEW, 20))
-    assert first.asked == DesiredModel(uri=OLD, percent=0)
+    assert first.desired == DesiredModel(uri=OLD, percent=0)
     waiting = decided(first.state, served(OLD, 0, newest=new_pods))
-    assert waiting.asked is None
+    assert waiting.desired is None
     last = decided(waiting.state, served(OLD, 0, newest=new_pods._replace(ready=True)))
-    assert last.asked == DesiredModel(uri=OLD, percent=None)
+    assert last.desired == DesiredModel(uri=OLD, percent=None)
     done = decided(last.state, served(OLD, None))
     assert done.state.outcome == "RolledBack" and done.state.reasons == ("bad",)
 
 
 def test_the_way_back_waits_until_kserve_has_made_the_canary_and_old_pods_are_not_the_restored_ones() -> None:
-    back = state("Rollback", ending="Aborted", asked=DesiredModel(uri=NEW, percent=0))
+    back = state("Rollback", ending="Aborted", desired=DesiredModel(uri=NEW, percent=0))
 
     waiting = decided(back, served(NEW, 0, newest=STABLE))
-    assert waiting.asked is None and waiting.state.blind == 30
-    assert decided(back, served(NEW, 0)).asked == DesiredModel(uri=OLD, percent=0), "it was made"
+    assert waiting.desired is None and waiting.state.blind == 30
+    assert decided(back, served(NEW, 0)).desired == DesiredModel(uri=OLD, percent=0), "it was made"
     late = back.model_copy(update={"blind": CUT_SECONDS})
-    assert decided(late, served(NEW, 0, newest=STABLE)).asked == DesiredModel(uri=OLD, percent=0), (
+    assert decided(late, served(NEW, 0, newest=STABLE)).desired == DesiredModel(uri=OLD, percent=0), (
         "KServe makes nothing"
     )
 
@@ -253,13 +253,13 @@ def test_a_rolled_out_canary_loses_its_users_before_the_stable_model_is_asked_fo
 
     found = decided(back, served(NEW, None, rolled_out=CANARY))
 
-    assert found.asked == DesiredModel(uri=NEW, percent=0)
+    assert found.desired == DesiredModel(uri=NEW, percent=0)
 
 
 def test_a_standard_canary_is_removed_in_one_write() -> None:
-    found = decided(state("Rollback", ending="RolledBack"), served(form="Standard"))
+    found = decided(state("Rollback", ending="RolledBack"), served(mode="Standard"))
 
-    assert found.asked == DesiredModel(uri=OLD, percent=None)
+    assert found.desired == DesiredModel(uri=OLD, percent=None)
 
 
 def test_a_foreign_edit_is_named_and_stopped() -> None:
@@ -273,7 +273,7 @@ def test_a_foreign_edit_is_put_right_a_few_times_and_waits_for_pods_again() -> N
     seen = served("s3://other", 5, generation=4, newest=Revision("rev-3", "s3://other", True))
 
     found = decided(state(), seen, foreignEdits="Restore")
-    assert found.asked == DesiredModel(uri=NEW, percent=0) and found.state.phase == "Apply"
+    assert found.desired == DesiredModel(uri=NEW, percent=0) and found.state.phase == "Apply"
 
     assert decided(state(restored=3), seen, foreignEdits="Restore").state.phase == "Rollback"
 
@@ -294,18 +294,18 @@ def test_a_lost_reply_is_resolved_by_reading() -> None:
     had = state(intent=intent, step=1)
 
     landed = decided(had, served(NEW, 20, generation=4), measured=window())
-    assert landed.asked is None and landed.state.asked == intent.asked and landed.state.intent is None
+    assert landed.desired is None and landed.state.desired == intent.desired and landed.state.intent is None
 
     not_landed = decided(had, served(), measured=window())
-    assert not_landed.asked == intent.asked
+    assert not_landed.desired == intent.desired
 
 
 def test_no_rollout_ends_while_a_write_of_its_own_may_still_arrive() -> None:
     intent = Intent(action="apply", uri=NEW, percent=0, expected_resource_version="7", at="then")
-    had = state("Apply", asked=DesiredModel(uri=OLD), intent=intent)
+    had = state("Apply", desired=DesiredModel(uri=OLD), intent=intent)
 
     waiting = decided(had, served(OLD, None), abort=True)
-    assert waiting.state.phase == "Rollback" and waiting.asked is None
+    assert waiting.state.phase == "Rollback" and waiting.desired is None
 
     late = waiting.state.model_copy(update={"blind": 90.0})
     assert decided(late, served(OLD, None), abort=True).state.outcome == "Aborted"
@@ -321,20 +321,20 @@ def test_the_deadline_ends_in_the_way_back(phase: str) -> None:
 
 
 def test_a_clock_that_leaps_spends_no_deadline() -> None:
-    found = decided(state(looked=NOW - 90_000), served(), measured=window())
+    found = decided(state(last_reconciled=NOW - 90_000), served(), measured=window())
 
     assert found.state.phase == "Analyse" and found.state.watched <= 120
 
 
 def test_a_person_pauses_aborts_and_promotes() -> None:
     held = decided(passing(), served(), measured=window(), paused=True)
-    assert held.asked is None and held.state.watched == 0
+    assert held.desired is None and held.state.watched == 0
 
     aborted = decided(state(), served(), measured=window(), abort=True)
-    assert aborted.asked == DesiredModel(uri=OLD, percent=0) and aborted.state.ending == "Aborted"
+    assert aborted.desired == DesiredModel(uri=OLD, percent=0) and aborted.state.ending == "Aborted"
 
     promoted = decided(state(), served(), measured=window(), promote=True)
-    assert promoted.asked == DesiredModel(uri=NEW, percent=None)
+    assert promoted.desired == DesiredModel(uri=NEW, percent=None)
     assert any(line.endswith("by a person's word") for line in timeline(promoted.state))
 
 
@@ -343,17 +343,17 @@ def test_a_paused_canary_that_does_harm_is_taken_back_all_the_same() -> None:
 
     found = decided(state(evidence=scores), served(), measured=window(), paused=True)
 
-    assert found.asked == DesiredModel(uri=OLD, percent=0)
+    assert found.desired == DesiredModel(uri=OLD, percent=0)
 
 
 def test_a_dark_step_judges_shadow_pairs_alone() -> None:
-    dark = state(asked=DesiredModel(uri=NEW, percent=0))
+    dark = state(desired=DesiredModel(uri=NEW, percent=0))
     nobody = Window(1030.0, {"errors": Count(0, 0), "quality": Count(40, 20)}, {"errors": Count(2000, 3)})
 
     found = decided(dark, served(NEW, 0, traffic={OLD: 100}), measured=nobody, steps=[0, 5, 100])
 
     assert not found.state.blind
-    assert [score.check for score in found.state.evidence if score.canary.of] == ["quality"]
+    assert [score.check for score in found.state.evidence if score.canary.total] == ["quality"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ NEW, OTHER = "s3://releases/new", "s3://releases/other"
 PROOF = Proof("d2", "m2", ())
 NOTHING = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
 WHOLE = DesiredModel(uri=NEW)
-MADE = NOTHING._replace(resource_version="5", generation=1, asked=WHOLE, rest="rest", uid="u-1")
+MADE = NOTHING._replace(resource_version="5", generation=1, desired=WHOLE, rest="rest", uid="u-1")
 PODS = Revision("rev-1", NEW, True)
 SERVING = MADE._replace(newest=PODS, rolled_out=PODS, traffic={NEW: 100})
 
@@ -33,19 +33,19 @@ def decided(
 
 def begun() -> State:
     verified = decided(State(), NOTHING, PROOF)
-    assert verified.asked is None and verified.state.phase == "Promote"
+    assert verified.desired is None and verified.state.phase == "Promote"
     return verified.state
 
 
 def asked() -> State:
     found = decided(begun(), NOTHING)
-    assert found.asked == WHOLE and found.state.intent and found.state.intent.expected_resource_version == ""
+    assert found.desired == WHOLE and found.state.intent and found.state.intent.expected_resource_version == ""
     return found.state
 
 
 def test_a_first_model_gets_everything_and_is_said_to_be_uncompared() -> None:
     waiting = decided(asked(), MADE)
-    assert waiting.asked is None and waiting.state.phase == "Promote" and waiting.state.percent == 100
+    assert waiting.desired is None and waiting.state.phase == "Promote" and waiting.state.percent == 100
 
     found = decided(waiting.state, SERVING)
 
@@ -53,8 +53,8 @@ def test_a_first_model_gets_everything_and_is_said_to_be_uncompared() -> None:
 
 
 def test_a_lost_reply_is_asked_again_and_one_that_arrived_is_not() -> None:
-    assert decided(asked(), NOTHING).asked == WHOLE
-    assert decided(asked(), MADE).asked is None
+    assert decided(asked(), NOTHING).desired == WHOLE
+    assert decided(asked(), MADE).desired is None
 
 
 def test_an_unproven_release_or_an_unknown_way_to_serve_makes_no_service() -> None:
@@ -63,7 +63,7 @@ def test_an_unproven_release_or_an_unknown_way_to_serve_makes_no_service() -> No
 
     assert unsigned.state.outcome == unknown.state.outcome == "Refused"
     assert "no signature" in unsigned.state.reasons[0] and "spec.predictor" in unknown.state.reasons[0]
-    assert unsigned.asked is None and unknown.asked is None
+    assert unsigned.desired is None and unknown.desired is None
 
 
 def test_pods_that_never_come_end_it_by_the_deadline_with_their_reason() -> None:
@@ -77,16 +77,16 @@ def test_pods_that_never_come_end_it_by_the_deadline_with_their_reason() -> None
 
 
 def test_a_service_that_never_served_gets_a_new_first_model() -> None:
-    broken = MADE._replace(asked=DesiredModel(uri=OTHER), newest=Revision("rev-1", OTHER, False))
+    broken = MADE._replace(desired=DesiredModel(uri=OTHER), newest=Revision("rev-1", OTHER, False))
     verified = decided(State(), broken, PROOF)
 
-    assert decided(verified.state, broken).asked == WHOLE
+    assert decided(verified.state, broken).desired == WHOLE
 
 
 def test_who_was_faster_is_looked_at_again_and_who_came_later_is_named() -> None:
-    others = MADE._replace(asked=DesiredModel(uri=OTHER), editor="kubectl-create")
+    others = MADE._replace(desired=DesiredModel(uri=OTHER), editor="kubectl-create")
     faster = decided(asked(), others)
-    assert faster.asked is None and faster.state.phase == "Verify"
+    assert faster.desired is None and faster.state.phase == "Verify"
 
     ours = decided(asked(), MADE).state
     later = decided(ours, others._replace(generation=2))
@@ -98,7 +98,7 @@ def test_an_abort_ends_it_and_says_that_what_was_made_stays() -> None:
 
     found = decided(ours, MADE, abort=True)
 
-    assert found.asked is None and found.state.outcome == "Aborted" and "stays" in found.state.reasons[0]
+    assert found.desired is None and found.state.outcome == "Aborted" and "stays" in found.state.reasons[0]
 
 
 def test_a_service_that_is_deleted_or_made_anew_ends_the_rollout() -> None:
@@ -106,4 +106,4 @@ def test_a_service_that_is_deleted_or_made_anew_ends_the_rollout() -> None:
 
     for seen in (NOTHING, MADE._replace(uid="u-2", generation=9)):
         found = decided(ours, seen)
-        assert found.asked is None and found.state.outcome == "Aborted" and "is gone" in found.state.reasons[0]
+        assert found.desired is None and found.state.outcome == "Aborted" and "is gone" in found.state.reasons[0]

@@ -66,7 +66,9 @@ def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "err
         phase="Analyse", evidence=(score,), stable=StableRelease(uri="s3://q/old", digest="1" * 64, model="4" * 64)
     )
     now = time.time() + 1  # a history's times are of whole seconds, and the key may be younger than one
-    state = state.noted(now - 60, "apply", "the canary starts").noted(now, "roll back", why, weighed=True)
+    state = state.with_record(now - 60, "apply", "the canary starts").with_record(
+        now, "roll back", why, with_figures=True
+    )
     return RolloutSnapshot(
         spec, state.model_copy(update={"phase": "Done", "outcome": outcome, "reasons": (why,)}), "7"
     )
@@ -83,7 +85,7 @@ def rollout_faults(found: Audit) -> list[tuple[str, str]]:
 def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     made: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    HistorySigner(keys).keep(*WHERE, entry(made, store))
+    HistorySigner(keys).attach(*WHERE, entry(made, store))
 
     found = audited(made, store, keys)
     print_audit(found)
@@ -107,12 +109,12 @@ def test_it_is_kept_once_however_often_it_is_asked_for_and_only_when_it_has_ende
     made: Made, store: Store, keys: Path
 ) -> None:
     one, history = entry(made, store), HistorySigner(keys)
-    history.keep(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
+    history.attach(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
     assert store.notes(made.registered.release) == []
 
     for _ in range(3):
-        history.keep(*WHERE, one)
-    HistorySigner(keys).keep(*WHERE, one)
+        history.attach(*WHERE, one)
+    HistorySigner(keys).attach(*WHERE, one)
     assert len(store.notes(made.registered.release)) == 1
 
 
@@ -122,7 +124,7 @@ def test_without_a_key_nothing_is_kept_and_that_is_said_once(
     with caplog.at_level(logging.WARNING):
         history = HistorySigner(tmp_path / "nobodys")
         for _ in range(2):
-            history.keep(*WHERE, entry(made, store))
+            history.attach(*WHERE, entry(made, store))
 
     assert store.notes(made.registered.release) == []
     assert [one.message.count("not signed") for one in caplog.records] == [1]
@@ -133,10 +135,10 @@ def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_no
 ) -> None:
     away = open_store(str(tmp_path / "away"))
     with pytest.raises(OutageError, match="cannot be kept now"):
-        HistorySigner(keys).keep(*WHERE, entry(made, away))
+        HistorySigner(keys).attach(*WHERE, entry(made, away))
 
     away.prepare()
-    HistorySigner(keys).keep(*WHERE, entry(made, away))
+    HistorySigner(keys).attach(*WHERE, entry(made, away))
     assert "its history is not kept" in caplog.text
 
 
@@ -159,7 +161,7 @@ def test_what_somebody_wrote_over_it_is_altered(made: Made, store: Store, keys: 
 
 
 def test_one_changed_byte_in_the_store_is_altered(made: Made, store: Store, keys: Path, tmp_path: Path) -> None:
-    HistorySigner(keys).keep(*WHERE, entry(made, store))
+    HistorySigner(keys).attach(*WHERE, entry(made, store))
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
     content = file.read_bytes()
     for at in (5, len(content) // 2, len(content) - 5):
@@ -186,7 +188,7 @@ def test_no_other_role_and_no_strangers_key_signs_a_history(
 
 
 def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, keys: Path) -> None:
-    HistorySigner(keys).keep(*WHERE, entry(made, store))
+    HistorySigner(keys).attach(*WHERE, entry(made, store))
     assert audited(made, store, keys).rollouts[0].counts
 
     revoke_key(keys, load_signer("rollout", keys).id, "pod taken over", "2026-01-01T00:00:00Z")
@@ -220,7 +222,7 @@ def test_what_the_api_server_tells_is_held_against_what_was_signed(made: Made, s
     one, policy = entry(made, store), load_trust(keys / TRUST_FILE)
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
         verify_history(shown(one), "", policy)
-    HistorySigner(keys).keep(*WHERE, one)
+    HistorySigner(keys).attach(*WHERE, one)
 
     assert verify_history(shown(one), "", policy).key == load_signer("rollout", keys).id
     other = one.state.model_copy(update={"outcome": "Promoted"})
@@ -234,7 +236,7 @@ def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
     made: Made, store: Store, keys: Path
 ) -> None:
     one = entry(made, store)
-    HistorySigner(keys).keep(*WHERE, one)
+    HistorySigner(keys).attach(*WHERE, one)
     first, *more = one.state.history
     later = first.model_copy(update={"at": "2026-11-23T00:00:00+00:00"})
     anew = one._replace(state=one.state.model_copy(update={"history": (later, *more)}))

@@ -84,7 +84,7 @@ class Hunting(RuleBasedStateMachine):
         self.world.edits.clear()
         self.time_passes(8)
         if self.world.asks:
-            assert self.world.asked == DesiredModel(uri=home), (outcome, self.wires.state.history)
+            assert self.world.desired == DesiredModel(uri=home), (outcome, self.wires.state.history)
             assert self.world.shares == {home: 100} and FOREIGN_URI not in self.world.shares
 
 

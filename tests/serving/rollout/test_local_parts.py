@@ -172,7 +172,7 @@ def after(
 def shares(status: ServiceStatus) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, share in status.shares.items():
-        made = status.named(name)
+        made = status.find_revision(name)
         assert made
         found[made.uri] = found.get(made.uri, 0) + share
     return found
@@ -410,4 +410,4 @@ def test_numbers_that_are_none_stay_so_and_are_for_the_rollout_to_doubt(measured
     measured.router.series = {requests("new", "answered"): float("nan")}
     window = measured.since(begun.until)
 
-    assert json.dumps(window.canary["errors"].of) == "NaN"
+    assert json.dumps(window.canary["errors"].total) == "NaN"

@@ -99,6 +99,6 @@ def test_a_second_controller_waits_until_the_first_is_gone(place: Place) -> None
         wait(lambda: place.state.phase == "Analyse")
         with place.controlled() as second:
             first.kill()
-            wait(lambda: place.state.looked is not None and second.poll() is None)
-            before = place.state.looked
-            wait(lambda: (place.state.looked or 0.0) > (before or 0.0))
+            wait(lambda: place.state.last_reconciled is not None and second.poll() is None)
+            before = place.state.last_reconciled
+            wait(lambda: (place.state.last_reconciled or 0.0) > (before or 0.0))

@@ -95,7 +95,7 @@ def ask(
 
     async def asked() -> tuple[list[httpx.Response], dict[str, int]]:
         router = Router(deadline)
-        router.turn(ways)
+        router.set_backends(ways)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             answers = await asyncio.gather(
                 *(
@@ -226,7 +226,7 @@ def test_before_any_model_is_ready_users_are_told_so() -> None:
 def test_every_series_is_there_before_it_is_counted(two: tuple[Model, Model]) -> None:
     async def shown() -> str:
         router = Router(PATIENT)
-        router.turn(Backends(two[0].way(80), two[1].way(20)))
+        router.set_backends(Backends(two[0].way(80), two[1].way(20)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             text = (await http.get("/metrics")).text
         await router.aclose()
@@ -243,12 +243,12 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
 
     async def drained() -> tuple[bool, list[httpx.Response]]:
         router = Router(PATIENT)
-        router.turn(Backends(stable.way(100)))
+        router.set_backends(Backends(stable.way(100)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             under_way = [asyncio.create_task(http.post(V1, content=b"{}")) for _ in range(5)]
             await asyncio.to_thread(stable.wait_for, 5)
-            router.turn(Backends(canary.way(100)))
-            draining = asyncio.create_task(router.drained("stable"))
+            router.set_backends(Backends(canary.way(100)))
+            draining = asyncio.create_task(router.wait_until_idle("stable"))
             after = await http.post(V1, content=b"{}")
             early = draining.done()
             await draining

@@ -128,7 +128,7 @@ def test_a_new_step_must_be_proven_safe_anew_and_keeps_what_is_suspected() -> No
 
     ahead = reset_for_step(score, 0.01)
 
-    assert ahead.canary.of == 0 and ahead.safe_value == 1.0 and ahead.harm == score.harm
+    assert ahead.canary.total == 0 and ahead.safe_value == 1.0 and ahead.harm == score.harm
 
 
 def test_no_rate_breaks_the_bets() -> None:

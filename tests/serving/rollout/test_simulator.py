@@ -124,8 +124,8 @@ def unfenced(ports: Ports) -> reconciler.ReconcileResult:
         entry.spec, entry.state, served, measured, reconciler._verify_releases(ports, entry, served)
     )
     decision = decide.decide(seen, ports.clock.now())
-    if decision.asked is not None:
-        ports.target.write(decision.asked, ports.target.read().resource_version)
+    if decision.desired is not None:
+        ports.target.write(decision.desired, ports.target.read().resource_version)
     ports.ledger.write(decision.state, entry.resource_version)
     return "done" if decision.state.phase == "Done" else "acted"
 
@@ -145,7 +145,9 @@ def at_once(now: decision_context.DecisionContext) -> decision_context.Decision:
     assert now.state.stable is not None
     home = DesiredModel(uri=now.state.stable.uri)
     return (
-        HOMEWARD(now) if now.served.asked == home else decision_context.request_change(now, home, "back", "at once")
+        HOMEWARD(now)
+        if now.service.desired == home
+        else decision_context.request_change(now, home, "back", "at once")
     )
 
 

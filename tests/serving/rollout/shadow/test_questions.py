@@ -32,33 +32,33 @@ def test_over_the_turn_of_the_hour_and_of_the_year_nothing_is_lost_or_read_twice
         store = log_in(tmp_path / str(number))
         reader = PayloadLogReader(store)
         written(store, turn - 60 * SECOND)
-        assert reader.fresh(turn - 30 * SECOND) == [], "what lies there at the first look is past"
+        assert reader.new_keys(turn - 30 * SECOND) == [], "what lies there at the first look is past"
 
         seen = written(store, turn - 20 * SECOND)
-        assert reader.fresh(turn - 10 * SECOND) == seen
+        assert reader.new_keys(turn - 10 * SECOND) == seen
         seen = written(store, turn - SECOND, turn + SECOND)
-        assert reader.fresh(turn + 2 * SECOND) == seen, "what was written before the turn comes first"
-        assert reader.fresh(turn + 12 * SECOND) == []
+        assert reader.new_keys(turn + 2 * SECOND) == seen, "what was written before the turn comes first"
+        assert reader.new_keys(turn + 12 * SECOND) == []
 
 
 def test_one_that_came_late_is_read_in_the_hour_after_its_own(tmp_path: Path) -> None:
     store = log_in(tmp_path)
     reader = PayloadLogReader(store)
-    reader.fresh(MIDNIGHT + SECOND)
+    reader.new_keys(MIDNIGHT + SECOND)
     late = written(store, MIDNIGHT - 3 * SECOND)
 
-    assert reader.fresh(MIDNIGHT + 59 * 60 * SECOND) == late
-    assert reader.fresh(MIDNIGHT + HOUR) == []
+    assert reader.new_keys(MIDNIGHT + 59 * 60 * SECOND) == late
+    assert reader.new_keys(MIDNIGHT + HOUR) == []
 
 
 def test_no_other_hours_are_listed(tmp_path: Path) -> None:
     """Not of this day, and not the same ones of the day before."""
     store = log_in(tmp_path)
     reader = PayloadLogReader(store)
-    reader.fresh(NOON)
+    reader.new_keys(NOON)
     written(store, NOON - 2 * HOUR, NOON + HOUR, NOON - 24 * HOUR, NOON - 25 * HOUR)
 
-    assert reader.fresh(NOON + SECOND) == []
+    assert reader.new_keys(NOON + SECOND) == []
 
 
 def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_next_one(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
     def failures_after_a_look() -> dict[str, float]:
         async def look() -> None:
             shadow = ShadowWorker(config, reader, turns, create_comparer(config), metrics)
-            with shadow.counting():
-                await shadow.look()
+            with shadow.count_failures():
+                await shadow.poll()
             await shadow.aclose()
 
         asyncio.run(look())

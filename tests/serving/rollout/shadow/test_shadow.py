@@ -54,12 +54,12 @@ class Eyes:
         self.reader = PayloadLogReader(open_store(self.config.payloads))
         self._pairing = pairing or FixedPairSource(pair)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         async def once() -> None:
             shadow = ShadowWorker(self.config, self.reader, self._pairing, create_comparer(self.config), self.metrics)
             try:
-                with shadow.counting():
-                    await shadow.look()
+                with shadow.count_failures():
+                    await shadow.poll()
             finally:
                 await shadow.aclose()
 
@@ -81,9 +81,9 @@ class Eyes:
 def seen(world: World, stable: Server, canary: Server, pair: ModelPair | None = None, **more: Any) -> Eyes:
     """After users have asked the stable model four questions."""
     eyes = Eyes(world, stable, pair or world.pair(stable, canary), **more)
-    eyes.look()
+    eyes.poll()
     stable.ask(*QUERIES)
-    eyes.look()
+    eyes.poll()
     return eyes
 
 
@@ -116,10 +116,10 @@ def test_what_the_canary_is_asked_is_no_evidence_of_users_and_no_payload(world: 
 
 def test_a_question_is_counted_once_by_one_process_and_by_the_next_not_at_all(world: World) -> None:
     first = seen(world, world.good, world.bad)
-    first.look()
+    first.poll()
     second = Eyes(world, world.good, first.pair)
     for _ in range(2):
-        second.look()
+        second.poll()
 
     assert (sum(first.pairs.values()), sum(second.pairs.values())) == (4, 0)
 
@@ -135,10 +135,10 @@ def test_a_canary_that_is_gone_or_is_not_the_one_counts_no_pair(world: World) ->
     other = world.pair(world.good, world.bad, url=world.good.url)
     both = [Eyes(world, world.good, one) for one in (gone, other)]
     for one in both:
-        one.look()
+        one.poll()
     world.good.ask(*QUERIES)
     for one in both:
-        one.look()
+        one.poll()
 
     assert both[0].failures == {"canary_unreachable": 4}
     assert both[1].failures == {"other_version": 4}, "the stable model has answered for the canary"
@@ -169,11 +169,11 @@ def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(worl
     pair = world.pair(world.good, world.bad)
     whom = Later(pair)
     eyes = Eyes(world, world.good, pair, whom)
-    eyes.look()
+    eyes.poll()
     world.good.ask(*QUERIES)
-    eyes.look()
+    eyes.poll()
     whom.there = True
-    eyes.look()
+    eyes.poll()
 
     assert sum(eyes.pairs.values()) == 0 and eyes.failures == {}
 
@@ -181,14 +181,14 @@ def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(worl
 def test_a_log_of_digests_and_lines_that_are_none_are_counted_as_such(world: World, tmp_path: Path) -> None:
     pair = world.pair(world.good, world.bad)
     eyes = Eyes(world, world.good._replace(log=tmp_path), pair)
-    eyes.look()
+    eyes.poll()
     (tmp_path / "payloads").mkdir()
-    eyes.look()
+    eyes.poll()
     line = {"request_id": "r", "version": pair.stable, "tenant": "fivedoctors", "outcome": "answered"}
     lines = [orjson.dumps(line), b"{", orjson.dumps({**line, "tenant": {}}), orjson.dumps({**line, "version": "x"})]
     key = f"payloads/{datetime.now(UTC):%Y-%m-%d/%H%M%S}-x-000001.jsonl"
     open_store(str(tmp_path)).shelf.create(key, b"\n".join(lines))
-    eyes.look()
+    eyes.poll()
 
     assert eyes.failures == {"no_text": 1, "unreadable": 2}
 
