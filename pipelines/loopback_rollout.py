@@ -35,10 +35,10 @@ from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, run_service
 from qinglan.store import Store, open_store
 from qinglan.terminal import say
-from serving.rollout.power_analysis import describe_power, estimate_power
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
+from standins.rollout_local.power_analysis import describe_power, estimate_power
 from standins.rollout_local.service import FileTarget, create_service
 from standins.users import PLAIN, RequestBody, Traffic, simulated_users
 

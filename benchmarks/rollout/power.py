@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from serving.rollout.power_analysis import Scenario, TrialOutcome, median, outcome_share, run_trials
 from serving.rollout.sequential import ALPHA, BETA
+from standins.rollout_local.power_analysis import Scenario, TrialOutcome, median, outcome_share, run_trials
 
 CHECKS = 6
 PER_LOOK = 600

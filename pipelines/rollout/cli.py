@@ -64,18 +64,18 @@ def status(
 
 @rollout.command()
 def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
-    """Its decisions as they are made, to its end: 0 where it was promoted, 7 where it was not."""
+    """Print its decisions as they are made, and what it waits for, to its end: 0 promoted, 7 held or taken back."""
     import sys
 
-    from pipelines.rollout.rollout_client import HistoryTail, RolloutClient
+    from pipelines.rollout.rollout_client import RolloutClient
     from pipelines.rollout.view import RolloutView, outcome_error
     from pipelines.rollout.view import rollout_json as values
-    from serving.rollout.timeline import decision_lines
+    from serving.rollout.timeline import TimelineFollower
 
-    rollouts, news = RolloutClient(namespace), HistoryTail()
+    rollouts, follower = RolloutClient(namespace), TimelineFollower()
 
     def report(view: RolloutView) -> None:
-        for line in (line for happening in news.of(view) for line in decision_lines(happening)):
+        for line in follower.lines(view.state, view.spec):
             say(line, to=sys.stderr if as_json else sys.stdout)
 
     view = rollouts.follow(rollouts.get(name).name, report)

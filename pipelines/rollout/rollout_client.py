@@ -104,16 +104,3 @@ def _retry_busy(call: Callable[[], Result]) -> Result:
                 raise
         time.sleep(pause)
     return call()
-
-
-class HistoryTail:
-    """The part of a history that was not reported yet; a long history drops its beginning."""
-
-    def __init__(self) -> None:
-        self._last: DecisionRecord | None = None
-
-    def of(self, view: RolloutView) -> tuple[DecisionRecord, ...]:
-        history = view.state.history
-        at = max((number for number, it in enumerate(history, 1) if it == self._last), default=0)
-        self._last = history[-1] if history else self._last
-        return history[at:]

@@ -1,1 +1,1 @@
-"""Moves an InferenceService's traffic to a new model on evidence, or takes it back."""
+"""Moves an InferenceService's traffic to a new model step by step, on evidence, or takes it back."""

@@ -1,4 +1,4 @@
-"""python -m serving.rollout --prometheus URL: rolls out the ModelRollouts of a namespace, until SIGTERM."""
+"""python -m serving.rollout --prometheus URL: carries out the ModelRollouts of a namespace, until SIGTERM."""
 
 import argparse
 import os
@@ -24,16 +24,21 @@ from serving.rollout.history import HistorySigner
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m serving.rollout", description=__doc__)
     options.add_argument(
-        "--prometheus", required=True, type=_url, help="where Prometheus answers, such as http://prometheus:9090"
+        "--prometheus", required=True, type=_url, help="the URL of Prometheus, such as http://prometheus:9090"
     )
-    options.add_argument("--namespace", help="whose ModelRollouts; else the one this pod or kubeconfig is in")
+    options.add_argument(
+        "--namespace", help="the ModelRollouts' namespace; by default that of the pod or of the kubeconfig"
+    )
     options.add_argument("--port", type=_port, default=8500, help="for /metrics and /healthz; 0 takes a free one")
     options.add_argument("--host", default="127.0.0.1")
     options.add_argument(
-        "--trust", type=Path, help="the trust policy; else QINGLAN_TRUST has it, or the keys' folder"
+        "--trust", type=Path, help="the trust policy; by default QINGLAN_TRUST, or trust.yaml beside the keys"
     )
     options.add_argument(
-        "--look-seconds", type=_seconds, default=30.0, help="between two looks where nothing changes"
+        "--look-seconds",
+        type=_seconds,
+        default=30.0,
+        help="between two reconciles of a rollout where nothing changes",
     )
     options.add_argument(
         "--standard-canary", action="store_true", help="this KServe (0.21) splits spec.canary's traffic"
@@ -73,13 +78,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Until it is told to stop; then the looks that are under way end, and the lease is given back."""
+    """Run until SIGTERM; then finish the reconciles under way, and release the lease."""
     configure_json_logging()
 
     def policy() -> Any:
         return load_trust(options.trust) if options.trust else default_trust()
 
-    policy()  # what is wrong with it is said before anything is done
+    policy()  # an unreadable policy ends the program before it does anything
     api = connect()
     api.namespace, api.client.user_agent = options.namespace or api.namespace, FIELD_MANAGER
     prometheus, stop = PrometheusClient(options.prometheus), threading.Event()

@@ -1,4 +1,4 @@
-"""What a window of measurements says of the canary: is it credible, is it harm, what is still lacking."""
+"""Evidence on the canary: is a window of measurements credible, does it show harm, and what is still missing?"""
 
 from math import isfinite
 
@@ -8,20 +8,20 @@ from serving.rollout.spec import Check, RolloutSpec
 from serving.rollout.state import State
 
 EVEN = 0.5
-"""Of untied shadow pairs, what a canary that is as good loses."""
+"""The share of untied shadow pairs that an equal canary loses."""
 MAX_MARGIN = 0.5
 MIN_ANSWERED_SHARE = 0.5
-"""Of the traffic that it was given, what the canary must be seen to answer itself."""
+"""The least part of its share of the traffic that the canary must be seen to answer itself."""
 MIN_EXPECTED_REQUESTS = 30.0
-"""Requests that must be expected of the canary before too few of them mean anything."""
+"""The least number of requests expected of the canary for which too few of them mean anything."""
 STALE_SECONDS = 240.0
-"""A check without news for so long is no longer passed."""
+"""A check without new counts for so long no longer counts as passed."""
 ZERO_COUNT = Count(0, 0)
 NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the same"
 
 
 def credibility_problem(window: Window | None, percent: int, cursor: float | None) -> str:
-    """Why these numbers are no evidence of the canary; empty where they are."""
+    """The reason why this window is no evidence on the canary; empty where it is evidence."""
     if window is None:
         return "no measurements"
     if cursor is None:
@@ -46,11 +46,12 @@ def _valid_count(count: Count) -> bool:
 
 
 def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
-    """The state as a step begins: its sample and time at nothing, its proof of safety still to be made."""
-    known = {score.check: score for score in state.evidence}
-    ahead = spec.steps[min(step + 1, len(spec.steps) - 1)]
+    """The state at the beginning of a step: no sample, no time, and safety to be proven for its margins."""
+    scores_by_check = {score.check: score for score in state.evidence}
+    next_percent = spec.steps[min(step + 1, len(spec.steps) - 1)]
     scores = tuple(
-        _score_for_step(known.get(check.name), check, tolerated_margin(check, ahead)) for check in spec.checks
+        _score_for_step(scores_by_check.get(check.name), check, tolerated_margin(check, next_percent))
+        for check in spec.checks
     )
     update = {"step": step, "evidence": scores, "cursor": None, "step_seconds": 0.0, "blind": 0.0}
     return state.model_copy(update=update)
@@ -60,55 +61,68 @@ def _score_for_step(score: Score | None, check: Check, margin: float) -> Score:
     return reset_for_step(score, margin) if score else Score(check=check.name, margin=margin)
 
 
-def tolerated_margin(check: Check, ahead: int) -> float:
-    """Between the models, so that the next share of users costs all of them together no more than the margin."""
+def tolerated_margin(check: Check, next_percent: int) -> float:
+    """The difference of the two models' rates that costs all users together the margin, once the canary has its next
+    share: margin * 100 / next_percent. Shadow pairs are judged beside the traffic, so `quality` has its own margin.
+    """
     if check.name == "quality":
         return min(check.margin, MAX_MARGIN - 0.01)
-    return min(check.margin * 100 / ahead, MAX_MARGIN)
+    return min(check.margin * 100 / next_percent, MAX_MARGIN)
 
 
 def fold_window(state: State, window: Window) -> State:
-    """With the window's counts in the evidence; a window that begins a step only sets the cursor."""
+    """Add the window's counts to the evidence; the first window of a step only sets the cursor."""
     if state.cursor is None:
         return state.model_copy(update={"cursor": window.until, "blind": 0.0})
-    most = harm_needed(len(state.evidence))
-    scores = tuple(_fold_score(score, window, most) for score in state.evidence)
+    needed = harm_needed(len(state.evidence))
+    scores = tuple(_fold_score(score, window, needed) for score in state.evidence)
     seconds = state.step_seconds + max(window.until - state.cursor, 0.0)
     update = {"evidence": scores, "cursor": window.until, "step_seconds": seconds, "blind": 0.0}
     return state.model_copy(update=update)
 
 
-def _fold_score(score: Score, window: Window, most: float) -> Score:
+def _fold_score(score: Score, window: Window, harm_most: float) -> Score:
     canary = window.canary.get(score.check, ZERO_COUNT)
     stable = window.stable.get(score.check, ZERO_COUNT)
     if score.check == "quality":
-        return fold(score, Block(canary, ZERO_COUNT, EVEN), window.until, most) if canary.total else score
-    return fold(score, Block(canary, stable), window.until, most) if canary.total and stable.total else score
+        return fold(score, Block(canary, ZERO_COUNT, EVEN), window.until, harm_most) if canary.total else score
+    return fold(score, Block(canary, stable), window.until, harm_most) if canary.total and stable.total else score
 
 
 def harmful_checks(state: State) -> tuple[str, ...]:
-    """The checks in which the canary is shown to be worse than the stable model."""
+    """A reason for each check in which the canary is shown to be worse than the stable model."""
     needed = harm_needed(len(state.evidence))
     return tuple(
-        f"{describe_score(score)}: worse, {score.harm_value:,.0f} to 1, {needed:,.0f} to 1 is enough"
+        f"{describe_harm(score)}: worse, {score.harm_value:,.0f} to 1, {needed:,.0f} to 1 is enough"
         for score in state.evidence
         if score.harm_value >= needed
     )
 
 
 def missing_evidence(state: State, spec: RolloutSpec) -> tuple[str, ...]:
-    """What must still be seen before the canary has earned its next share."""
-    missing = []
-    scores = [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
+    """The evidence that is missing before the canary has earned its next share; empty where it has."""
+    checks = (why for score in judged_scores(state, spec) for why in missing_for_check(score, state.cursor or 0.0))
+    return (*missing_measurements(state, spec), *checks)
+
+
+def judged_scores(state: State, spec: RolloutSpec) -> list[Score]:
+    """The checks that count at this step: at 0 % of the users shadow pairs alone."""
+    return [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
+
+
+def missing_measurements(state: State, spec: RolloutSpec) -> tuple[str, ...]:
+    """The time and the requests that this step lacks, whatever the bets say."""
+    scores = judged_scores(state, spec)
     sample = next((score.canary.total for score in scores if score.check == "errors"), scores[0].canary.total)
+    missing = []
     if state.step_seconds < spec.step_seconds:
         missing.append(f"measured for {state.step_seconds:,.0f} s of {spec.step_seconds:,}")
     if sample < spec.minimum_sample:
         missing.append(f"{sample:,.0f} requests of {spec.minimum_sample:,}")
-    return (*missing, *(why for score in scores for why in _missing_for_check(score, state.cursor or 0.0)))
+    return tuple(missing)
 
 
-def _missing_for_check(score: Score, now: float) -> list[str]:
+def missing_for_check(score: Score, now: float) -> list[str]:
     if not score.until:
         return [f"{score.check}: nothing was measured"]
     if now - score.until > STALE_SECONDS:
@@ -121,12 +135,27 @@ def _missing_for_check(score: Score, now: float) -> list[str]:
     return []
 
 
+def describe_harm(score: Score) -> str:
+    """The counts that the harm bet rests on, in words: its period may be shorter or longer than the step."""
+    period = score.harm_period
+    if not period.canary.total:
+        return describe_score(score)  # a status written before periods were counted
+    seconds = f" in {score.until - period.since:,.0f} s" if period.since else ""
+    expected = f"{period.expected:,.1f} ({_percent(period.expected, period.canary.total)})"
+    peer = "of an equal model" if score.check == "quality" else "at the stable model's rates in the same windows"
+    return f"{score.check} {_share(period.canary)}{seconds}, {expected} expected {peer}"
+
+
 def describe_score(score: Score) -> str:
-    """A check's counts in words."""
+    """A check's counts at this step in words."""
     words = f"{score.check} {_share(score.canary)}"
     return words if score.check == "quality" else f"{words} beside {_share(score.stable)}"
 
 
 def _share(count: Count) -> str:
-    share = f" ({100 * count.failed / count.total:.2f} %)" if count.total else ""
+    share = f" ({_percent(count.failed, count.total)})" if count.total else ""
     return f"{count.failed:,.0f} of {count.total:,.0f}{share}"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2f} %"

@@ -1,6 +1,6 @@
-"""What the servers count, as the checks read it: from raw counters at two moments to counts of one model version.
+"""Turns the raw counters of the servers at two moments into counts of one model version, check by check.
 
-Prometheus answers such series, and so does any server's own /metrics.
+The counters come from Prometheus, or from the /metrics page of a server.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from serving.rollout.sequential import Count
 from serving.rollout.spec import Check, CheckName
 
 SERVERS = ("qinglan_rewriter", "qinglan_style")
-"""Whose requests and seconds are read alike: a version is of one of them."""
+"""The servers of models. Their counters have the same names; a model version belongs to one of the two."""
 
 SERVED = (
     "requests_total", "seconds_bucket", "seconds_count", "questions_total", "fallbacks_total",
@@ -20,11 +20,12 @@ SERIES_NAMES = (
     *(f"{server}_{counter}" for server in SERVERS for counter in SERVED), "qinglan_rag_requests_total",
     "qinglan_rag_zero_hits_total", "qinglan_shadow_pairs_total",
 )  # fmt: skip
-"""All series that are read."""
+"""All series that a check reads."""
 
 FAILED_OUTCOMES = frozenset({"failed", "late", "busy", "refused"})
-"""What counts against a model. A refused question may be the caller's fault, but then both models refuse it alike; a
-canary that refuses what the stable one answers is worse. Too large is the door's word; who went away has none.
+"""The outcomes that count against a model. A refused question may be the caller's fault, but then both models refuse
+it alike; a canary that refuses what the stable model answers is worse. Questions that are too large or whose caller
+disconnected have other outcomes, and count for neither.
 """
 
 Labels = frozenset[tuple[str, str]]
@@ -48,27 +49,33 @@ def make_series(name: str, labels: Mapping[str, str]) -> Series:
 
 
 def counter_increases(before: Counters, after: Counters) -> Counters:
-    """How much each has counted: one that is new, or begins anew since its process did, from nothing."""
-    return {one: value - (0.0 if (was := before.get(one, 0.0)) > value else was) for one, value in after.items()}
+    """The increase of each counter; one that is new counts from 0."""
+    increases = {}
+    for series, value in after.items():
+        start = before.get(series, 0.0)
+        # A counter never falls: a lower value means that its process was started again and counts from 0.
+        restarted = start > value
+        increases[series] = value if restarted else value - start
+    return increases
 
 
 def counts_by_check(increases: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
-    """By check, of the version; `other` is what it is paired with. `errors` is always there."""
+    """The version's counts of each check, and always of `errors`; `other` is the version that it is compared with."""
     counts = {"errors": _errors(increases, version, other, None)}
     return counts | {check.name: COUNT_FUNCTIONS[check.name](increases, version, other, check) for check in checks}
 
 
-def _errors(growth: Counters, version: str, _: str, __: Check | None) -> Count:
-    def of(*outcomes: str) -> float:
+def _errors(increases: Counters, version: str, _: str, __: Check | None) -> Count:
+    def requests(outcome: str) -> float:
         names = _series_names("requests_total")
-        return sum(_sum(growth, name, version=version, outcome=one) for name in names for one in outcomes)
+        return sum(_sum(increases, name, version=version, outcome=outcome) for name in names)
 
-    failed = of(*FAILED_OUTCOMES)
-    return Count(of("answered") + failed, failed)
+    failed = sum(map(requests, FAILED_OUTCOMES))
+    return Count(requests("answered") + failed, failed)
 
 
 def _slow(increases: Counters, version: str, _: str, check: Check) -> Count:
-    """More than so many seconds for a request."""
+    """Requests that took longer than the check's seconds."""
     return _count_above(increases, version, "seconds", check.seconds or 1.0)
 
 
@@ -87,12 +94,12 @@ def _zero_hits(increases: Counters, version: str, _: str, __: Check) -> Count:
 
 
 def _costly(increases: Counters, version: str, _: str, check: Check) -> Count:
-    """More than so many tokens written for one question, given back or not: they were paid for."""
+    """Questions that more tokens were written for than the check's; a text that a guard took back counts, too."""
     return _count_above(increases, version, "written_tokens", check.tokens or 32)
 
 
 def _quality(increases: Counters, version: str, other: str, _: Check) -> Count:
-    """Untied shadow pairs, and those that the canary lost; the stable side has none of its own."""
+    """Untied shadow pairs, and how many of them the canary lost; the stable model has no counts of its own."""
     won, lost = (
         _sum(increases, "qinglan_shadow_pairs_total", canary=version, stable=other, outcome=outcome)
         for outcome in ("won", "lost")
@@ -111,7 +118,7 @@ COUNT_FUNCTIONS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]
 
 
 def _count_above(increases: Counters, version: str, histogram: str, limit: float) -> Count:
-    """How many were more than that; between two bounds of the histogram the lower one counts, to be strict."""
+    """Observations above the limit. Where it lies between two bounds of the histogram, the lower bound is used."""
     within: dict[float, float] = {}
     for series, value in increases.items():
         if series.name in _series_names(f"{histogram}_bucket") and series.label("version") == version:

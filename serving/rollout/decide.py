@@ -1,10 +1,10 @@
-"""What to do next: a pure function of what was read, the policy and the time.
+"""The next state of a rollout, and at most one change to ask for: a pure function of what was read and of the time.
 
     Verify -> Apply -> WaitReady -> Analyse (each step) -> Promote -> Done
                   \\__________________\\____________________\\__> Rollback -> Done
 
-A decision is the next state, and at most one thing to ask of the InferenceService. Nothing is remembered elsewhere:
-who reads the same decides the same, so that a restart, a lost reply or a second controller changes nothing.
+Nothing is remembered outside the state. Two controllers that read the same decide the same, so that a restart, a lost
+reply or a second controller changes nothing.
 """
 
 from collections.abc import Callable
@@ -29,18 +29,18 @@ from serving.rollout.preconditions import unmet_preconditions
 from serving.rollout.rollback import continue_rollback, start_rollback
 from serving.rollout.state import Phase, StableRelease, State
 
-LONGEST_LOOK = 120.0
-"""At most so much time is believed to have passed between two looks, whatever the clock says."""
+LONGEST_INTERVAL = 120.0
+"""The most time that counts between two reconciles, whatever the clock says."""
 BLIND_SECONDS = 240.0
-"""A canary that nothing credible is seen of, or that dies, is taken back after so long: a scrape or two missed and
-a restart of Prometheus are shorter."""
+"""A canary without credible evidence, or whose pods die, is taken back after so long. One or two missed scrapes and a
+restart of Prometheus are shorter."""
 BLIND_NOTED_SECONDS = 15.0
-"""Less is a look between two scrapes, or while a change is being carried out: no news."""
+"""A shorter time is no news: a reconcile between two scrapes, or while a change is being carried out."""
 MOST_RESTORES = 3
 
 
 def decide(observation: Observation, now: float) -> Decision:
-    """The next state, and what to ask for. A read older than one before it decides nothing."""
+    """The next state, and what to ask for. A read that is older than the one before it changes nothing."""
     if observation.state.phase == "Done":
         return Decision(observation.state)
     if observation.state.uid and observation.service.uid != observation.state.uid:
@@ -64,9 +64,9 @@ def decide(observation: Observation, now: float) -> Decision:
 
 
 def _add_watched_time(context: DecisionContext) -> DecisionContext:
-    """The time that passed under watch: none where the clock went back, little where it leapt or nobody looked."""
+    """Count the time since the last reconcile: none where the clock went back, little where it leapt."""
     passed = context.now - (context.now if context.state.last_reconciled is None else context.state.last_reconciled)
-    elapsed = min(max(passed, 0.0), LONGEST_LOOK)
+    elapsed = min(max(passed, 0.0), LONGEST_INTERVAL)
     counted = 0.0 if context.spec.paused else elapsed
     return context.with_state(last_reconciled=context.now, watched=context.state.watched + counted)._replace(
         elapsed=elapsed
@@ -74,7 +74,7 @@ def _add_watched_time(context: DecisionContext) -> DecisionContext:
 
 
 def _confirm_intent(context: DecisionContext) -> DecisionContext:
-    """What was meant to be written is there: it is ours now. Whether a reply came does not matter."""
+    """Take an intended write as done where the InferenceService shows it, whether or not a reply came."""
     intent, service = context.state.intent, context.service
     context = context.with_state(generation=service.generation, uid=service.uid)
     if intent is None or service.desired != intent.desired:
@@ -88,7 +88,7 @@ def _confirm_intent(context: DecisionContext) -> DecisionContext:
 
 
 def _verify(context: DecisionContext) -> Decision:
-    """Nothing is asked for until release, stable model and cluster are known to be what a canary needs."""
+    """Ask for nothing until the release, the stable model and the cluster are known to be what a canary needs."""
     if context.spec.abort:
         return end_rollout(context, "Aborted", ("aborted before anything was changed",))
     if context.proofs is None:
@@ -129,9 +129,10 @@ def _handle_deadline(context: DecisionContext) -> Decision | None:
 
 
 def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
-    """Somebody else's edit: named, and stopped or put right as the policy says.
+    """Name an edit by somebody else, and stop or restore as the policy says.
 
-    Never put right: what was changed beside model and share, which we do not know, and a person's own way back.
+    Two edits are never restored: one of anything beside model and share, whose former value the state does not hold,
+    and a person's own return to the stable model.
     """
     service, state = context.service, context.state
     if service.desired == state.desired and service.rest == state.rest:
@@ -151,13 +152,13 @@ def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
 
 
 def _change_requested(state: State) -> bool:
-    """Whether anything may have been asked for by us, though no reply came."""
+    """Tell if the controller may have changed the InferenceService, even where no reply came."""
     stable_desired = state.desired is not None and state.stable is not None and state.desired.uri == state.stable.uri
     return state.intent is not None or not stable_desired
 
 
 def _apply(context: DecisionContext) -> Decision:
-    """The canary is asked for at 0 % first: a share given to pods that are not ready is served by the old model."""
+    """Ask for the canary at 0 % first: KServe lets the old model answer a share whose pods are not ready."""
     dark = context.canary_at(0)
     if context.service.desired == dark:
         return Decision(context.with_state(phase="WaitReady", blind=0.0).state)
@@ -197,7 +198,7 @@ def _analyse(context: DecisionContext) -> Decision:
 
 
 def _traffic_problem(context: DecisionContext, percent: int) -> str:
-    """Why the canary does not really serve what it is asked to."""
+    """The reason why the canary does not serve the share that was asked for; empty where it does."""
     if not context.canary_ready:
         return "the canary is not ready: the stable model answers for it"
     canary = context.service.traffic.get(context.spec.release.uri, 0)
@@ -224,7 +225,7 @@ def _decide_on_evidence(context: DecisionContext) -> Decision:
 
 
 def _promote(context: DecisionContext) -> Decision:
-    """The share is cleared at the very version that was read, so that nothing newer is promoted by it."""
+    """Clear the share at the version that was read, so that nothing newer than that is promoted."""
     whole = context.canary_at(None)
     if context.service.desired != whole:
         if not context.canary_ready:
@@ -238,7 +239,7 @@ def _promote(context: DecisionContext) -> Decision:
 
 
 def _add_blind_time(context: DecisionContext, why: str) -> Decision:
-    """One more look that showed nothing of the canary; too many, and it is taken back. What lasts is noted."""
+    """Count the time without credible evidence: after 15 s it is noted, after 240 s the canary is taken back."""
     blind = context.state.blind + context.elapsed
     context = context.with_record("blind", why) if context.state.blind < BLIND_NOTED_SECONDS <= blind else context
     context = context.with_state(blind=blind)

@@ -1,4 +1,4 @@
-"""One look's facts, as the rules of deciding take them, and the two ways in which a rule ends."""
+"""The facts that the rules in decide.py read, and the two ways in which a rule ends: ask for a change, or finish."""
 
 from typing import Any, NamedTuple
 
@@ -8,8 +8,10 @@ from serving.rollout.state import DesiredModel, Intent, Outcome, State, iso_time
 
 
 class Observation(NamedTuple):
-    """All that was read for one look. `proofs` are of the release and of the stable model, in Verify alone; where
-    nothing is served there is no stable one."""
+    """Everything that was read for one reconcile.
+
+    `proofs`, in Verify alone, are of the release and of the stable model; the latter is None where nothing is served.
+    """
 
     spec: RolloutSpec
     state: State
@@ -21,11 +23,11 @@ class Observation(NamedTuple):
 class Decision(NamedTuple):
     state: State
     desired: DesiredModel | None = None
-    """What to ask of the InferenceService, once the state is written."""
+    """The change to write to the InferenceService, once the state is written."""
 
 
 class DecisionContext(NamedTuple):
-    """One look's facts, as the rules take them."""
+    """The facts of one reconcile, as the rules take them; `elapsed`: seconds since the one before."""
 
     spec: RolloutSpec
     state: State
@@ -51,7 +53,7 @@ class DecisionContext(NamedTuple):
 
 
 def request_change(context: DecisionContext, desired: DesiredModel, action: str, why: str) -> Decision:
-    """Write down what is meant first; only a person's pause holds it, and never a rollback."""
+    """Note the intent, then ask for the change. A pause holds every change except a rollback's."""
     if context.spec.paused and context.state.phase != "Rollback":
         return Decision(context.state)
     intent = Intent(

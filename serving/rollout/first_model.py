@@ -1,7 +1,7 @@
-"""The first model of an InferenceService: nothing is there to compare it with, and nothing to go back to.
+"""The first model of an InferenceService, which can be compared with nothing and has nothing to go back to.
 
-KServe gives a first model all of the traffic, whatever share it is asked for at. So it is proven, asked for, and
-waited for until its pods serve, and the outcome says that nothing was compared.
+KServe gives a first model all of the traffic, whatever share is asked for. So the release is proven and asked for,
+the controller waits until its pods serve, and the outcome says that nothing was compared.
 """
 
 from serving.rollout.decision_context import Decision, DecisionContext, describe_edit, end_rollout, request_change
@@ -17,7 +17,7 @@ LEFT = (
 
 
 def begin(context: DecisionContext, proof: Proof) -> Decision:
-    """Where the release is proven, and is known how to be served."""
+    """Begin where the release is proven and the rollout says how to serve it; refuse otherwise."""
     service, release = context.service, context.spec.release
     reasons = verification_failures(context.spec, proof)
     if not service.uid and context.spec.predictor is None:
@@ -34,7 +34,7 @@ def begin(context: DecisionContext, proof: Proof) -> Decision:
 
 
 def advance(context: DecisionContext) -> Decision:
-    """Asked for once, and then waited for."""
+    """Ask for the model once, then wait until it serves."""
     if context.spec.abort:
         why = "aborted by a person; what was made stays, since there is nothing to go back to"
         return end_rollout(context, "Aborted", (why,))

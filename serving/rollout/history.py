@@ -1,4 +1,4 @@
-"""A rollout's whole history, signed once it has ended, and laid beside its release for every later audit."""
+"""Signs the history of a rollout that has ended, and attaches it to its release in the store for later audits."""
 
 import logging
 from pathlib import Path
@@ -14,7 +14,7 @@ log = logging.getLogger("serving.rollout")
 
 
 class HistorySigner:
-    """Signs with the key of the role `rollout`; without one nothing is kept, and that is said once."""
+    """Signs with the key of the role `rollout`. Without such a key nothing is attached, and one warning says so."""
 
     def __init__(self, keys: Path | None = None) -> None:
         self._signer: Signer | None = None
@@ -24,7 +24,7 @@ class HistorySigner:
             log.warning("Histories of rollouts are not signed, and so not kept beside their releases: %s", error)
 
     def attach(self, namespace: str, name: str, snapshot: RolloutSnapshot) -> None:
-        """Once, however often it is called; an OutageError where it must be called again."""
+        """Attach it once, however often this is called; an OutageError asks to call again."""
         if self._signer is None or snapshot.state.phase != "Done":
             return
         statement = history_record(namespace, name, snapshot)
@@ -40,7 +40,7 @@ class HistorySigner:
 
 
 def history_record(namespace: str, name: str, snapshot: RolloutSnapshot) -> RolloutStatement:
-    """A pure function of what the ledger has: what is signed today is what would be signed tomorrow."""
+    """The statement to sign: a pure function of the ledger, so that a later call gives the same bytes."""
     spec, state = snapshot.spec, snapshot.state
     history = tuple(record.model_dump(mode="json", by_alias=True) for record in state.history)
     return RolloutStatement(

@@ -1,7 +1,7 @@
-"""What the rollout reads and writes, as plain data; adapters speak Kubernetes and Prometheus.
+"""The ports of the rollout: what it reads and writes, as plain data. Adapters speak Kubernetes and Prometheus.
 
-Every port raises OutageError where it got no answer (the write may have happened), and the two that write raise
-Conflict where the object is no longer at the version expected of it.
+Every port raises OutageError where it got no answer; a write may have happened all the same. The two that write raise
+ConflictError where the object is no longer at the expected version.
 """
 
 from collections.abc import Mapping
@@ -15,51 +15,50 @@ DeploymentMode = Literal["Serverless", "Standard"]
 
 
 class Revision(NamedTuple):
-    """One generation of a model's pods. `ready` is read from revisions or ReplicaSets, not from Ready."""
+    """One generation of a model's pods. `ready` comes from the revision or ReplicaSet, not from the service."""
 
     name: str
     uri: str
     ready: bool
     failed: str = ""
-    """Why its pods die, where the cluster says so."""
+    """The reason why its pods die, where the cluster gives one."""
 
 
 class ServiceSnapshot(NamedTuple):
-    """What an InferenceService asks for, and what it really does."""
+    """An InferenceService: what it asks for, and what it really serves."""
 
     resource_version: str
     generation: int
     settled: bool
-    """What follows speaks of this generation."""
+    """Revisions and traffic are already those of this generation."""
     desired: DesiredModel
     rest: str
-    """A fingerprint of whatever else decides what is served."""
+    """A fingerprint of everything else that decides what is served."""
     newest: Revision | None
     rolled_out: Revision | None
-    """What has, or last had, all of the traffic."""
+    """The revision that has, or last had, all of the traffic."""
     traffic: Mapping[str, int]
     """Percent by URI."""
     mode: DeploymentMode
     unsupported: str = ""
-    """Why a canary would not do what it says here; empty where it would."""
+    """The reason why this service cannot have a canary; empty where it can."""
     editor: str = ""
-    """Who last changed what is asked for."""
+    """The program that last changed the spec."""
     uid: str = ""
-    """Which object of this name it is; none where there is no InferenceService."""
+    """The object's uid; empty where there is no InferenceService."""
 
 
 class Window(NamedTuple):
-    """What was counted between a cursor and `until`, by the model version that answered."""
+    """Counts between a cursor and `until`, by the model version that answered."""
 
     until: float
     canary: Mapping[str, Count]
-    """By check; `errors` is always there, since it counts every request. For `quality`: shadow pairs won or lost,
-    and lost."""
+    """Counts by check, and always of `errors`, which counts every request. For `quality`: untied and lost pairs."""
     stable: Mapping[str, Count]
 
 
 class Proof(NamedTuple):
-    """What the lineage walk and the verdict say of a release: nothing missing means that it may be served."""
+    """The result of a release's lineage walk and verdict. It may be served where nothing is missing."""
 
     digest: str
     model: str
@@ -75,7 +74,7 @@ class RolloutSnapshot(NamedTuple):
 
 
 class Ledger(Protocol):
-    """One ModelRollout. Whoever writes it at the expected version may act; everybody else reads again."""
+    """One ModelRollout. The controller that writes it at the expected version may act; every other reads again."""
 
     def read(self) -> RolloutSnapshot: ...
 
@@ -91,15 +90,15 @@ class Target(Protocol):
 
 
 class Evidence(Protocol):
-    """What measures. Its clock is its own: a window ends where its answer says."""
+    """The source of measurements. It has a clock of its own: a window ends where its answer says."""
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """Counts of both versions after a cursor; without one, only where to begin; None where there is no data."""
+        """Counts of both versions after a cursor; without a cursor only the time to begin at; None without data."""
         ...
 
 
 class ReleaseVerifier(Protocol):
-    """What knows where a release came from."""
+    """Proves where a release came from."""
 
     def prove(self, uri: str) -> Proof: ...
 
@@ -110,7 +109,7 @@ class Clock(Protocol):
 
 class Lease(Protocol):
     def held(self) -> bool:
-        """Whether this controller believes that it leads. It may be wrong: the ledger's version is the fence."""
+        """Tell if this controller believes that it leads. It may be wrong: the ledger's version is the fence."""
         ...
 
 

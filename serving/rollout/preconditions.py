@@ -1,11 +1,11 @@
-"""Why a rollout is not begun."""
+"""The reasons why a rollout is not begun."""
 
 from serving.rollout.ports import Proof, ServiceSnapshot
 from serving.rollout.spec import RolloutSpec
 
 
 def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
-    """Every reason at once, so that nobody mends them one by one; empty where the rollout may begin."""
+    """Every reason at once, so that all can be mended together; empty where the rollout may begin."""
     reasons = verification_failures(spec, canary)
     reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
     if canary.model == stable.model and service.desired.percent is None:
@@ -14,7 +14,7 @@ def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Pro
 
 
 def verification_failures(spec: RolloutSpec, canary: Proof) -> list[str]:
-    """Why the release may not be served."""
+    """The reasons why the release may not be served."""
     reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
     if not canary.digest:
         return reasons

@@ -1,4 +1,4 @@
-"""One look: read, decide, write down, act. Whatever fails, the next look reads what is there and goes on."""
+"""One reconcile: read, decide, write the state, act. Whatever fails, the next one reads what is there and goes on."""
 
 from typing import Literal
 
@@ -11,10 +11,10 @@ ReconcileResult = Literal["done", "waited", "acted", "again", "unreachable", "fo
 
 
 def reconcile(ports: Ports) -> ReconcileResult:
-    """At most one write to the ledger, and then at most one to the InferenceService.
+    """Make at most one write to the ledger, and then at most one to the InferenceService.
 
-    The ledger comes first, at the version that was read: who loses that race does not act at all, and who dies
-    between the two leaves an intent behind. `again` means that somebody else wrote meanwhile.
+    The ledger comes first, at the version that was read: a controller that loses that race does not act, and one that
+    dies between the two writes leaves an intent behind. `again` means that somebody else wrote meanwhile.
     """
     if not ports.lease.held():
         return "follower"
@@ -48,7 +48,7 @@ def _reconcile(ports: Ports) -> ReconcileResult:
 
 
 def _read_measurements(ports: Ports, snapshot: RolloutSnapshot) -> Window | None:
-    """No answer is no data, and no data is never good news."""
+    """The window since the cursor; None without an answer, which never counts in the canary's favour."""
     stable = snapshot.state.stable
     if snapshot.state.phase != "Analyse" or stable is None:
         return None

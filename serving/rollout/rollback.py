@@ -1,12 +1,12 @@
-"""The way back to the stable release, and when it has been gone."""
+"""The way back to the stable release, and when it is complete."""
 
 from serving.rollout.decision_context import Decision, DecisionContext, describe_edit, end_rollout, request_change
 from serving.rollout.state import DesiredModel, Outcome
 
 CUT_SECONDS = 120.0
-"""How long KServe may take to give the traffic back to the revision before, once the share is 0."""
+"""The time that KServe may take to give the traffic back to the revision before, once the share is 0."""
 FLIGHT_SECONDS = 90.0
-"""After so long a request has been answered or dropped: the API server's own limit is 60 s."""
+"""The time after which a write has been answered or dropped: the API server's own limit is 60 s."""
 
 
 def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str, ...]) -> Decision:
@@ -15,7 +15,7 @@ def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str
 
 
 def continue_rollback(context: DecisionContext) -> Decision:
-    """Back to the stable release. The share is cleared last: until then the newest ready revision is the bad one.
+    """Go back to the stable release. The share is cleared last: until then the newest ready revision is the bad one.
 
     Where the newest revision was rolled out already, a share of 0 makes KServe go back to the one before it. That
     helps while the newest is the bad one, and must never be asked for once it is the restored one.
@@ -26,54 +26,49 @@ def continue_rollback(context: DecisionContext) -> Decision:
 def _next_rollback_step(context: DecisionContext) -> Decision:
     state, service = context.state, context.service
     assert state.stable is not None, "known since Verify"
-    home = DesiredModel(uri=state.stable.uri)
-    restored = (
-        service.settled and service.newest is not None and service.newest.uri == home.uri and service.newest.ready
-    )
-    if service.desired == home:
-        back = restored and service.traffic.get(home.uri) == 100 and not _in_flight(context)
+    target = DesiredModel(uri=state.stable.uri)
+    newest, rolled_out = service.newest, service.rolled_out
+    restored = service.settled and newest is not None and newest.uri == target.uri and newest.ready
+    if service.desired == target:
+        back = restored and service.traffic.get(target.uri) == 100 and not _in_flight(context)
         return end_rollout(context, state.ending, state.reasons) if back else _await_restored_pods(context)
     if service.mode == "Standard":
-        return request_change(context, home, "take back", "the canary is removed")
-    away = service.rolled_out is None or service.rolled_out.uri != home.uri
-    if service.desired.uri == home.uri:
-        if restored or away:
-            return request_change(context, home, "clear", "the stable release is given all of the traffic")
-        dark = service.desired.percent == 0
-        return (
-            _await_restored_pods(context)
-            if dark
-            else request_change(context, _at_zero_percent(home), "cut", "no user gets the canary")
-        )
-    waiting, cut = context.with_state(blind=state.blind + context.elapsed), _at_zero_percent(service.desired)
-    if state.blind < CUT_SECONDS and (_revision_pending(context) if not away else _newest_is_rolled_out(context)):
-        return (
-            Decision(waiting.state)
-            if service.desired == cut
-            else request_change(waiting, cut, "cut", "no user gets the canary")
-        )
-    if not away:
-        return request_change(context, _at_zero_percent(home), "take back", "the stable release is asked for again")
-    return request_change(
-        context, home, "take back", "the stable release is asked for again: no share of 0 would help"
-    )
+        return request_change(context, target, "take back", "the canary is removed")
+    stable_rolled_out = rolled_out is not None and rolled_out.uri == target.uri
+    if service.desired.uri == target.uri:
+        if restored or not stable_rolled_out:
+            return request_change(context, target, "clear", "the stable release is given all of the traffic")
+        if service.desired.percent == 0:
+            return _await_restored_pods(context)
+        return request_change(context, _at_zero_percent(target), "cut", "no user gets the canary")
+    # The spec still names the canary. Cut its share first, while that helps, and for CUT_SECONDS at most.
+    cut_helps = _revision_pending(context) if stable_rolled_out else _newest_is_rolled_out(context)
+    if cut_helps and state.blind < CUT_SECONDS:
+        waiting, cut = context.with_state(blind=state.blind + context.elapsed), _at_zero_percent(service.desired)
+        if service.desired == cut:
+            return Decision(waiting.state)
+        return request_change(waiting, cut, "cut", "no user gets the canary")
+    why = "the stable release is asked for again"
+    if stable_rolled_out:
+        return request_change(context, _at_zero_percent(target), "take back", why)
+    return request_change(context, target, "take back", f"{why}: no share of 0 would help")
 
 
 def _revision_pending(context: DecisionContext) -> bool:
-    """Whether KServe has still to make what is asked for. Until it has, the stable revision before the canary is the
-    newest one, and looks like the restored one."""
+    """Tell if KServe has yet to make the revision that is asked for. Until it has, the stable revision before the
+    canary is the newest one, and looks like the restored one."""
     newest = context.service.newest
     return newest is None or newest.uri != context.service.desired.uri
 
 
 def _newest_is_rolled_out(context: DecisionContext) -> bool:
-    """Whether the newest revision is rolled out: a share of 0 makes KServe go back to the one before it."""
+    """Tell if the newest revision is rolled out: a share of 0 then makes KServe go back to the one before it."""
     newest, rolled_out = context.service.newest, context.service.rolled_out
     return newest is not None and rolled_out is not None and newest.name == rolled_out.name
 
 
 def _in_flight(context: DecisionContext) -> bool:
-    """Whether a write of ours without a reply may still arrive: its version still stands, and it is young."""
+    """Tell if a write without a reply may still arrive: it is young, and the version that it expects still stands."""
     intent = context.state.intent
     stands = intent is not None and intent.expected_resource_version == context.service.resource_version
     return stands and context.state.blind < FLIGHT_SECONDS
@@ -84,14 +79,14 @@ def _at_zero_percent(desired: DesiredModel) -> DesiredModel:
 
 
 def _note_foreign_edit(context: DecisionContext) -> DecisionContext:
-    """An edit during the way back changes nothing about it, and is named."""
+    """Name an edit during the way back; it changes nothing about it."""
     if context.service.desired == context.state.desired:
         return context
     return context.with_record("foreign edit", describe_edit(context)).with_state(desired=context.service.desired)
 
 
 def _await_restored_pods(context: DecisionContext) -> Decision:
-    """Waits for the restored pods; ends without them where the stable model already has every user."""
+    """Wait for the restored pods; after the deadline end without them where the stable model has every user."""
     state = context.state
     assert state.stable is not None, "known since Verify"
     waited = context.with_state(blind=state.blind + context.elapsed)

@@ -1,4 +1,4 @@
-"""What a ModelRollout asks for: its spec, whose defaults are the default policy."""
+"""The spec of a ModelRollout. Its defaults are the default policy."""
 
 from typing import Literal, Self
 
@@ -11,27 +11,24 @@ CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quali
 
 
 class CamelCaseConfig(Config):
-    """What Kubernetes stores: camelCase there, our names here."""
+    """A model whose fields are stored in camelCase by Kubernetes."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class Check(CamelCaseConfig):
-    """One way in which a canary may be worse than the stable model: a share of its requests."""
+    """A share of the requests in which a canary may be worse than the stable model."""
 
     name: CheckName
     margin: float = Field(gt=0.0, le=0.5)
-    """How much more of all users' requests may fail it, once the canary serves the next share of them."""
+    """The additional share of all users' requests that may fail it, once the canary serves the next share."""
     seconds: float | None = Field(default=None, ge=0.005)
-    """An answer that takes longer counts as slow; for `slow` alone."""
+    """An answer that takes longer counts as slow; for `slow` alone. At least the histogram's lowest bound."""
     tokens: int | None = Field(default=None, ge=8)
-    """A question that more are written for counts as costly; for `costly` alone.
-
-    Both at least where the histograms begin: below, everything would be above.
-    """
+    """A question that more are written for counts as costly; for `costly` alone. At least the lowest bound."""
 
     @model_validator(mode="after")
-    def _its_own_limit(self) -> Self:
+    def _limit_fits_check(self) -> Self:
         if self.seconds is not None and self.name != "slow":
             raise ValueError("only the check `slow` has seconds")
         if self.tokens is not None and self.name != "costly":
@@ -46,10 +43,10 @@ CHECKS = (
     Check(name="zero_hits", margin=0.03),
     Check(name="costly", margin=0.05, tokens=32),
 )
-"""The default policy's. What every rewriter and RAG service counts is evidence for each of them."""
+"""The checks of the default policy. Every rewriter and RAG service counts what they need."""
 
 QUALITY = Check(name="quality", margin=0.10)
-"""Part of the default policy where a shadow runs, which alone has evidence for it."""
+"""Part of the default policy only where a shadow runs: nothing else measures it, and no data passes no check."""
 
 
 def default_checks(shadowed: bool) -> tuple[Check, ...]:
@@ -58,13 +55,13 @@ def default_checks(shadowed: bool) -> tuple[Check, ...]:
 
 
 class Release(CamelCaseConfig):
-    """The release that is to be served; everything is checked again before anything is changed."""
+    """The release to serve. All of it is checked again before anything is changed."""
 
     name: str
     digest: str
     uri: str
     model: str
-    """The digest of the model folder: what its version in predictions and metrics begins with."""
+    """The digest of the model folder. Its first 12 characters are the version in predictions and metrics."""
 
     @property
     def version(self) -> str:
@@ -72,7 +69,7 @@ class Release(CamelCaseConfig):
 
 
 class Predictor(CamelCaseConfig):
-    """Makes the first InferenceService (cluster/first_inference_service.py); later ones keep what is there."""
+    """The settings of a first InferenceService (cluster/first_inference_service.py); an existing one keeps its own."""
 
     runtime: str = Field(min_length=1)
     format: str = Field(min_length=1)
@@ -90,14 +87,14 @@ class RolloutSpec(CamelCaseConfig):
     """Shares of the traffic. A first step of 0 judges shadow pairs alone, before any user sees the canary."""
     mode: Literal["Auto", "Serverless", "Standard"] = "Auto"
     step_seconds: Positive = 300
-    """A step lasts at least so long: ten looks, and long enough for caches to fill and queues to build."""
+    """The least that a step lasts: ten reconciles, and long enough for caches to fill and queues to build."""
     minimum_sample: Positive = 200
-    """The canary's requests at each step, whatever the statistics say."""
+    """The least number of the canary's requests at each step, whatever the statistics say."""
     deadline_seconds: Positive = 7200
-    """Undecided after so long under watch: back to the stable model."""
+    """A rollout that is undecided after so long under watch goes back to the stable model."""
     checks: tuple[Check, ...] = CHECKS
     foreign_edits: Literal["Stop", "Restore"] = "Stop"
-    """When somebody else changes the InferenceService meanwhile: go back and end, or put ours back and go on."""
+    """The answer to an edit of the InferenceService by somebody else: go back and end, or restore it and go on."""
     paused: bool = False
     abort: bool = False
     promote: bool = False

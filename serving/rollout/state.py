@@ -1,4 +1,4 @@
-"""What a ModelRollout has come to: its status, the controller's only memory."""
+"""The status of a ModelRollout: the controller's only memory."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -14,7 +14,7 @@ MOST_HISTORY = 200
 
 
 class DesiredModel(CamelCaseConfig):
-    """What an InferenceService is asked to serve: this model, to this share of users; None is all of them."""
+    """The model that an InferenceService is asked to serve, and to which share of users; None is all of them."""
 
     uri: str
     percent: int | None = None
@@ -24,7 +24,7 @@ class DesiredModel(CamelCaseConfig):
 
 
 class Intent(CamelCaseConfig):
-    """What is about to be written, kept before it is: whoever comes next reads whether it happened."""
+    """A change that is about to be written. The next reconcile reads whether it happened."""
 
     action: str
     uri: str
@@ -38,7 +38,7 @@ class Intent(CamelCaseConfig):
 
 
 class StableRelease(CamelCaseConfig):
-    """The verified release that was served when the rollout began, and is gone back to."""
+    """The verified release that was served when the rollout began, and that a rollback restores."""
 
     uri: str
     digest: str
@@ -50,7 +50,7 @@ class StableRelease(CamelCaseConfig):
 
 
 class CheckFigures(CamelCaseConfig):
-    """One check's numbers as they stood at a decision."""
+    """One check's numbers at a decision: counts of the step, and the value of both bets."""
 
     check: str
     canary: Count
@@ -71,43 +71,45 @@ class DecisionRecord(CamelCaseConfig):
 
 
 class State(CamelCaseConfig):
+    """The status. Its aliases, in camelCase, are what the API server stores."""
+
     phase: Phase = "Verify"
     checks: tuple[Check, ...] = ()
-    """The policy's checks where the spec names none: those of the controller's first write, to the end."""
+    """The checks of a spec that names none, as the controller's first write noted them."""
     step: int = 0
     percent: int = 0
-    """The share of users that the canary was last seen to be asked for."""
+    """The share of users that the InferenceService was last seen to ask for the canary."""
     outcome: Outcome = ""
     ending: Outcome = ""
-    """What the outcome will be, while the traffic is still being brought back."""
+    """The outcome to come, while the traffic is still being brought back."""
     intent: Intent | None = None
     stable: StableRelease | None = None
     desired: DesiredModel | None = Field(default=None, alias="asked")
     """The model and share that the controller last wrote; anything else in the InferenceService is a foreign edit."""
     rest: str = ""
     uid: str = ""
-    """Of the InferenceService that this is about: another of its name is not it."""
+    """The uid of the InferenceService: a later object of the same name is another one."""
     generation: int = 0
-    """Of the InferenceService when last read: an answer of an older one is a stale read."""
+    """The newest generation of the InferenceService that was read: an older one is a stale read."""
     cursor: float | None = None
-    """Up to when measurements are folded into the evidence, on the clock of what measures."""
+    """The end of the measurements that are in the evidence, on the clock of their source."""
     step_seconds: float = 0.0
-    """How much time of this step was measured."""
+    """The measured time of this step."""
     last_reconciled: float | None = Field(default=None, alias="looked")
     """The controller's clock at the last reconcile."""
     watched: float = 0.0
-    """How long a controller was watching; time in which none was does not count."""
+    """Seconds under watch; time in which no controller ran does not count."""
     blind: float = 0.0
-    """For how long nothing, or nothing credible, has been seen of the canary."""
+    """Seconds without credible evidence on the canary."""
     restored: int = 0
     evidence: tuple[Score, ...] = ()
     reasons: tuple[str, ...] = ()
     history: tuple[DecisionRecord, ...] = ()
 
     def with_record(self, now: float, action: str, why: str, with_figures: bool = False) -> "State":
-        """The same, with one more line of history, and the numbers where the decision was made on them.
+        """The state with one more record of history, which holds the figures where the decision was made on them.
 
-        A line that only says the last one again is left out.
+        A record that repeats the last one is left out.
         """
         last = self.history[-1] if self.history else None
         if last and (last.phase, last.action, last.why) == (self.phase, action, why):

@@ -1,33 +1,78 @@
-"""A rollout's history as lines: when, what, why, and the numbers that each decision was made on."""
+"""A rollout as lines for people: its decisions with their numbers, and between two of them what it waits for."""
 
-from serving.rollout.sequential import Count
+import time
+from collections.abc import Callable, Sequence
+
+from serving.rollout.canary_analysis import judged_scores, missing_for_check, missing_measurements
+from serving.rollout.sequential import Count, safe_needed
+from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import CheckFigures, DecisionRecord, State
 
-WIDTH = 13
+ACTION_WIDTH = 13
+PROGRESS_SECONDS = 30.0
 
 
 def timeline(state: State) -> list[str]:
-    """One line for each decision, and one below it for each check that had been measured."""
+    """A line for each decision, one below it for each check measured by then, and one for the present state."""
     lines = [line for record in state.history for line in decision_lines(record)]
     return [*lines, _status_line(state)]
 
 
 def decision_lines(record: DecisionRecord) -> list[str]:
-    head = f"{record.at}  {record.phase:<9}  {record.action:<{WIDTH}}{record.why}"
+    head = f"{record.at}  {record.phase:<9}  {record.action:<{ACTION_WIDTH}}{record.why}"
     return [head, *(_figures(figure) for figure in record.figures)]
 
 
+class TimelineFollower:
+    """The lines of a rollout that is being followed: each new decision once, and in between what it waits for."""
+
+    def __init__(self, after: DecisionRecord | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._last_record, self._clock = after, clock
+        self._last_progress, self._last_time = "", clock()
+
+    def lines(self, state: State, spec: RolloutSpec) -> list[str]:
+        """The lines to print now. Progress is printed where its figures changed, after 30 s without any line."""
+        records = self._new_records(state.history)
+        progress = progress_line(state, spec)
+        if records:
+            self._last_time = self._clock()
+            return [line for record in records for line in decision_lines(record)]
+        if progress in ("", self._last_progress) or self._clock() - self._last_time < PROGRESS_SECONDS:
+            return []
+        self._last_progress, self._last_time = progress, self._clock()
+        return [progress]
+
+    def _new_records(self, history: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
+        """The records after the last printed one; all of them where a long history has forgotten that one."""
+        known = max((number for number, record in enumerate(history, 1) if record == self._last_record), default=0)
+        self._last_record = history[-1] if history else self._last_record
+        return history[known:]
+
+
+def progress_line(state: State, spec: RolloutSpec) -> str:
+    """The evidence that the next share still waits for, as one line; empty where none is awaited."""
+    if state.phase != "Analyse" or not state.evidence:
+        return ""
+    missing = [f"nothing credible measured for {state.blind:,.0f} s"] if state.blind else []
+    missing += missing_measurements(state, spec)
+    pending = [score for score in judged_scores(state, spec) if missing_for_check(score, state.cursor or 0.0)]
+    if pending:
+        odds = ", ".join(f"{score.check} {score.safe_value:.3g} to 1" for score in pending)
+        missing.append(f"{odds}, where a check needs {safe_needed():,.0f} to 1")
+    return f"{spec.steps[state.step]} % waits for: {'; '.join(missing)}" if missing else ""
+
+
 def _figures(figure: CheckFigures) -> str:
-    both = f"canary {_share(figure.canary)}"
+    counts = f"canary {_share(figure.canary)}"
     if figure.check != "quality":
-        both += f", stable {_share(figure.stable)}"
+        counts += f", stable {_share(figure.stable)}"
     odds = f"worse {figure.harm:.3g} to 1, within {100 * figure.margin:.3g} points {figure.safe:.3g} to 1"
-    return f"{'':<38}{figure.check:<10} {both}; {odds}"
+    return f"{'':<38}{figure.check:<10} {counts}; {odds}"
 
 
 def _share(count: Count) -> str:
-    of, failed = (f"{number:,.0f}" for number in count)
-    return f"{failed}/{of}" + (f" ({100 * count.failed / count.total:.2f} %)" if count.total else "")
+    share = f" ({100 * count.failed / count.total:.2f} %)" if count.total else ""
+    return f"{count.failed:,.0f}/{count.total:,.0f}{share}"
 
 
 def _status_line(state: State) -> str:

@@ -1,6 +1,6 @@
-"""python -m standins.rollout_local FOLDER: carry out the rollouts that lie there, one after the other.
+"""python -m standins.rollout_local FOLDER: carry out the rollouts in a folder, one after the other.
 
-It may be killed at any moment and started again; a second one waits until the first is gone.
+It may be killed at any moment and started again. A second controller of the same folder waits until the first ends.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from serving.rollout.history import HistorySigner
 from serving.rollout.ports import Ports
 from serving.rollout.reconciler import reconcile
 from serving.rollout.state import State
-from serving.rollout.timeline import timeline
+from serving.rollout.timeline import TimelineFollower
 from standins.rollout_local.evidence import LocalEvidence
 from standins.rollout_local.ledger import FileLease, FileLedger, FileRollouts
 from standins.rollout_local.releases import FileReleaseVerifier
@@ -29,7 +29,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m standins.rollout_local", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--metrics", action="append", default=[], metavar="URL", help="whose /metrics say more: RAG, shadow"
+        "--metrics",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="another server whose /metrics count: RAG, shadow",
     )
     options = parser.parse_args()
     try:
@@ -40,7 +44,7 @@ def main() -> None:
 
 
 def run(folder: Path, metrics: Sequence[str] = ()) -> None:
-    """Until no rollout is left that has not ended."""
+    """Carry out one rollout after the other until all have ended, then sign their histories."""
     service_files(folder).read(SERVICE_NAME)
     lease = FileLease(folder)
     try:
@@ -52,15 +56,15 @@ def run(folder: Path, metrics: Sequence[str] = ()) -> None:
 
 
 def _sign_histories(folder: Path) -> None:
-    """The signed history of each, also where a controller was killed at the end; again changes nothing."""
-    history = HistorySigner()
+    """Sign every history, also of a rollout whose controller was killed before it could; again changes nothing."""
+    signer = HistorySigner()
     for rollout in FileRollouts(folder).all():
         name = rollout["metadata"]["name"]
-        history.attach(folder.name, name, FileLedger(folder, name).read())
+        signer.attach(folder.name, name, FileLedger(folder, name).read())
 
 
 def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
-    """One rollout to its end; each decision is said as it is made."""
+    """Carry out one rollout to its end, and print each decision as it is made."""
     ledger = FileLedger(folder, name)
     spec, state, _ = ledger.read()
     ports = Ports(
@@ -71,15 +75,13 @@ def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str
         _Clock(),
         lease,
     )
-    wait, said = min(spec.step_seconds / RECONCILES_PER_STEP, LONGEST_WAIT), len(timeline(state)) - 1
+    follower = TimelineFollower(after=state.history[-1] if state.history else None)
     while state.phase != "Done":
         reconcile(ports)
         state = ledger.read().state
-        lines = timeline(state)
-        for line in lines[said:-1]:
+        for line in follower.lines(state, spec):
             say(line)
-        said = len(lines) - 1
-        time.sleep(wait)
+        time.sleep(min(spec.step_seconds / RECONCILES_PER_STEP, LONGEST_WAIT))
     say(f"{name}: {state.outcome}")
     return state
 

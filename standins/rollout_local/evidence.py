@@ -1,11 +1,11 @@
-"""What the router and the servers count, from their own /metrics, between the moments that a rollout has looked.
+"""Counts of two model versions between two reconciles, from the /metrics of the router and of the servers.
 
-    requests and how they ended    from the router: it is where the caller is, so that a server that dies, hangs or
-                                   refuses connections is counted, and nothing twice
-    everything else                from each server, the RAG service, the shadow: whatever of counting.py they have
+    requests and their outcomes    from the router: it is the caller, so that a server that dies, hangs or refuses
+                                   connections is counted, too, and no request twice
+    everything else                from each server, the RAG service and the shadow
 
-Two snapshots are kept in a file: that of the cursor in the ledger, and the one that may become it. So a controller
-that is started anew goes on, with nothing counted twice or left out.
+A file holds two snapshots of the counters: that of the cursor in the ledger, and the one that may become the next
+cursor. So a controller that is started again goes on, with nothing counted twice or left out.
 """
 
 import math
@@ -37,20 +37,18 @@ ROUTER_COUNTER = "qinglan_rewriter_requests_total"
 SNAPSHOTS = "evidence.json"
 
 CounterSnapshot = Mapping[str, Counters]
-"""What each source had counted, by its URL."""
+"""The counters of each source, by its URL."""
 
 
 class LocalEvidence:
-    """Of one rollout. `more`: other servers whose /metrics say something of it."""
+    """The evidence of one rollout. `extra_urls`: other servers whose /metrics are read, such as the RAG service."""
 
-    def __init__(self, folder: Path, checks: Sequence[Check], more: Sequence[str] = ()) -> None:
-        self._objects, self._checks, self._extra_urls = ObjectFiles(folder), checks, more
+    def __init__(self, folder: Path, checks: Sequence[Check], extra_urls: Sequence[str] = ()) -> None:
+        self._objects, self._checks, self._extra_urls = ObjectFiles(folder), checks, extra_urls
         self._path = folder / SNAPSHOTS
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """A snapshot that is lost, with whoever kept it, is replaced by now's: what was counted meanwhile is not
-        evidence of anything, and is left out.
-        """
+        """The window since the cursor. Where the cursor's snapshot is lost, counting begins anew with this one."""
         snapshots = self._load()
         now, until = self._take_snapshot(snapshots), time.time()
         before = None if after is None else snapshots.get(after)
@@ -68,10 +66,7 @@ class LocalEvidence:
         return Window(until, *both)
 
     def _take_snapshot(self, snapshots: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
-        """The router must answer; of who else does not, what was last seen: later it is counted from there.
-
-        Who was never seen is counted from when it is.
-        """
+        """Scrape all servers. The router must answer; for another that does not, its last counters stand."""
         status = parse_status(self._objects.read(SERVICE_NAME))
         last = snapshots[max(snapshots)] if snapshots else {}
         taken = {
@@ -101,7 +96,7 @@ class LocalEvidence:
 
 
 def scrape_counters(url: str) -> Counters:
-    """All counters of ours at a server's /metrics; an OutageError where it does not say them."""
+    """The counters that the checks read at a server's /metrics; an OutageError where it gives none."""
     try:
         answer = httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
         return dict(_parse_metrics(answer.text))
@@ -114,7 +109,7 @@ def filter_counters(counters: Counters, is_included: Callable[[str], bool]) -> C
 
 
 def sum_counters(parts: Iterable[Counters]) -> Counters:
-    """Several processes as one."""
+    """Add up the counters of several processes."""
     total: dict[Series, float] = {}
     for part in parts:
         for series, value in part.items():

@@ -1,9 +1,10 @@
-"""What KServe and Knative make of what is asked, as pure functions: which revision is rolled out, who gets how much.
+"""The rules by which KServe and Knative split the traffic, as pure functions.
 
-percent None or 100    the newest ready revision is rolled out, and gets everybody
-less                   the newest ready one gets so much, the one that is rolled out the rest
-less, and the newest is rolled out already    the one before it is rolled out again
-a release that is not ready    gets nothing: whoever was served goes on being served
+percent is None or 100         the newest ready revision is rolled out, and gets all of the traffic
+percent is less                the newest ready revision gets that share, the rolled-out one the rest
+... and the newest revision    the revision before it is rolled out again
+    is already rolled out
+a revision is not ready        it gets nothing; the traffic stays as it was
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from standins.rollout_local.service import LocalRevision, ServerStatus, ServiceS
 def reconcile_status(
     status: ServiceStatus, desired: DesiredModel, generation: int, servers: Mapping[str, ServerStatus]
 ) -> ServiceStatus:
-    """The status after one more look at the servers; the same again changes nothing."""
+    """The status for the servers as they are now; the same input again changes nothing."""
     status = _add_revision(status, desired).model_copy(update={"observed": generation, "servers": dict(servers)})
     newest = status.revisions[-1]
     if status.server(newest.uri).url:
@@ -52,7 +53,7 @@ def _roll_out(status: ServiceStatus, percent: int | None) -> ServiceStatus:
 
 
 def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, int]:
-    """The shares, once everybody who would get one answers; until then as they were."""
+    """The shares, once every revision with a share answers; until then the former shares."""
     if not status.latest_ready:
         return {}
     share = 100 if percent is None else percent
@@ -64,7 +65,7 @@ def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, i
 
 
 def _drop_old_revisions(status: ServiceStatus) -> ServiceStatus:
-    """Without the revisions that nothing can go back to."""
+    """Drop the revisions that no rule can go back to."""
     names = {status.rolled_out, status.before, status.latest_ready, status.revisions[-1].name, *status.shares}
     return status.model_copy(
         update={"revisions": tuple(revision for revision in status.revisions if revision.name in names)}

@@ -1,4 +1,4 @@
-"""ModelRollouts in files: deploy makes them, one controller at a time carries them out."""
+"""ModelRollouts in files: the deploy stage creates them, and one controller at a time carries them out."""
 
 import fcntl
 from pathlib import Path
@@ -18,7 +18,7 @@ def rollout_files(folder: Path) -> ObjectFiles:
 
 
 class FileRollouts:
-    """All that lie in a folder; what the deploy stage asks for."""
+    """All ModelRollouts in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.objects = rollout_files(folder)
@@ -30,9 +30,9 @@ class FileRollouts:
         return self.objects.create(rollout["metadata"]["name"], rollout)
 
     def next(self) -> str:
-        """The name of the first that has not ended; "" where there is none."""
-        open_ones = [rollout for rollout in self.all() if not rollout_outcome(rollout)]
-        return str(min(open_ones, key=rollout_number)["metadata"]["name"]) if open_ones else ""
+        """The name of the first rollout that has not ended; "" where there is none."""
+        unfinished = [rollout for rollout in self.all() if not rollout_outcome(rollout)]
+        return str(min(unfinished, key=rollout_number)["metadata"]["name"]) if unfinished else ""
 
 
 class FileLedger:
@@ -53,7 +53,7 @@ class FileLedger:
 
 
 class FileLease:
-    """Held as long as this process lives: the kernel gives it to the next when it dies."""
+    """A lock on a file. It is held as long as this process lives; the kernel releases it when the process dies."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEADER

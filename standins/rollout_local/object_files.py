@@ -1,7 +1,7 @@
-"""Objects as the API server keeps them, each in a JSON file: replaced at the version that was read, or not at all.
+"""Objects in JSON files, versioned as in the API server: replaced at the version that was read, or not at all.
 
-one = Objects(folder).read("service")
-Objects(folder).replace("service", {**one, "spec": ...})     # Conflict where somebody was faster
+service = ObjectFiles(folder).read("service")
+ObjectFiles(folder).replace("service", {**service, "spec": ...})     # ConflictError where somebody was faster
 """
 
 import fcntl
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 class ObjectFiles:
-    """One folder of them, by name; each has `wanted`, such as "spec.uri"."""
+    """The objects of one folder, by name. `required`: fields that each must have, such as "spec.uri"."""
 
     def __init__(self, folder: Path, *required: str) -> None:
         self.folder, self._required = folder, ("metadata.resourceVersion", *required)
@@ -28,7 +28,7 @@ class ObjectFiles:
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def read(self, name: str) -> Object:
-        """As it is now, with its version in `metadata.resourceVersion`."""
+        """Read the object; its version is in `metadata.resourceVersion`."""
         path = self._path(name)
         try:
             content: Object = orjson.loads(path.read_bytes())
@@ -37,13 +37,13 @@ class ObjectFiles:
         except OSError as error:
             raise OutageError(f"{path}: cannot be read ({error.strerror}).") from error
         except orjson.JSONDecodeError as error:
-            raise DataError(f"{path}: no object as it is written here ({error}). Restore it.") from error
+            raise DataError(f"{path}: not an object of this store ({error}). Restore it.") from error
         if missing := [field for field in self._required if not _has(content, field.split("."))]:
-            raise DataError(f"{path}: no object as it is written here: it has no {', '.join(missing)}. Restore it.")
+            raise DataError(f"{path}: not an object of this store: it has no {', '.join(missing)}. Restore it.")
         return content
 
     def create(self, name: str, content: Mapping[str, Any]) -> bool:
-        """False where the name is taken."""
+        """Create the object; False where the name is taken."""
         with self._locked(name):
             if self._path(name).exists():
                 return False
@@ -51,7 +51,7 @@ class ObjectFiles:
         return True
 
     def replace(self, name: str, content: Mapping[str, Any]) -> None:
-        """A Conflict where it is no longer at the version that `one` was read at."""
+        """Replace the object; a ConflictError where it is no longer at the version of `content`."""
         expected = str(content["metadata"]["resourceVersion"])
         with self._locked(name):
             now = str(self.read(name)["metadata"]["resourceVersion"])
@@ -68,7 +68,7 @@ class ObjectFiles:
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """The kernel lets go of it whatever becomes of this process."""
+        """Lock the name. The kernel releases the lock whatever becomes of this process."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / f".{name}.lock").open("ab") as lock:

@@ -1,4 +1,4 @@
-"""Releases on disk: fetched from their store as a pod's initialiser does it, and proven as deploying proves them."""
+"""Releases on disk: fetched from their store as a pod's initialiser does, and proven as the deploy stage does."""
 
 import fcntl
 from pathlib import Path
@@ -12,19 +12,19 @@ FETCHED = "releases"
 
 
 def fetch_release(uri: str, folder: Path) -> Path:
-    """The release's folder here, every byte by its digest; what was fetched before is not fetched again."""
+    """The release's local folder, fetched once, with every byte verified by its digest."""
     from qinglan.store import open_store
 
     address = parse_release_uri(uri)
     into = folder / FETCHED / address.digest
     into.parent.mkdir(parents=True, exist_ok=True)
     with (into.parent / f".{address.digest[:12]}.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # server and controller both come for it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # both the server and the controller fetch it
         return into if into.is_dir() else open_store(address.store).pull(address.digest, into)
 
 
 class FileReleaseVerifier:
-    """By the whole lineage walk, under the policy that this machine was given."""
+    """Proves a release by its whole lineage walk, under this machine's trust policy."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,10 +42,10 @@ class FileReleaseVerifier:
         from qinglan.store import open_store
 
         address, policy = parse_release_uri(uri), default_trust()
-        place = fetch_release(uri, self._folder)
-        release = read_release(place)
+        release_folder = fetch_release(uri, self._folder)
+        release = read_release(release_folder)
         notes = tuple(read_notes(open_store(address.store), address.digest))
-        one = release_target(place, (), release.name, notes=notes)
-        decision = may_serve(one, policy, release.name)
+        target = release_target(release_folder, (), release.name, notes=notes)
+        decision = may_serve(target, policy, release.name)
         model = next((part.digest for part in release.statement.made if part.name == MODEL), "")
         return Proof(release.digest, model, () if decision.allowed else tuple(decision.reasons))

@@ -1,13 +1,13 @@
-"""Splits users' requests between two models, and gives nobody a canary's failure.
+"""Splits users' requests between two models, and shields users from a canary's failures.
 
-    one request id always goes the same way
-    what the canary fails is asked of the stable model again, within the deadline: rewriting changes nothing, so that
-    asking twice does no harm, and no user gets an error that the stable model would not have given
-    `x-qinglan-tag: canary` asks the canary alone, as Knative's tag URL does; such a request is no user's
+    - The same request id always goes to the same model.
+    - A request that the canary fails is sent to the stable model, within the deadline. Rewriting changes nothing, so
+      that a request may be sent twice, and no user gets an error that the stable model would not have given.
+    - `x-qinglan-tag: canary` goes to the canary alone, as Knative's tag URL does. Such a request is not a user's.
 
-Requests are counted here, where the caller is: a process that dies or hangs counts nothing. The stable model's second
-chances are not among its requests: it did not draw them, and a question that nobody can answer would count against it
-twice and excuse the canary.
+Requests are counted here, on the caller's side, since a process that dies or hangs counts nothing. A repeated request
+is not counted for the stable model: it was not drawn for it, and a question that no model can answer would count
+against the stable model twice and excuse the canary.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ DROPPED_HEADERS = frozenset({
     "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length",
     "content-encoding", "accept-encoding", "date", "server", TAG,
 })  # fmt: skip
-"""Of one connection, or said anew by each side."""
+"""Headers of one connection, or that each side sets anew."""
 
 ANSWERED, FAILED, REFUSED, LATE, BUSY = "answered", "failed", "refused", "late", "busy"
 OUTCOMES = (ANSWERED, FAILED, REFUSED, LATE, BUSY)
-OF_STATUS = {200: ANSWERED, 429: BUSY, 504: LATE}
-PARTS = 10_000
+STATUS_OUTCOMES = {200: ANSWERED, 429: BUSY, 504: LATE}
+BUCKETS = 10_000
 
 
 class Backend(NamedTuple):
-    """To one model."""
+    """The server of one model."""
 
     uri: str
     version: str
     url: str
-    """Empty while its server is away."""
+    """Empty while the server does not answer."""
     percent: int
 
 
@@ -59,18 +59,18 @@ class Backends(NamedTuple):
     stable: Backend
     canary: Backend | None = None
     tagged: Backend | None = None
-    """Whom `x-qinglan-tag: canary` asks, at any share."""
+    """The backend of `x-qinglan-tag: canary`, at any share."""
 
 
 class Attempt(NamedTuple):
-    """One attempt's answer, and how it counts."""
+    """The answer of one backend, and the outcome that it counts as."""
 
     response: Response
     outcome: str
 
 
 class Router:
-    """The ways are replaced whole while requests run."""
+    """The router. Its backends are replaced all at once while requests run."""
 
     def __init__(self, deadline_seconds: float = 10.0) -> None:
         self.backends: Backends | None = None
@@ -99,7 +99,7 @@ class Router:
         )  # fmt: skip
 
     def set_backends(self, backends: Backends | None) -> None:
-        """From now on these; every series of theirs is there from the start."""
+        """Use these backends from now on; all of their series exist from the start."""
         for backend in () if backends is None else filter(None, backends):
             self._repeats.labels(backend.version)
             for outcome in OUTCOMES:
@@ -107,7 +107,7 @@ class Router:
         self.backends = backends
 
     async def wait_until_idle(self, uri: str) -> None:
-        """When nobody waits for its answer any more; it must have no way already."""
+        """Wait until no request to this URI is under way; it must be out of the backends already."""
         if self._in_flight[uri]:
             await self._idle_events.setdefault(uri, asyncio.Event()).wait()
 
@@ -120,9 +120,7 @@ class Router:
     async def _route(self, request: Request) -> Response:
         until = time.monotonic() + self._deadline
         forwarded = await _forwarded_request(request)
-        backends = (
-            self.backends
-        )  # after the body is here: what has no way any more may end as soon as nobody waits for it
+        backends = self.backends  # read after the body has arrived: a removed backend ends as soon as it is idle
         if backends is None:
             return _error_response(503, "No model is ready yet. Ask again.")
         if request.headers.get(TAG) == CANARY:
@@ -141,15 +139,17 @@ class Router:
         return (await self._request(backends.tagged, forwarded, until)).response
 
     async def _ask_canary(self, canary: Backend, forwarded: "ForwardedRequest", until: float) -> Response:
-        """Half of the time is the canary's, so that the other half is left for the stable model."""
+        """Ask the canary for half of the deadline, so that the stable model has the other half."""
         first = await self._request(canary, forwarded, until - self._deadline / 2)
         if first.outcome == ANSWERED:
             self._requests.labels(canary.version, ANSWERED).inc()
             return first.response
-        assert self.backends, "there was a way"
-        second = await self._request(self.backends.stable, forwarded, until)  # who is stable by now
+        assert self.backends, "there were backends"
+        second = await self._request(
+            self.backends.stable, forwarded, until
+        )  # the stable model may have changed meanwhile
         self._repeats.labels(canary.version).inc()
-        # A question that only the canary refuses is one that it fails.
+        # A question that only the canary refuses counts as failed; one that both refuse, as refused.
         own_fault = first.outcome != REFUSED or second.outcome == ANSWERED
         outcome = (FAILED if first.outcome == REFUSED else first.outcome) if own_fault else REFUSED
         self._requests.labels(canary.version, outcome).inc()
@@ -172,7 +172,7 @@ class Router:
         finally:
             self._finish(backend.uri)
         status = response.status_code
-        outcome = OF_STATUS.get(status) or (ANSWERED if status < 400 else REFUSED if status < 500 else FAILED)
+        outcome = STATUS_OUTCOMES.get(status) or (ANSWERED if status < 400 else REFUSED if status < 500 else FAILED)
         return Attempt(Response(response.content, status, _forwarded_headers(response.headers.items())), outcome)
 
     def _finish(self, uri: str) -> None:
@@ -182,7 +182,7 @@ class Router:
 
 
 class ForwardedRequest(NamedTuple):
-    """A request as it is handed on."""
+    """A request as it is forwarded."""
 
     method: str
     target: str
@@ -191,9 +191,9 @@ class ForwardedRequest(NamedTuple):
 
 
 def routes_to_canary(request_id: str, percent: int) -> bool:
-    """Whether the canary answers it; who is drawn at 5 % is drawn at 20 %, too."""
+    """Tell if the canary answers this request. An id that is drawn at 5 % is drawn at 20 %, too."""
     number = int.from_bytes(hashlib.sha256(f"way {request_id}".encode()).digest()[:8])
-    return number % PARTS < percent * PARTS // 100
+    return number % BUCKETS < percent * BUCKETS // 100
 
 
 async def _forwarded_request(request: Request) -> ForwardedRequest:

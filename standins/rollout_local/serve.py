@@ -1,4 +1,4 @@
-"""python -m standins.rollout_local.serve FOLDER --port 8600: what a folder's service.json asks for, served."""
+"""python -m standins.rollout_local.serve FOLDER --port 8600: serve what FOLDER/service.json asks for."""
 
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ def main() -> None:
 async def serve(
     folder: Path, port: int, command: ServerCommand = rewriter_command, deadline_seconds: float = 10.0
 ) -> None:
-    """Until SIGTERM: first the last user is answered, then the servers end."""
+    """Serve until SIGTERM; then answer the last request before the servers end."""
     from serving.http_server import listen, log_to_stderr, serve_app
 
     log_to_stderr()
@@ -63,10 +63,13 @@ async def serve(
 
 
 async def _reconcile_loop(folder: Path, router: Router, servers: ServerSupervisor, url: str) -> None:
-    """Looks at what is asked and at what runs, all the time; the router turns before the file says that it has."""
+    """Reconcile the servers and the router with the spec, again and again.
+
+    The router changes before the status says so: what the status says is then always true.
+    """
     objects = service_files(folder)
     while True:
-        with suppress(ConflictError, OutageError):  # somebody asked for something else meanwhile: look again
+        with suppress(ConflictError, OutageError):  # somebody changed the spec meanwhile: read it again
             service = objects.read(SERVICE_NAME)
             desired, before = desired_model(service), parse_status(service)
             status = reconcile_status(before, desired, service["metadata"]["generation"], servers.statuses())
@@ -79,7 +82,7 @@ async def _reconcile_loop(folder: Path, router: Router, servers: ServerSuperviso
 
 
 def choose_backends(status: ServiceStatus) -> Backends | None:
-    """What is rolled out has the rest of the traffic, and answers what a canary fails."""
+    """The backends of these shares; the rolled-out revision also answers what the canary fails."""
     shares = {status.find_revision(name): share for name, share in status.shares.items()}
     rolled_out, newest = status.find_revision(status.rolled_out), status.find_revision(status.latest_ready)
     if not shares or rolled_out is None:
@@ -98,7 +101,7 @@ def _backend(status: ServiceStatus, revision: LocalRevision, share: int) -> Back
 
 
 def _end_with_error(task: "asyncio.Task[None]") -> None:
-    """A file that nobody can read any more ends the server: it would serve what nobody asked for."""
+    """End the server when its file cannot be read any more: it would serve what nobody asks for."""
     import os
     import signal
 

@@ -1,4 +1,4 @@
-"""The local InferenceService: what is asked of it and what it does, in one file; and the rollout's way to both."""
+"""The local InferenceService: its spec and status in one file, and the rollout's target that reads and writes it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,40 +13,40 @@ KIND = "LocalInferenceService"
 
 
 class LocalRevision(Config):
-    """One revision: a release that was asked for, each time that it was."""
+    """A revision: one for each time that a release was asked for."""
 
     name: str
     uri: str
 
 
 class ServerStatus(Config):
-    """A release's server."""
+    """The server of a release."""
 
     version: str = ""
     url: str = ""
-    """Where it answers; empty while it does not."""
+    """Its URL; empty while it does not answer."""
     failed: str = ""
-    """Why it ended when nobody asked it to."""
+    """The reason why it ended by itself."""
 
 
 class ServiceStatus(Config):
-    """What became of what is asked; its server's own memory, too."""
+    """The status; also the memory of the program that serves it."""
 
     observed: int = 0
-    """The generation that this speaks of."""
+    """The generation that this status is of."""
     url: str = ""
-    """Where users ask."""
+    """The router's URL, for users."""
     revisions: tuple[LocalRevision, ...] = ()
-    """Oldest first; those that still matter."""
+    """The revisions that still matter, oldest first."""
     count: int = 0
     latest_ready: str = ""
-    """The newest that ever became ready: no later trouble takes that back, as in Knative."""
+    """The newest revision that ever became ready. As in Knative, a later failure does not change it."""
     rolled_out: str = ""
     before: str = ""
     shares: Mapping[str, int] = {}
     """Percent of the traffic by revision, as the router splits it now."""
     servers: Mapping[str, ServerStatus] = {}
-    """By URI."""
+    """The servers by the URI of their release."""
 
     def find_revision(self, name: str) -> LocalRevision | None:
         return next((revision for revision in self.revisions if revision.name == name), None)
@@ -66,7 +66,7 @@ def service_files(folder: Path) -> ObjectFiles:
 
 
 def create_service(folder: Path, uri: str, by: str) -> bool:
-    """The first release, which gets all of the traffic; False where one is served already."""
+    """Create the service with its first release, which gets all of the traffic; False where it exists."""
     return service_files(folder).create(
         SERVICE_NAME,
         {
@@ -85,7 +85,7 @@ def parse_status(service: Object) -> ServiceStatus:
 
 
 class FileTarget:
-    """What the controller reads and writes. `by`: who writes."""
+    """The target of a rollout; `by`: the editor that its writes name."""
 
     def __init__(self, folder: Path, by: str = "the rollout's controller") -> None:
         self._objects, self._by = service_files(folder), by
@@ -94,7 +94,7 @@ class FileTarget:
         return service_snapshot(self._objects.read(SERVICE_NAME))
 
     def write(self, desired: DesiredModel, expected: str) -> None:
-        """Counts a generation where something changes, as the API server does."""
+        """Write the spec; a change raises the generation, as in the API server."""
         service = self._objects.read(SERVICE_NAME)
         service["metadata"]["resourceVersion"] = expected
         if desired_model(service) != desired:

@@ -1,4 +1,4 @@
-"""The servers of the releases that are asked for: each a process of its own, started again when it dies."""
+"""Supervises the servers of the releases: each is a process, and is started again when it dies."""
 
 import asyncio
 import os
@@ -21,15 +21,15 @@ from standins.rollout_local.releases import fetch_release
 from standins.rollout_local.service import ServerStatus
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Before a dead server is started again; twice as long each time, as kubelet does it."""
+"""Seconds before a dead server is started again; doubled each time, as kubelet does."""
 LAST_BYTES = 400
 
 ServerCommand = Callable[[Path], list[str]]
-"""From a release's folder to the program that serves it and says its address on its first line."""
+"""Gives the command that serves a release's folder, and prints its address on its first line."""
 
 
 def rewriter_command(release: Path) -> list[str]:
-    """Our own server; it checks the release again, and its signature where a trust policy is at hand."""
+    """The command of serving.rewriter, which checks the release again; its signature where a trust policy exists."""
     trust = keys_folder() / TRUST_FILE
     trusted = ["--trust", str(trust)] if trust.is_file() else []
     return [sys.executable, "-m", "serving.rewriter", "--model", str(release / MODEL), "--port", "0", *trusted]
@@ -37,12 +37,12 @@ def rewriter_command(release: Path) -> list[str]:
 
 class _RunningServer(NamedTuple):
     statuses: list[ServerStatus]
-    """One: as it is now."""
+    """A list of one: the present status, which the task replaces."""
     task: "asyncio.Task[None]"
 
 
 class ServerSupervisor:
-    """Those of one local InferenceService, by the address of their release."""
+    """The servers of one local InferenceService, by the URI of their release."""
 
     def __init__(self, folder: Path, command: ServerCommand = rewriter_command) -> None:
         self._folder, self._command = folder, command
@@ -52,11 +52,11 @@ class ServerSupervisor:
     def statuses(self) -> Mapping[str, ServerStatus]:
         for server in self._running.values():
             if server.task.done():
-                server.task.result()  # a fault of ours: raised here, not lost
+                server.task.result()  # a programming error in the task is raised here, not lost
         return {uri: server.statuses[0] for uri, server in self._running.items()}
 
     def reconcile(self, uris: Iterable[str], drained: Callable[[str], Awaitable[None]]) -> None:
-        """Start what is missing; end what is not named, once nobody waits for its answer."""
+        """Start the missing servers; end those that are not named, once no request to them is under way."""
         required = set(uris)
         for uri in required - self._running.keys():
             status = [ServerStatus()]
@@ -92,7 +92,7 @@ class ServerSupervisor:
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _run_server(self, uri: str, status: list[ServerStatus]) -> None:
-        """From its start to its end."""
+        """Run one server process from its start to its end."""
         release = await asyncio.to_thread(fetch_release, uri, self._folder)
         version = _version(release)
         with self._log(uri).open("ab") as log:
@@ -114,7 +114,7 @@ class ServerSupervisor:
             await _stop_process(process)
 
     def _last_log_line(self, uri: str) -> str:
-        """The end of its log: what it died of."""
+        """The last line of its log, which says why it died."""
         content = self._log(uri).read_bytes()[-LAST_BYTES:]
         return content.decode(errors="replace").strip().rpartition("\n")[2] or "it ended without a word"
 
@@ -125,14 +125,14 @@ class ServerSupervisor:
 
 
 def _version(release: Path) -> str:
-    """What it calls itself in predictions and metrics."""
+    """The version in its predictions and metrics."""
     return next((part.digest for part in read_release_statement(release).statement.made if part.name == MODEL), "")[
         :12
     ]
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Told to finish what it has; killed when it does not."""
+    """Send SIGTERM, so that it answers what it has; kill its group when it does not end in time."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)

@@ -184,7 +184,7 @@ def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubec
     try:
         assert replaced(rollout, canary) == ""
         until(lambda: shares(rollout) == {NEW: 0, OLD: 100}, "a canary without users")
-        whom = RolloutPairSource("rewriter", NS, Api(cluster.account(NS, "qinglan-rollout"), NS)).now()
+        whom = RolloutPairSource("rewriter", NS, Api(cluster.account(NS, "qinglan-rollout"), NS)).current_pair()
     finally:
         rollout.must("delete", "modelrollout", "rewriter-1", "-n", NS)
 

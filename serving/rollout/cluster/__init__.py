@@ -1,1 +1,1 @@
-"""The rollout's surroundings on Kubernetes: the API server, Prometheus and the store, as its ports."""
+"""The rollout's ports on Kubernetes: the API server, Prometheus and the store. And the controller."""

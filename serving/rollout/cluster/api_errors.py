@@ -1,4 +1,4 @@
-"""What the API server refused, as the errors that a look knows: a faster writer, no answer, or a person's task."""
+"""Translates refusals of the API server into the errors of a reconcile: conflict, outage, configuration."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +17,6 @@ def translate_refusals(api: Api) -> Iterator[None]:
     except ApiError as refusal:
         if refusal.status == CONFLICT:
             raise ConflictError(f"{refusal.resource}: {refusal.message}") from refusal
-        if refusal.passing and refusal.status != 403:  # a server that restarts knows no login for a while
+        if refusal.passing and refusal.status != 403:  # a restarting API server refuses every login for a while
             raise OutageError(str(explain_api_error(refusal, api.host, api.namespace))) from refusal
         raise explain_api_error(refusal, api.host, api.namespace) from refusal

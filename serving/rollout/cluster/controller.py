@@ -1,4 +1,4 @@
-"""Looks at every rollout that is under way: from time to time, and at once when something of it changed."""
+"""The controller: reconciles every rollout under way, at intervals and as soon as one of its objects changes."""
 
 import logging
 import threading
@@ -33,9 +33,9 @@ AT_ONCE = 8
 TICK = 0.5
 AGAIN_SECONDS = 1.0
 REPEAT_EVENTS_SECONDS = 3600.0
-"""After a restart, what happened in this last while is told again: an Event told twice is one Event."""
+"""The records that a restarted controller publishes again; the same Event twice is one Event."""
 RECHECK_HISTORY_SECONDS = 86400.0
-"""After a restart, the histories of what ended in this last while are kept again."""
+"""The rollouts, by the time since their end, whose histories a restarted controller attaches if they are not yet."""
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +48,16 @@ class WallClock:
 class Settings(NamedTuple):
     prometheus: PrometheusClient
     policy: Callable[[], TrustPolicy]
-    """Read anew for each look: a key may be revoked at any time."""
-    look_seconds: float = 30.0
+    """Read anew for each reconcile: a key may be revoked at any time."""
+    reconcile_seconds: float = 30.0
     standard_canary: bool = False
     history: HistorySigner | None = None
     shadowed: frozenset[str] = frozenset()
-    """The InferenceServices for which a shadow runs: the default policy judges their canaries by `quality`, too."""
+    """The InferenceServices for which a shadow runs: by default their canaries are also judged by `quality`."""
 
 
 class Controller:
-    """Of one namespace. Runs until it is told to stop, and ends after the looks that are under way."""
+    """The controller of one namespace. It runs until `stop` is set, and ends after the reconciles under way."""
 
     def __init__(self, api: Api, lease: Lease, settings: Settings) -> None:
         self.api, self.lease, self.settings = api, lease, settings
@@ -65,16 +65,16 @@ class Controller:
         self.metrics = Metrics(self._status)
         self.ticked = time.monotonic()
         self._versions: dict[str, tuple[str, int]] = {}
-        """Of each the uid and generation that were last heard: another of its name is another."""
+        """The uid and generation last reported, by name; another uid is another rollout of the same name."""
         self._events: dict[str, DecisionRecord | None] = {}
         self._last_success: dict[str, float] = {}
-        """When each was last looked at well."""
+        """The time of the last reconcile that did not fail, by name."""
 
     def run(self, stop: threading.Event) -> None:
         led = False
         self.cache.start()
         try:
-            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="look") as pool:
+            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="reconcile") as pool:
                 while not stop.is_set():
                     self.ticked = time.monotonic()
                     leads = self.lease.held()
@@ -91,13 +91,13 @@ class Controller:
             self.cache.stop()
 
     def _enqueue_unfinished(self) -> None:
-        """A new leader looks at all that is under way, and at what ended not long ago."""
+        """Enqueue all rollouts under way, and those that ended lately: this controller has just become the leader."""
         for rollout in self.cache.all(ROLLOUTS):
             if is_under_way(rollout) or _ended_lately(rollout):
                 self.schedule.enqueue(rollout["metadata"]["name"])
 
     def _on_change(self, kind: str, changed: Object, deleted: bool) -> None:
-        """Of a ModelRollout only what a person changed: our own writes of its status are no news."""
+        """Enqueue the rollout that a change concerns. Our own writes of a status change no generation."""
         metadata = changed["metadata"]
         if kind != ROLLOUTS:
             service = (
@@ -110,7 +110,9 @@ class Controller:
         if known and (deleted or known[0] != version[0]):
             self._forget(name)
         if deleted:
-            self._enqueue_service((changed.get("spec") or {}).get("inferenceService"))  # whose turn it is now
+            self._enqueue_service(
+                (changed.get("spec") or {}).get("inferenceService")
+            )  # the next rollout of this service may begin
             return
         self._versions[name] = version
         if known != version:
@@ -126,19 +128,19 @@ class Controller:
             self.schedule.enqueue(rollout["metadata"]["name"])
 
     def _next_rollout(self, service: str | None) -> Object | None:
-        """Which of an InferenceService's is looked at now."""
+        """The rollout of this InferenceService that is carried out now."""
         return next_rollout(
             rollout for rollout in self.cache.all(ROLLOUTS) if rollout["spec"]["inferenceService"] == service
         )
 
     def _reconcile_safely(self, name: str) -> None:
-        """One look, whatever comes of it: the others go on."""
-        began, interval = time.monotonic(), self.settings.look_seconds
+        """Reconcile one rollout; an exception is logged, and the other rollouts go on."""
+        began, interval = time.monotonic(), self.settings.reconcile_seconds
         result: str = "failed"
         try:
             result = self.reconcile(name)
         except Exception as error:
-            log.exception("the look at %s failed", name)
+            log.exception("%s: the reconcile failed", name)
             self._publish_failure(name, error)
         finally:
             self.metrics.observe_reconcile(result, time.monotonic() - began)
@@ -149,7 +151,7 @@ class Controller:
                 self._last_success[name] = time.monotonic()
 
     def reconcile(self, name: str) -> str:
-        """Of the one whose turn it is at its InferenceService; the others wait until it has ended."""
+        """Reconcile the rollout if it is the first of its InferenceService; the others wait until that has ended."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             self.schedule.forget(name)
@@ -166,7 +168,7 @@ class Controller:
         return self._finish(name) if result == "done" else result
 
     def _handle_unreadable(self, rollout: Object, ledger: ClusterLedger, error: UnreadableSpecError) -> str:
-        """Refused where nothing was changed for it yet. Else its memory stays, and a person is told."""
+        """Refuse a spec that cannot be read; raise the error where the rollout has changed something already."""
         if not is_under_way(rollout):
             return "done"
         if (rollout.get("status") or {}).get("phase", "Verify") != "Verify":
@@ -194,7 +196,7 @@ class Controller:
         return first is None or first["metadata"]["name"] == rollout["metadata"]["name"]
 
     def _finish(self, name: str) -> str:
-        """Its history is kept, and the next rollout of its InferenceService has its turn."""
+        """Attach the history, and enqueue the next rollout of the InferenceService."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             return "done"
@@ -203,7 +205,7 @@ class Controller:
             try:
                 self.settings.history.attach(self.api.namespace, name, parse_rollout(rollout, self.settings.shadowed))
             except (OutageError, ConflictError) as error:
-                log.warning("the history of %s was not kept yet: %s", name, error)
+                log.warning("%s: the history is not attached yet: %s", name, error)
                 return "unreachable"
         return "done"
 
@@ -250,7 +252,7 @@ class Controller:
 
 
 def _ended_lately(rollout: Object) -> bool:
-    """One whose status nobody can read was not ended by us."""
+    """Tell if the rollout ended within a day. A status that cannot be read was not written by this controller."""
     try:
         history = parse_state(rollout).history
         return bool(history) and _age(history[-1]) < RECHECK_HISTORY_SECONDS
@@ -259,7 +261,7 @@ def _ended_lately(rollout: Object) -> bool:
 
 
 def _unreported(history: tuple[DecisionRecord, ...], last: DecisionRecord | None) -> list[DecisionRecord]:
-    """What was not told yet; where it is not known what was, all of the last while."""
+    """The records after the last published one; after a restart, which forgets it, those of the last hour."""
     if last in history:
         return list(history[history.index(last) + 1 :])
     return [record for record in history if _age(record) < REPEAT_EVENTS_SECONDS]
@@ -269,8 +271,8 @@ def _age(record: DecisionRecord) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(record.at)).total_seconds()
 
 
-def _next_delay(result: str, look_seconds: float) -> float | None:
-    """After how long it is looked at again; None: not before something of it changes."""
+def _next_delay(result: str, interval: float) -> float | None:
+    """Seconds until the next reconcile; None where only a change leads to one."""
     if result == "done":
         return None
-    return AGAIN_SECONDS if result == "again" else look_seconds
+    return AGAIN_SECONDS if result == "again" else interval

@@ -1,6 +1,6 @@
-"""What a rollout decided, as Events of its ModelRollout: `kubectl describe` tells it in words.
+"""Publishes a rollout's decisions as Events of its ModelRollout: `kubectl describe` shows them.
 
-An Event's name is made of what it tells, so that one told again after a restart is the same one.
+An Event's name is a digest of its content, so that one published again after a restart is the same Event.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def publish_events(api: Api, rollout: Object, records: Iterable[DecisionRecord]) -> None:
-    """Best effort: the status has it all, and no rollout waits for an Event."""
+    """Publish what can be published: the status holds every decision, and no rollout waits for an Event."""
     for record in records:
         try:
             with translate_refusals(api):
@@ -41,7 +41,7 @@ def publish_events(api: Api, rollout: Object, records: Iterable[DecisionRecord])
         except ConflictError:
             continue
         except QinglanError as error:
-            log.warning("an event of %s was not told: %s", rollout["metadata"]["name"], error)
+            log.warning("%s: an event was not published: %s", rollout["metadata"]["name"], error)
 
 
 def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
@@ -58,8 +58,8 @@ def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
             "labels": {"app.kubernetes.io/part-of": "qinglan"},
         },
         "involvedObject": {
-            "apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": metadata["name"], "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
+            "apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": metadata["name"],
+            "namespace": metadata["namespace"], "uid": metadata["uid"],
         },
         "type": "Warning" if record.action in WARNINGS else "Normal",
         "reason": "".join(word[0].upper() + word[1:] for word in record.action.split()),

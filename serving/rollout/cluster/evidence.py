@@ -1,7 +1,7 @@
-"""What Prometheus has of two model versions between a cursor and the newest moment that both were scraped at.
+"""Counts of two model versions from Prometheus, between a cursor and the newest time at which both were scraped.
 
-Each increase counts in the window of the scrape that showed it, and in no other: windows may be of any length and no
-request is in two of them. What nobody scraped is not there, and nothing is made up for it.
+Each increase counts in the window of the scrape that showed it, and in no other, so that windows may be of any length
+and no request is in two of them. What was not scraped is missing, and nothing is estimated in its place.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,9 +25,9 @@ from serving.rollout.spec import Check
 REQUESTS = frozenset(f"{server}_requests_total" for server in SERVERS)
 START_TIME_METRIC = "process_start_time_seconds"
 LOOKBACK_SECONDS = 180.0
-"""How long before a window its first count is looked for: a pod that was not scraped for longer begins anew."""
+"""The time before a window that is read with it: a pod that was not scraped for longer counts as a new one."""
 LONGEST = 3600.0
-"""Of a window. What was counted before, while nobody looked, is left out."""
+"""The longest window. What was counted before it, while no controller ran, is left out."""
 
 DISCOVERY_LABELS = frozenset(
     {
@@ -35,14 +35,14 @@ DISCOVERY_LABELS = frozenset(
         "prometheus", "prometheus_replica", "replica",
     }
 )  # fmt: skip
-"""Labels by which Prometheus tells places apart. One pod may be found in many ways, and is counted once."""
+"""Labels that Prometheus adds when it discovers a target. A pod discovered in several ways is counted once."""
 
 CounterKey = tuple[str, Series]
-"""Of one counter: whose, and which."""
+"""One counter of one pod: the pod's name, and the series."""
 
 
 class Scrapes(NamedTuple):
-    """What was read: the samples of every counter, and of every place when it was first seen and when it started."""
+    """The samples of every counter, and for every pod the times of its first scrape and of its start."""
 
     counters: Mapping[CounterKey, tuple[Sample, ...]]
     first_scraped: Mapping[str, float]
@@ -50,14 +50,14 @@ class Scrapes(NamedTuple):
 
 
 class PrometheusEvidence:
-    """Of one rollout. Its clock is Prometheus's."""
+    """The evidence of one rollout, on the clock of Prometheus."""
 
     def __init__(self, prometheus: PrometheusClient, namespace: str, checks: Iterable[Check]) -> None:
         self.prometheus, self.checks = prometheus, tuple(checks)
         self._selector = f'{{__name__=~"{"|".join((*SERIES_NAMES, START_TIME_METRIC))}",namespace="{namespace}"}}'
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """None where one of the two was not scraped of late."""
+        """The window since the cursor; None where one of the two versions was not scraped lately."""
         now = self.prometheus.now()
         begin = now if after is None else max(after, now - LONGEST)
         scrapes = collect_scrapes(self.prometheus.samples(self._selector, now, now - begin + LOOKBACK_SECONDS))
@@ -75,12 +75,12 @@ class PrometheusEvidence:
 
 
 def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
-    """Of a place that was found in two ways, the one that was scraped last."""
+    """The counters by pod and series; of a pod that was discovered in two ways, the one scraped last."""
     counters: dict[CounterKey, tuple[Sample, ...]] = {}
     first_seen: dict[str, float] = {}
     started: dict[str, float] = {}
-    for whole in scraped:
-        series = whole._replace(samples=tuple(sample for sample in whole.samples if isfinite(sample.value)))
+    for raw in scraped:
+        series = raw._replace(samples=tuple(sample for sample in raw.samples if isfinite(sample.value)))
         if not series.samples:
             continue
         pod = series.labels.get("pod") or series.labels.get("instance", "")
@@ -95,7 +95,7 @@ def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
 
 
 def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
-    """The newest moment up to which there are scrapes of every one of these versions."""
+    """The newest time up to which every one of these versions was scraped; None where one was not."""
     newest: dict[str, float] = {}
     for (_, series), samples in scrapes.counters.items():
         if series.name in REQUESTS:
@@ -105,7 +105,7 @@ def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
 
 
 def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
-    """By counter, over all places."""
+    """The increase of each series in the window, summed over all pods."""
     increases: dict[Series, float] = {}
     for (pod, series), samples in scrapes.counters.items():
         increase = _increase(_with_zero_start(pod, samples, scrapes), series, begin, until)
@@ -114,7 +114,7 @@ def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
 
 
 def _increase(samples: tuple[Sample, ...], series: Series, begin: float, until: float) -> float:
-    """What its steps in the window were; a step down is a process that began anew."""
+    """The sum of a counter's steps in the window; a step down is a process that was restarted."""
     steps = (
         counter_increases({series: before.value}, {series: after.value})[series]
         for before, after in pairwise(samples)
@@ -128,8 +128,10 @@ def _in(sample: Sample, begin: float, until: float) -> bool:
 
 
 def _with_zero_start(pod: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
-    """With a nought before, where the counter is known to have begun since: its place was scraped earlier without it,
-    or its process started after what was read begins. Else the first sample only says where to begin.
+    """Put a sample of 0 before the first one, where the counter is known to have begun after the window did.
+
+    It is known where the pod was scraped earlier without this counter, or where its process started lately. Otherwise
+    the first sample only says where to begin.
     """
     first = samples[0].at
     earlier = scrapes.first_scraped[pod]

@@ -1,8 +1,6 @@
-"""What an InferenceService asks for and really does, from the objects of the API server: a pure function.
+"""Reads an InferenceService: the model and share that its spec asks for, its mode, its last editor.
 
-    served(Objects(service, revisions))
-
-How the two forms of a canary are read is in knative.py and standard.py.
+knative.py and standard_mode.py read how it is really served, in the two modes of a canary.
 """
 
 import hashlib
@@ -17,10 +15,10 @@ from serving.rollout.state import DesiredModel
 Object = Mapping[str, Any]
 
 FIELD_MANAGER = "qinglan-rollout"
-"""As which the API server knows our writes."""
+"""The name of the controller's writes in the API server's managedFields."""
 
 SOURCE_ANNOTATION = "internal.serving.kserve.io/storage-initializer-sourceuri"
-"""Where KServe writes down what a pod's storage initialiser is told to fetch."""
+"""The annotation in which KServe notes the URI that a pod's storage initialiser fetches."""
 
 MODE_ANNOTATION = "serving.kserve.io/deploymentMode"
 SERVERLESS = ("Knative", "Serverless")
@@ -28,14 +26,14 @@ OURS = ("storageUri", "canaryTrafficPercent")
 DECIDING_ANNOTATIONS = ("serving.kserve.io/", "knative.dev/")
 """Annotations that decide what is served, and how."""
 CACHED = "internal.serving.kserve.io/localmodel"
-"""An annotation that KServe's webhook sets by the storageUri alone."""
+"""An annotation that KServe's webhook derives from the storageUri."""
 
 NO_SERVICE = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
-"""Where there is no InferenceService."""
+"""The snapshot where there is no InferenceService."""
 
 
 class ServiceObjects(NamedTuple):
-    """What the API server holds of one model: of revisions or Deployments, those of its own."""
+    """The objects of one model in the API server: its revisions, or its Deployments and pods."""
 
     service: Object
     revisions: Mapping[str, Object] = {}
@@ -44,13 +42,13 @@ class ServiceObjects(NamedTuple):
 
 
 def deployment_mode(service: Object) -> DeploymentMode:
-    """As KServe says that it deploys it; until it says so, as it is told to."""
+    """The mode in the status; before KServe has written it, the mode that the annotation asks for."""
     mode = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE_ANNOTATION) or "Knative"
     return "Serverless" if mode in SERVERLESS else "Standard"
 
 
 def desired_model(service: Object) -> DesiredModel:
-    """Of this model, and of which share."""
+    """The model and share that the spec asks for."""
     spec = service["spec"]
     for canary in spec.get("canary") or ():
         return DesiredModel(uri=storage_uri(canary.get("predictor") or {}), percent=canary.get("trafficPercent"))
@@ -79,8 +77,10 @@ def spec_fingerprint(service: Object) -> str:
 
 
 def last_editor(service: Object) -> str:
-    """Which program last changed the spec, by the API server's own book; "" where that was ours. The book counts in
-    whole seconds: programs of one second are all named."""
+    """The program that last changed the spec, by managedFields; "" where that was the controller.
+
+    Their times are whole seconds: all programs of the same second are named.
+    """
     edits = [
         (str(entry.get("time", "")), str(entry.get("manager", "")))
         for entry in service["metadata"].get("managedFields") or ()
@@ -109,7 +109,7 @@ def annotations(thing: Object) -> Object:
 
 
 def fetched_uri(pods: Object) -> str:
-    """What pods made of this template, or this revision, fetch: KServe's note of it, else the container that does."""
+    """The URI that the pods of this template or revision fetch: KServe's note, or an init container's argument."""
     if noted := annotations(pods).get(SOURCE_ANNOTATION):
         return str(noted)
     spec = pods.get("spec", {})

@@ -1,4 +1,4 @@
-"""A Serverless InferenceService: its revisions, and the shares of the newest ready and the last rolled out one.
+"""Reads a Serverless InferenceService: its revisions and their shares of the traffic.
 
 KServe gives `canaryTrafficPercent` to the newest *ready* revision, and the rest to the last one that had all of it.
 """
@@ -17,11 +17,11 @@ from serving.rollout.ports import Revision
 
 ROUTED = "PredictorRouteReady"
 PASSING = ("", "Unknown")
-"""A condition that is not decided yet."""
+"""Statuses of a condition that is not decided yet."""
 
 
 def newest(objects: ServiceObjects) -> Revision | None:
-    """The latest that was made, ready only where it is also the latest that came to be."""
+    """The latest created revision; ready only where it is also the latest ready one."""
     status = predictor_status(objects.service)
     name = status.get("latestCreatedRevision", "")
     revision = objects.revisions.get(name)
@@ -38,7 +38,7 @@ def rolled_out(objects: ServiceObjects) -> Revision | None:
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
-    """Per cent by URI."""
+    """Percent by URI."""
     shares: dict[str, int] = {}
     for name, percent in _shares(objects.service).items():
         uri = fetched_uri(objects.revisions.get(name, {"metadata": {}}))
@@ -47,9 +47,9 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """Whether revisions and shares are those of the spec that was read.
+    """Tell if the revisions and shares are already those of the spec.
 
-    status.observedGeneration does not tell: it is that of Knative's own object.
+    status.observedGeneration does not help: it is that of Knative's own object.
     """
     status, desired = predictor_status(objects.service), desired_model(objects.service)
     revision = objects.revisions.get(status.get("latestCreatedRevision", ""))
@@ -82,7 +82,7 @@ def _read_revision(name: str, revision: Object, is_latest_ready: bool) -> Revisi
 
 
 def _failure(revision: Mapping[str, object]) -> str:
-    """Why it does not come to be, where Knative has given it up or its pods say so."""
+    """The reason why the revision is not ready, where Knative has given it up or its pods give one."""
     ready = condition(revision, "Ready")
     if ready.get("status") != "False":
         return ""

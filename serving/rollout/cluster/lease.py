@@ -1,7 +1,7 @@
-"""Who leads: a Lease of the API server, renewed by a thread of its own.
+"""Elects the leader: a Lease of the API server, renewed by a thread.
 
-Whether another's has run out is told by our own monotonic clock, from when we last saw it change: clocks of two
-machines are not compared. It saves work and no more: the ledger's version is the fence.
+Another controller's lease has run out when it has not changed for its duration on this machine's monotonic clock: the
+clocks of two machines are never compared. The lease only saves work; the ledger's version is the fence.
 """
 
 import logging
@@ -18,7 +18,7 @@ NAME = "qinglan-rollout"
 SECONDS = 15.0
 RENEWED_EVERY = 5.0
 MARGIN = 3.0
-"""So much before it runs out for others, it has run out for us."""
+"""The holder gives up so many seconds before others may take the lease."""
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ class ClusterLease:
         self.api, self.holder, self.seconds = api, holder, seconds
         self._until = 0.0
         self._rival_lease: tuple[str, float] = ("", 0.0)
-        """Of somebody else's lease the version, and when we first saw that one."""
+        """The resourceVersion of another holder's lease, and when it was first read."""
         self.trouble = ""
-        """Why this controller can never lead, as long as nobody gives it the right to."""
+        """The reason why this controller can never lead, such as a missing right."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._renew_loop, name="lease", daemon=True)
 
@@ -38,7 +38,7 @@ class ClusterLease:
         self._thread.start()
 
     def stop(self) -> None:
-        """Given back, so that the next need not wait for it to run out."""
+        """Release the lease, so that the next leader need not wait for it to run out."""
         self._stopped.set()
         self._thread.join(self.seconds)
         if self.held():
@@ -52,7 +52,7 @@ class ClusterLease:
         return time.monotonic() < self._until
 
     def try_once(self) -> bool:
-        """Take it, or renew it, where it is free or ours. What is unsure is not held."""
+        """Take or renew the lease where it is free or held by this controller. A failed write counts as not held."""
         started = time.monotonic()
         try:
             lease = self._read()
@@ -90,7 +90,7 @@ class ClusterLease:
         return now - self._rival_lease[1] > self.seconds
 
     def _write(self, lease: dict[str, Any] | None, holder: str) -> None:
-        """At the version that was read: of two who find it free, one gets it."""
+        """Write at the version that was read: of two controllers that find it free, one gets it."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": holder, "leaseDurationSeconds": max(round(self.seconds), 1), "renewTime": now}
         with translate_refusals(self.api):

@@ -1,4 +1,4 @@
-"""One ModelRollout: its spec and state, and the state written at the version that was read."""
+"""The ledger on Kubernetes: a ModelRollout, whose status is written at the version that was read."""
 
 from collections.abc import Collection
 from typing import Any
@@ -30,7 +30,7 @@ class ClusterLedger:
         return parse_rollout(self._object(), self.shadowed)
 
     def write(self, state: State, expected: str) -> None:
-        """Conflict where anybody wrote to it meanwhile, be it a person's word in the spec."""
+        """Write the status; a ConflictError where anybody has changed the object since, also its spec."""
         rollout = self._object()
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -43,7 +43,7 @@ class ClusterLedger:
             self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 
     def refuse(self, why: str, now: float) -> None:
-        """The end of one whose spec cannot be read: nothing was changed for it, and nothing will be."""
+        """End a rollout whose spec cannot be read: nothing was changed for it, and nothing will be."""
         rollout = self._object()
         done = State(phase="Done", outcome="Refused", reasons=(why,)).with_record(now, "Refused", why)
         self.write(done, str(rollout["metadata"]["resourceVersion"]))
@@ -58,7 +58,8 @@ class ClusterLedger:
 def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSnapshot:
     """A ModelRollout with its whole policy: the default checks are added where its spec names none.
 
-    They are part of the state from the first write on, so that a shadow that comes or goes meanwhile changes nothing.
+    They are part of the state from the first write on, so that a shadow that is installed or removed during the
+    rollout changes nothing.
     """
     metadata = rollout["metadata"]
     where = f"modelrollout {metadata['namespace']}/{metadata['name']}"
@@ -81,7 +82,7 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
 
 
 def effective_checks(state: State, shadowed: bool) -> tuple[Check, ...]:
-    """As the first write noted them. One under way that notes none is older than the note, and had `quality`."""
+    """The checks in the state. A rollout under way without any began before they were noted, and had `quality`."""
     return state.checks or default_checks(shadowed or state.phase != "Verify")
 
 

@@ -1,4 +1,4 @@
-"""What the controller counts, for /metrics."""
+"""The controller's metrics."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ from serving.rollout.spec import default_checks
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 RESULTS = ("done", "waited", "acted", "again", "unreachable", "follower", "failed")
 PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
-"""Of rollouts that are under way."""
+"""The phases of rollouts under way."""
 
 
 def judges_quality(rollout: Object) -> bool:
-    """Whether it needs shadow pairs now. Without checks in its spec it has those that its status notes."""
+    """Tell if the rollout needs shadow pairs now. The checks of a spec without any are in the status."""
     status = rollout.get("status") or {}
-    noted = [check.model_dump() for check in default_checks(shadowed=True)]  # older than the note, and had `quality`
-    checks = rollout["spec"].get("checks") or status.get("checks") or noted
+    default = [check.model_dump() for check in default_checks(shadowed=True)]  # a rollout from before the note
+    checks = rollout["spec"].get("checks") or status.get("checks") or default
     return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}
 
 
 class ControllerStatus(NamedTuple):
-    """How things are at the moment of a scrape."""
+    """The controller's state at a scrape."""
 
     phases: Mapping[str, int]
     judging_quality: int
@@ -34,11 +34,11 @@ class ControllerStatus(NamedTuple):
 
 
 class Metrics:
-    """Every series is there from the start at 0."""
+    """The metrics. Every series exists at 0 from the start."""
 
-    def __init__(self, standing: Callable[[], ControllerStatus]) -> None:
+    def __init__(self, status: Callable[[], ControllerStatus]) -> None:
         self.registry = CollectorRegistry()
-        self._status = standing
+        self._status = status
         self._reconciles = Counter(
             "qinglan_rollout_looks", "Looks, and how they ended.", ["result"], registry=self.registry
         )
@@ -54,21 +54,21 @@ class Metrics:
         self._seconds.observe(seconds)
 
     def collect(self) -> Iterator[Any]:
-        standing = self._status()
+        status = self._status()
         rollouts = GaugeMetricFamily("qinglan_rollout_rollouts", "Rollouts under way.", labels=["phase"])
         for phase in PHASES:
-            rollouts.add_metric([phase], standing.phases.get(phase, 0))
+            rollouts.add_metric([phase], status.phases.get(phase, 0))
         yield rollouts
         yield GaugeMetricFamily(
             "qinglan_rollout_judging_quality", "Of those in Analyse, with the check `quality`.",
-            value=standing.judging_quality,
+            value=status.judging_quality,
         )  # fmt: skip
-        yield GaugeMetricFamily("qinglan_rollout_leader", "Whether this one leads.", value=float(standing.leads))
+        yield GaugeMetricFamily("qinglan_rollout_leader", "Whether this one leads.", value=float(status.leads))
         yield GaugeMetricFamily(
             "qinglan_rollout_unlooked_seconds", "Since the last good look of the rollout that waits longest.",
-            value=standing.seconds_unreconciled,
+            value=status.seconds_unreconciled,
         )  # fmt: skip
         calls = CounterMetricFamily("qinglan_rollout_api_calls", "Calls of the API server.", labels=["call"])
-        for call, count in sorted(standing.calls.items()):
+        for call, count in sorted(status.calls.items()):
             calls.add_metric([call], count)
         yield calls

@@ -1,4 +1,4 @@
-"""What the controller says of itself: a log in JSON, /metrics and /healthz."""
+"""The controller's log in JSON, and its /metrics and /healthz."""
 
 import logging
 import sys
@@ -16,7 +16,7 @@ from serving.rollout.cluster.controller import Controller
 from serving.rollout.cluster.lease import ClusterLease
 
 STUCK_SECONDS = 60.0
-"""The loop ticks twice a second; one that has not for so long will not again."""
+"""The loop ticks twice a second; after so long without a tick it hangs."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,9 +36,9 @@ def configure_json_logging() -> None:
 
 
 def start_monitoring_server(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadingHTTPServer:
-    """In a thread of its own; where it listens is the one line on stdout."""
+    """Serve in a thread; the address is the one line on stdout."""
 
-    class Door(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, generate_latest(controller.metrics.registry))
@@ -56,21 +56,21 @@ def start_monitoring_server(controller: Controller, lease: ClusterLease, host: s
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Probes and scrapes are no news."""
+            """Log nothing: probes and scrapes are no news."""
 
     try:
-        server = ThreadingHTTPServer((host, port), Door)
+        server = ThreadingHTTPServer((host, port), Handler)
     except OSError as error:
         raise ConfigError(
-            f"--host {host} --port {port}: {error.strerror}. Choose another, or end who has it."
+            f"--host {host} --port {port}: {error.strerror}. Choose another, or end the program that has it."
         ) from error
-    threading.Thread(target=server.serve_forever, name="door", daemon=True).start()
+    threading.Thread(target=server.serve_forever, name="monitoring", daemon=True).start()
     say_json({"rollout": f"http://{host}:{server.server_address[1]}"})
     return server
 
 
 def _health_problem(controller: Controller, lease: ClusterLease) -> str:
-    """Why it cannot do its work. An API server that is away is no reason: nobody mends that by a restart."""
+    """The reason why the controller cannot work; an outage of the API server is none, since no restart mends it."""
     if time.monotonic() - controller.ticked > STUCK_SECONDS:
         return "the loop stands still"
     return lease.trouble

@@ -1,6 +1,6 @@
-"""Copies of the objects that rollouts are decided by, kept by one watch of each kind: an idle rollout costs no call.
+"""Copies of the objects that decide rollouts, held by one watch of each kind: an idle rollout costs no call.
 
-A copy may be late. No write goes by it unseen: each is held to the version that was read.
+A copy may be late. That costs a reconcile and no more, since every write is held to the version that was read.
 """
 
 import threading
@@ -27,7 +27,7 @@ class ObjectCache:
         self._lock = threading.Lock()
         self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
         self._deleted: dict[tuple[str, str], str] = {}
-        """By kind and name, the uid of the last object that was deleted."""
+        """The uid of the last object that was deleted, by kind and name."""
 
         self._observer = observer
         self._informers = {kind: Informer(api, kind, {}, self._handler(kind)) for kind in KINDS}
@@ -95,7 +95,7 @@ class ObjectCache:
 
 
 def _supersedes(known: Object, answer: Object) -> bool:
-    """Whether a known object is another than the answer's, made since, or a later version of the same one."""
+    """Tell if the known object is newer than the answer: made anew since, or a later version of the same object."""
     if known["metadata"]["uid"] != answer["metadata"]["uid"]:
         return True
     versions = [str(thing["metadata"]["resourceVersion"]) for thing in (known, answer)]
@@ -104,15 +104,15 @@ def _supersedes(known: Object, answer: Object) -> bool:
 
 
 def _trim_rollout(rollout: Object) -> Object:
-    """Who wrote which field is half of a ModelRollout, and nobody asks."""
+    """A ModelRollout without managedFields, which are half of its size."""
     return {
         **rollout,
         "metadata": {name: value for name, value in rollout["metadata"].items() if name != "managedFields"},
     }
 
 
-def _service(service: Object) -> Object:
-    """Of the book of edits only who changed the spec, and when."""
+def _trim_service(service: Object) -> Object:
+    """An InferenceService; of managedFields only who changed the spec, and when."""
     edits = [
         {**{name: entry.get(name) for name in ("manager", "time", "subresource")}, "fieldsV1": {"f:spec": {}}}
         for entry in service["metadata"].get("managedFields") or ()
@@ -121,8 +121,8 @@ def _service(service: Object) -> Object:
     return {**service, "metadata": {**service["metadata"], "managedFields": edits}}
 
 
-def _revision(revision: Object) -> Object:
-    """A revision's pods are half of its size, and only what they fetch matters."""
+def _trim_revision(revision: Object) -> Object:
+    """A revision; of its pod template, half of its size, only the init containers' arguments."""
     meta = revision["metadata"]
     metadata = {
         "name": meta["name"],
@@ -137,5 +137,5 @@ def _revision(revision: Object) -> Object:
 
 
 TRIMMED: Mapping[str, Callable[[Object], Object]] = {
-    "modelrollouts": _trim_rollout, "inferenceservices": _service, "revisions": _revision,
+    "modelrollouts": _trim_rollout, "inferenceservices": _trim_service, "revisions": _trim_revision,
 }  # fmt: skip

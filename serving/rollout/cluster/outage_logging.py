@@ -1,4 +1,4 @@
-"""Ports that say why they gave no answer: to the rollout it is only that there was none."""
+"""Ports that log why they gave no answer; the rollout itself only notes that there was none."""
 
 import logging
 
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class LoggingEvidence:
-    """Of the rollout of this name."""
+    """Logs an outage with the rollout's name."""
 
     def __init__(self, name: str, evidence: Evidence) -> None:
         self._name, self._evidence = name, evidence
@@ -23,7 +23,7 @@ class LoggingEvidence:
 
 
 class LoggingReleaseVerifier:
-    """Of the rollout of this name."""
+    """Logs an outage with the rollout's name."""
 
     def __init__(self, name: str, releases: ReleaseVerifier) -> None:
         self._name, self._releases = name, releases

@@ -1,5 +1,6 @@
-"""Prometheus, asked for samples as they were scraped: nothing is extrapolated, and no lookback keeps a series alive
-that was not seen any more.
+"""Reads samples from Prometheus as they were scraped.
+
+Nothing is extrapolated, and its lookback, which repeats an old value for five minutes, is not used.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ class ScrapedSeries(NamedTuple):
 
 
 class PrometheusClient:
-    """By its HTTP API; an OutageError where it gives no whole answer."""
+    """A client of the HTTP API; an OutageError where Prometheus gives no complete answer."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -36,12 +37,12 @@ class PrometheusClient:
         self._client.close()
 
     def now(self) -> float:
-        """By its own clock, which its samples have."""
+        """The time on the clock of Prometheus, which its samples have."""
         with _malformed_as_outage(self.url):
             return float(self._query("time()", "scalar")[0])
 
     def samples(self, selector: str, until: float, seconds: float) -> list[ScrapedSeries]:
-        """Of so many seconds before a moment."""
+        """The samples of the last `seconds` before `until`."""
         with _malformed_as_outage(self.url):
             matrix = self._query(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
             return [_series(series) for series in matrix]

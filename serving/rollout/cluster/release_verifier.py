@@ -1,7 +1,7 @@
-"""What a release in its store is worth: its whole lineage walked, as the deploy stage and every pod do it again.
+"""Proves a release in its store: walks its whole lineage, as the deploy stage and every pod do.
 
 Weights stay in the store. The release's statement has their digests, and each pod verifies their bytes before it
-serves; whatever else there is of the release is fetched and judged here, anew at every look.
+serves. Everything else of the release is fetched and judged here, anew at every reconcile.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ WEIGHTS = ".safetensors"
 
 
 class StoreReleaseVerifier:
-    """Of one rollout: its release must be of the name that was asked for; the stable one is what it says it is."""
+    """The verifier of one rollout. Its release must have the name in the spec; the stable one has any name."""
 
     def __init__(self, release: Release, policy: Callable[[], TrustPolicy]) -> None:
         self.release, self.policy = release, policy
@@ -46,15 +46,15 @@ class StoreReleaseVerifier:
 
 
 def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: str, policy: TrustPolicy) -> Proof:
-    """Everything that stands against it at once; a DataError where it is no release."""
-    store.pull(address.digest, folder, wanted=lambda one: not stays_in_store(one))
+    """Prove the release, with every objection at once; a DataError where it is no release."""
+    store.pull(address.digest, folder, wanted=lambda name: not stays_in_store(name))
     claim = read_release_statement(folder)
     files = release_files(folder, claim)
-    absent = frozenset(one for one in files if stays_in_store(one))
+    absent = frozenset(path for path in files if stays_in_store(path))
     notes = tuple(read_notes(store, address.digest))
-    digest = tree_digest({one: files[one] for one in sorted(files, key=str.encode)})
-    one = release_target(folder, (), name or claim.name, digest, notes, absent)
-    decision = may_serve(one, policy, name or claim.name)
+    digest = tree_digest({path: files[path] for path in sorted(files, key=str.encode)})
+    target = release_target(folder, (), name or claim.name, digest, notes, absent)
+    decision = may_serve(target, policy, name or claim.name)
     return Proof(digest, model_digest(claim), () if decision.allowed else tuple(decision.reasons))
 
 
@@ -63,14 +63,14 @@ def stays_in_store(name: str) -> bool:
 
 
 def model_digest(claim: ReleaseStatement) -> str:
-    """Of the model, by the release's statement."""
+    """The digest of the model folder in the release's statement."""
     digests: Mapping[str, str] = {part.name: part.digest for part in claim.statement.made}
     return digests.get(MODEL, "")
 
 
 @contextmanager
 def _failure_as_outage(address: ReleaseAddress) -> Iterator[None]:
-    """What is wrong with the way to the store says nothing of the release."""
+    """Turn failures to reach the store into an OutageError: they say nothing about the release."""
     try:
         yield
     except OutageError:

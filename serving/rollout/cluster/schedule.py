@@ -1,15 +1,15 @@
-"""When which rollout is looked at: at intervals and when something of it changed, one look of one at a time."""
+"""The queue of rollouts that are due: at intervals and after changes, each in one reconcile at a time."""
 
 import threading
 import time
 from collections.abc import Callable
 
 GAP = 1.0
-"""Between two looks of one rollout, however much changes."""
+"""The least time between two reconciles of one rollout, however much changes."""
 
 
 class Schedule:
-    """Names that are due at moments; whoever takes one gives it back with the next moment, or drops it."""
+    """Names with the times at which they are due. A taken name is requeued after its reconcile."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -19,14 +19,14 @@ class Schedule:
         self._taken: set[str] = set()
 
     def enqueue(self, name: str) -> None:
-        """Now, or as soon after the last look as one may."""
+        """Make the name due now, or as soon after its last reconcile as the gap allows."""
         with self._changed:
             at = max(self._clock(), self._last.get(name, 0.0) + GAP)
             self._due[name] = min(at, self._due.get(name, at))
             self._changed.notify()
 
     def take(self, most: int, seconds: float) -> list[str]:
-        """Those that are due and nobody looks at, the longest due first; waits for one for so long."""
+        """Take up to `most` names that are due, the longest due first; wait up to `seconds` for the first."""
         with self._changed:
             if not self._ready():
                 self._changed.wait(min(self._until_next(), seconds))
@@ -37,7 +37,7 @@ class Schedule:
             return names
 
     def requeue(self, name: str, after: float | None) -> None:
-        """Looked at: due again after so long, or not before something changes."""
+        """Hand back a taken name: due again after so many seconds, or, with None, only after a change."""
         with self._changed:
             self._taken.discard(name)
             self._last[name] = now = self._clock()

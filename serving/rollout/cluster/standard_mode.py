@@ -1,7 +1,7 @@
-"""A Standard InferenceService: Deployments, and `spec.canary`, as the source of KServe 0.21 has it.
+"""Reads a Standard InferenceService: its Deployments, and `spec.canary` as in the source of KServe 0.21.
 
-**Never run**: 0.20, which was, makes a canary's pods and sends them no traffic. So it is refused, until whoever runs
-the cluster says that its KServe splits (`--standard-canary`).
+**Never run on a cluster.** KServe 0.20, which was, makes a canary's pods and sends them no traffic. So a rollout in
+this mode is refused, unless the option --standard-canary says that the cluster's KServe splits the traffic.
 """
 
 from serving.rollout.cluster.inference_service import (
@@ -26,7 +26,13 @@ STABLE_ONLY_FIELDS = (
     "name",
 )
 """A canary has a fixed number of pods, and KServe refuses one with these."""
-WRONG = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "RunContainerError")
+FAILURE_REASONS = (
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "CreateContainerConfigError",
+    "RunContainerError",
+)
 
 UNSUPPORTED_REASON = (
     "in Standard mode KServe 0.20 makes a canary's pods and sends them no traffic: serve it in Serverless mode, or, "
@@ -40,7 +46,7 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """The stable Deployment, once any of its pods has served."""
+    """The stable Deployment, once one of its pods has served."""
     name = f"{objects.service['metadata']['name']}-predictor"
     deployment = objects.deployments.get(name)
     if deployment is None or not _has_served(deployment):
@@ -49,7 +55,7 @@ def rolled_out(objects: ServiceObjects) -> Revision | None:
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
-    """Per cent by URI: a Deployment that is being rolled out answers with both of its models, and is not counted."""
+    """Percent by URI. A Deployment whose pods are being replaced serves both of its models, and is left out."""
     stable, shares = rolled_out(objects), {}
     for canary, status in _canaries_with_status(objects.service):
         shares[storage_uri(canary["predictor"])] = int(status.get("trafficPercent") or 0)
@@ -59,7 +65,7 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """Whether KServe and the Deployments have come to the spec that was read."""
+    """Tell if KServe and the Deployments have caught up with the spec."""
     spec_shares = {
         canary["predictor"]["name"]: canary["trafficPercent"]
         for canary in objects.service["spec"].get("canary") or ()
@@ -84,7 +90,7 @@ def spec_patch(service: Object, desired: DesiredModel) -> dict[str, object]:
 
 
 def canary_name(uri: str) -> str:
-    """By its release, so that the same one is never made twice."""
+    """The canary's name, derived from its release, so that the same canary is never made twice."""
     return f"c-{uri.partition('/releases/')[2][:8]}"
 
 
@@ -111,7 +117,7 @@ def _template(deployment: Object) -> Object:
 
 
 def _read_revision(name: str, deployment: Object, objects: ServiceObjects) -> Revision:
-    """Ready is read from the counts: the condition stays True while new pods crash beside old ones."""
+    """Read a Deployment. It is ready by its counts: the condition stays True while new pods crash beside old ones."""
     status, replicas = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
     counts = {status.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")}
@@ -135,6 +141,6 @@ def _failure(name: str, objects: ServiceObjects) -> str:
         status = pod.get("status", {})
         for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
             waiting = container.get("state", {}).get("waiting") or {}
-            if waiting.get("reason") in WRONG:
+            if waiting.get("reason") in FAILURE_REASONS:
                 return ": ".join(filter(None, (waiting["reason"], waiting.get("message", ""))))
     return ""

@@ -1,4 +1,4 @@
-"""One InferenceService: read as what it asks for and does, and changed at the version that was read."""
+"""The target on Kubernetes: an InferenceService, which is changed at the version that was read."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SERVICES = "inferenceservices"
 
 
 class ClusterTarget:
-    """The one that a ModelRollout is about; where there is none, its first write makes it."""
+    """The InferenceService of a ModelRollout. Where there is none, the first write makes it."""
 
     def __init__(self, api: Api, cache: ObjectCache, rollout: Object, standard_canary: bool = False) -> None:
         self.api, self.cache, self.rollout, self.standard_canary = api, cache, rollout, standard_canary
@@ -29,7 +29,7 @@ class ClusterTarget:
         return service_snapshot(self._objects(service), self.standard_canary)
 
     def write(self, desired: DesiredModel, expected: str) -> None:
-        """A merge patch, held to the version; without one the service is made, unless somebody was faster."""
+        """Merge the change at the expected version; with no version make the service, unless somebody was faster."""
         with translate_refusals(self.api):
             if not expected:
                 self.cache.put(SERVICES, self.api.create(SERVICES, first_inference_service(self.rollout)))
@@ -38,7 +38,7 @@ class ClusterTarget:
             self.cache.put(SERVICES, self.api.merge(SERVICES, self.name, body))
 
     def _service(self) -> Object | None:
-        """That there is none is asked again: much hangs on it, and a copy may be late."""
+        """The service. Where the cache has none, the API server is asked: the cached copy may be late."""
         service = self.cache.get(SERVICES, self.name)
         if service is not None:
             return service

@@ -1,1 +1,1 @@
-"""Shadow mode: a share of live questions is also rewritten by the canary, and both rewrites are compared."""
+"""Shadow mode: the canary also rewrites a share of the live questions, and both rewrites are compared."""

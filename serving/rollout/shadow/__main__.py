@@ -22,13 +22,13 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What is not given is the configuration's default."""
+    """The options. One that is left out has the default of ShadowConfig."""
     options = argparse.ArgumentParser(
         prog="python -m serving.rollout.shadow", argument_default=argparse.SUPPRESS,
         description="Compares a canary's rewrites with the stable model's, on live questions that nobody waits for.",
     )  # fmt: skip
     options.add_argument(
-        "--payloads", required=True, metavar="STORE", help="of the rewriter's --payload-log, with texts"
+        "--payloads", required=True, metavar="STORE", help="the store of the rewriter's --payload-log, with texts"
     )
     options.add_argument("--rag", required=True, metavar="URL", help="searches both rewrites")
     options.add_argument("--kb-name", metavar="NAME")
@@ -71,7 +71,7 @@ def serve(config: ShadowConfig) -> None:
     log_to_stderr()
     metrics, pair_source = Metrics(), create_pair_source(config)
 
-    async def served() -> None:
+    async def run() -> None:
         shadow = ShadowWorker(
             config, PayloadLogReader(open_store(config.payloads)), pair_source, create_comparer(config), metrics
         )
@@ -82,7 +82,7 @@ def serve(config: ShadowConfig) -> None:
             await working
         await shadow.aclose()
 
-    asyncio.run(served())
+    asyncio.run(run())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an operator asks of the shadow: is it there, and what has it counted."""
+"""The shadow's HTTP pages for operators: /healthz and /metrics."""
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,7 +12,7 @@ def create_app(metrics: Metrics) -> Starlette:
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def counted(_: Request) -> Response:
+    async def metrics_page(_: Request) -> Response:
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", counted)])
+    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics_page)])

@@ -1,4 +1,4 @@
-"""Asks the canary, and nobody else: a tag route that leads to another version is noticed."""
+"""Asks the canary for rewrites. An answer of another version, from a wrong tag route, is refused."""
 
 import asyncio
 from urllib.parse import urlsplit
@@ -12,11 +12,11 @@ from serving.rollout.shadow.metrics import PairFailure
 from serving.rollout.shadow.payload_log import LoggedQuestion
 
 MAX_QUERY_CHARS = 4000
-"""What a RAG service takes for a query."""
+"""The longest query that a RAG service takes."""
 
 
 class CanaryClient:
-    """One pool of connections, whichever canary is asked."""
+    """One pool of connections, for one canary after the other."""
 
     def __init__(self, model: str, ingress: str, deadline_seconds: float) -> None:
         self._path, self._ingress, self._deadline = (
@@ -30,7 +30,7 @@ class CanaryClient:
         await self._http.aclose()
 
     async def rewrite(self, question: LoggedQuestion, pair: ModelPair) -> str:
-        """What users would have got of it; a Failure where it gave none."""
+        """The canary's rewrite, as a user would have got it; a PairFailure where it gave none."""
         instance = {
             "query": question.question, "user_profile": question.user_profile,
             "history_summary": question.history_summary, "tenant_id": question.tenant,
@@ -55,7 +55,7 @@ class CanaryClient:
 
 
 def read_rewrite(content: bytes, version: str) -> str:
-    """The rewrite in an answer of this very version."""
+    """Read the rewrite from an answer; a PairFailure where another version answered, or no text came."""
     try:
         [prediction] = orjson.loads(content)["predictions"]
         text, answered_version = prediction["rewritten_query"], prediction["model_version"]

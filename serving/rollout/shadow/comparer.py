@@ -1,8 +1,8 @@
-"""Which of two rewrites is better, by one text that neither model wrote.
+"""Decides which of two rewrites is better, by a text that neither model wrote.
 
-The need: the question with its history's end, the same for both. The RAG service searches each rewrite as production
-would, and its reranker scores what was found against the need. Or the judge, asked in both orders; one that chooses
-by position has not decided.
+That text is the need: the question with the end of its history, the same for both rewrites. The RAG service searches
+each rewrite as production would, and its reranker scores the hits against the need. With a judge, the judge compares
+the two rewrites in both orders; where its answers depend on the order, the pair is tied.
 """
 
 from typing import Protocol
@@ -20,27 +20,27 @@ from serving.rollout.shadow.metrics import PairFailure, PairOutcome
 from serving.rollout.shadow.payload_log import LoggedQuestion
 
 MAX_NEED_CHARS = 4000
-"""Characters of a need; a RAG service takes no more."""
+"""The longest need, in characters, that a RAG service takes."""
 
 TIE_THRESHOLD = 0.01
-"""Differences below it are a tie: the reranker's scores are no finer."""
+"""A smaller difference is a tie: the reranker's scores are no finer."""
 
 STEP = "shadow"
 
 
 class Comparer(Protocol):
     async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
-        """A Failure where nobody could say."""
+        """The canary's outcome; a PairFailure where it could not be decided."""
         ...
 
     async def aclose(self) -> None: ...
 
 
-def build_need(asked: LoggedQuestion) -> str:
-    """The question, and as much of its history's end as fits; neither model has a part in it."""
-    question, history = one_line(asked.question), one_line(asked.history_summary)
-    room = MAX_NEED_CHARS - len(question) - 1
-    return f"{question} {history[-room:]}".strip() if room > 0 else question[:MAX_NEED_CHARS]
+def build_need(question: LoggedQuestion) -> str:
+    """The question, and as much of the end of its history as fits."""
+    text, history = one_line(question.question), one_line(question.history_summary)
+    room = MAX_NEED_CHARS - len(text) - 1
+    return f"{text} {history[-room:]}".strip() if room > 0 else text[:MAX_NEED_CHARS]
 
 
 def pair_outcome(canary: float, stable: float) -> PairOutcome:
@@ -50,7 +50,7 @@ def pair_outcome(canary: float, stable: float) -> PairOutcome:
 
 
 class RagComparer:
-    """Both searched, what they find scored against the need."""
+    """Searches both rewrites, and scores their hits against the need."""
 
     def __init__(self, config: ShadowConfig) -> None:
         self._config = config
@@ -65,7 +65,7 @@ class RagComparer:
             return pair_outcome(
                 *await gather_or_cancel(*(self._quality(question, need, query) for query in (canary, stable)))
             )
-        except (QinglanError, ValidationError) as error:  # their words may repeat the question's
+        except (QinglanError, ValidationError) as error:  # only the type is logged: a message may quote the question
             raise PairFailure("rag", f"{self._config.rag}: {type(error).__name__}") from error
 
     async def _quality(self, question: LoggedQuestion, need: str, query: str) -> float:
@@ -81,7 +81,7 @@ class RagComparer:
 
 
 class JudgeComparer:
-    """The judge's preference, through a gateway that keeps its budget."""
+    """Asks the judge for its preference, through a gateway that limits what it costs."""
 
     def __init__(self, url: str) -> None:
         from qinglan.llm.client import GatewayClient
@@ -97,8 +97,8 @@ class JudgeComparer:
 
         need = build_need(question)
         prompt = Prompt(
-            id=question.request_id, tenant_id=question.tenant, question=question.question, need=need, teacher_rewrite=need,
-            user_profile=question.user_profile, history_summary=question.history_summary,
+            id=question.request_id, tenant_id=question.tenant, question=question.question, need=need,
+            teacher_rewrite=need, user_profile=question.user_profile, history_summary=question.history_summary,
         )  # fmt: skip
         try:
             comparison = await compare_rewrites(self._gateway, prompt, canary, stable)

@@ -1,4 +1,4 @@
-"""What one shadow is told."""
+"""The configuration of a shadow."""
 
 from typing import Self
 
@@ -10,12 +10,12 @@ VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
 class ModelPair(Config):
-    """Two models of one service, and where the canary answers without users."""
+    """Two models of one service, and the URL at which the canary answers without users."""
 
     canary: str = Field(pattern=VERSION_PATTERN)
     stable: str = Field(pattern=VERSION_PATTERN)
     url: str = Field(pattern=r"^https?://")
-    """The canary's alone: its tag route on a cluster."""
+    """The canary's URL; on a cluster its tag route."""
 
 
 class ShadowConfig(Config):
@@ -30,28 +30,28 @@ class ShadowConfig(Config):
     kb_name: Name = "default"
     top_k: Positive = 5
     score_threshold: Fraction = 0.5
-    """As production searches."""
+    """The settings of a production search."""
 
     service: str = ""
     """The InferenceService whose rollout is read from the API server."""
 
     namespace: str = ""
-    """KUBECONFIG's, or the pod's, by default."""
+    """The namespace; by default that of the KUBECONFIG or of the pod."""
 
     ingress: str = Field(default="", pattern=r"^(https?://.+)?$")
-    """Where the cluster's gateway answers, where the tag route's own host cannot be reached by its name."""
+    """The URL of the cluster's gateway, for clusters in which the tag route's host name does not resolve."""
 
     pair: ModelPair | None = None
-    """In place of `service`: without a cluster."""
+    """The two models to compare without a cluster, in place of `service`."""
 
     judge: str = Field(default="", pattern=r"^(https?://.+)?$")
-    """A gateway whose judge compares the rewrites in both orders; else the RAG's reranker scores what they find."""
+    """The URL of a gateway whose judge compares the rewrites; by default the reranker scores their hits."""
 
     model: str = "rewriter"
-    """The served model's name, in the path that the canary is asked at."""
+    """The served model's name, in the path of the canary's URL."""
 
     share: Fraction = 0.1
-    """Of the questions in the log."""
+    """The share of the questions in the log that is compared."""
 
     deadline_seconds: float = Field(default=10.0, gt=0)
     host: str = "127.0.0.1"

@@ -1,11 +1,11 @@
-"""What the shadow counts: pairs by who won, and what is no pair, by reason. counting.py reads the first."""
+"""The shadow's metrics: pairs by outcome, which check_counts.py reads, and failures by reason."""
 
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 PairOutcome = Literal["won", "lost", "tied"]
-"""Of the canary."""
+"""The outcome of a pair, for the canary."""
 
 FailureReason = Literal[
     "payload_log", "unreadable", "no_text", "too_many", "canary_unreachable", "canary_late", "canary_refused",
@@ -15,7 +15,7 @@ FailureReason = Literal[
 
 
 class Metrics:
-    """In a registry of its own; every series is there at 0 before anything is counted."""
+    """The counters, in a registry of their own. Every series exists at 0 before anything is counted."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -45,7 +45,7 @@ class Metrics:
 
 
 class PairFailure(Exception):
-    """Why a question is no pair: neither side's doing counts for the other."""
+    """A question that became no pair, and the reason; it counts for neither model."""
 
     def __init__(self, reason: FailureReason, why: str = "") -> None:
         super().__init__(why or reason)

@@ -1,4 +1,4 @@
-"""Which two models are compared now: what a rollout under way says, and where its canary answers without users."""
+"""Finds the two models to compare now, and the URL at which the canary answers without users."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -11,34 +11,34 @@ from serving.rollout.shadow.config import ModelPair, ShadowConfig
 from serving.rollout.shadow.metrics import PairFailure
 
 CANARY_PHASES = ("WaitReady", "Analyse")
-"""The phases in which there is a canary that nobody has decided on."""
+"""The phases in which a canary waits for a decision."""
 
 VERSION_LENGTH = 12
 
 
 class PairSource(Protocol):
-    def now(self) -> ModelPair | None:
-        """None while there is no canary; a Failure where it cannot be known, or reached."""
+    def current_pair(self) -> ModelPair | None:
+        """The pair; None while there is no canary; a PairFailure where it is unknown or out of reach."""
         ...
 
 
 class FixedPairSource:
-    """By a person, without a cluster."""
+    """The pair that a person named, without a cluster."""
 
     def __init__(self, pair: ModelPair) -> None:
         self._pair = pair
 
-    def now(self) -> ModelPair:
+    def current_pair(self) -> ModelPair:
         return self._pair
 
 
 class RolloutPairSource:
-    """By the API server: the service's rollout whose turn it is, and the tag route that Knative gives its canary."""
+    """The pair of the service's present rollout, from the API server; the URL is the tag route of Knative."""
 
     def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
         self._api, self._service = (api or connect()).within(namespace), service
 
-    def now(self) -> ModelPair | None:
+    def current_pair(self) -> ModelPair | None:
         try:
             rollouts = self._api.all(PLURAL, {})["items"]
             versions = compared_versions(rollouts, self._service)
@@ -57,7 +57,7 @@ class RolloutPairSource:
 
 
 def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
-    """The canary's version and the stable one's, where a rollout has both."""
+    """The versions of the canary and of the stable model, where a rollout has both."""
     rollout = next_rollout(rollouts_of_service(rollouts, service))
     if rollout is None:
         return None
@@ -69,7 +69,7 @@ def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, st
 
 
 def tag_route(service: Object) -> str:
-    """The URL that leads to the newest revision alone, whatever its share; "" where there is none."""
+    """The URL that leads to the newest revision alone, at any share; "" where there is none."""
     predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
     routes = [
         target for target in predictor.get("traffic") or () if target.get("latestRevision") and target.get("tag")

@@ -1,8 +1,8 @@
-"""Live questions, from the stable server's payload log: each is read once, and never by a process that began later.
+"""Reads live questions from the stable server's payload log, each of them once.
 
-What lies there at the first look at a canary is past. Whoever was here before can have read nothing else, so that no
-question is counted twice, as long as one shadow runs at a time; what is written between two of them is counted by
-neither.
+Everything that is in the log at the first poll of a canary is skipped. An earlier process can have read nothing later
+than that, so that no question is counted twice as long as one shadow runs at a time. Questions that are logged
+between two processes are counted by neither.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 
 class LoggedQuestion(BaseModel):
-    """One answered question as the log has it; what it has beside is left alone."""
+    """One answered question in the log; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -37,14 +37,14 @@ class LoggedQuestion(BaseModel):
 
 
 class PayloadLogReader:
-    """Remembers what it has seen of this hour and the one before: names begin with the time of day."""
+    """Lists this hour and the one before, and remembers the keys: their names begin with the time of day."""
 
     def __init__(self, store: Store) -> None:
         self._shelf = store.shelf
         self._known_keys: set[str] | None = None
 
     def new_keys(self, now: datetime | None = None) -> list[str]:
-        """The keys of what was written since the last look, oldest first; nothing at the first one."""
+        """The keys written since the last poll, oldest first; none at the first poll."""
         at = now or datetime.now(UTC)
         keys = [key for hour in (at - HOUR, at) for key in self._keys_of_hour(hour)]
         before, self._known_keys = self._known_keys, set(keys)
@@ -55,11 +55,11 @@ class PayloadLogReader:
         return [day + name for name in self._shelf.children(day, f"{hour:%H}")]
 
     def forget(self) -> None:
-        """The next look is a first one."""
+        """Make the next poll a first one."""
         self._known_keys = None
 
     def lines(self, key: str) -> list[LoggedQuestion | None]:
-        """Each question; None for a line that is none, whoever wrote it."""
+        """The questions of one object; None for a line that is no question."""
         return [parse_line(line) for line in (self._shelf.read(key) or b"").splitlines()]
 
 
@@ -71,5 +71,5 @@ def parse_line(line: bytes) -> LoggedQuestion | None:
 
 
 def sampled(request_id: str, share: float) -> bool:
-    """About that share, independently of the log's own choice, which is by the same ids."""
+    """Tell if the id is in the sample; independent of the log's own sample, which is drawn by the same ids."""
     return int.from_bytes(hashlib.sha256(f"shadow {request_id}".encode()).digest()[:8]) < share * 2**64

@@ -1,4 +1,4 @@
-"""The shadow's work: look what was written, ask the canary, compare, count. Nobody waits for any of it."""
+"""The shadow's loop: read new questions, ask the canary, compare, count. No user waits for any of it."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ from serving.rollout.shadow.pair_source import PairSource
 from serving.rollout.shadow.payload_log import LoggedQuestion, PayloadLogReader, sampled
 
 POLL_SECONDS = 10.0
-"""Between two looks; the log is written every five."""
+"""The time between two polls; the log is written every five seconds."""
 
 MAX_QUESTIONS_PER_POLL = 200
-"""Questions; what is more is left out, and counted."""
+"""The questions of one poll; those beyond are skipped, and counted as `too_many`."""
 
 AT_ONCE = 4
-"""The canary may have few pods, and users go first."""
+"""Questions under way at once: the canary may have few pods, and users go first."""
 
 Read = TypeVar("Read")
 
@@ -34,11 +34,11 @@ class ShadowWorker:
         self,
         config: ShadowConfig,
         reader: PayloadLogReader,
-        pairing: PairSource,
+        pair_source: PairSource,
         comparer: Comparer,
         metrics: Metrics,
     ) -> None:
-        self._config, self._reader, self._pair_source = config, reader, pairing
+        self._config, self._reader, self._pair_source = config, reader, pair_source
         self._comparer, self._metrics = comparer, metrics
         self._canary = CanaryClient(config.model, config.ingress, config.deadline_seconds)
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -48,15 +48,15 @@ class ShadowWorker:
         await self._comparer.aclose()
 
     async def run_forever(self) -> None:
-        """For ever; a look that fails is counted, and the next one goes on from there."""
+        """Poll for ever; a poll that fails is counted, and the next one goes on from there."""
         while True:
             with self.count_failures():
                 await self.poll()
             await asyncio.sleep(POLL_SECONDS)
 
     async def poll(self) -> None:
-        """All that is new, to its end. Without a canary nobody asks the store; what comes meanwhile is past."""
-        pair = await asyncio.to_thread(self._pair_source.now)
+        """Compare all new questions. Without a canary the store is not read; what is logged meanwhile is skipped."""
+        pair = await asyncio.to_thread(self._pair_source.current_pair)
         if pair is None:
             self._reader.forget()
             return
@@ -72,14 +72,16 @@ class ShadowWorker:
     def _sample_questions(
         self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, limit: int
     ) -> list[LoggedQuestion]:
-        """The stable model's own answers with their texts: a canary's users are no comparison."""
+        """A sample of the stable model's answers that have their texts; the canary's own answers are left out."""
         readable = [line for line in lines if line is not None]
         unreadable = sum(line is None for line in lines)
         stable = [line for line in readable if (line.version, line.outcome) == (pair.stable, "answered")]
         sampled_lines = [line for line in stable if sampled(line.request_id, self._config.share)]
         with_text = [line for line in sampled_lines if line.question and line.rewrite]
         reasons: dict[FailureReason, int] = {
-            "unreadable": unreadable, "no_text": len(sampled_lines) - len(with_text), "too_many": len(with_text) - limit,
+            "unreadable": unreadable,
+            "no_text": len(sampled_lines) - len(with_text),
+            "too_many": len(with_text) - limit,
         }  # fmt: skip
         for reason, count in reasons.items():
             if count > 0:
@@ -87,7 +89,7 @@ class ShadowWorker:
         return with_text[:limit]
 
     async def _compare_question(self, question: LoggedQuestion, pair: ModelPair) -> None:
-        """One question is one pair, or one failure."""
+        """Count the question as one pair, or as one failure."""
         async with self._slots:
             with self.count_failures():
                 self._metrics.pair(pair.canary, pair.stable, await self._outcome(question, pair))
@@ -100,19 +102,19 @@ class ShadowWorker:
 
     @contextmanager
     def count_failures(self) -> Iterator[None]:
-        """What fails is counted, and said without anything of the question."""
+        """Count a failure and log its reason, without anything of the question."""
         try:
             yield
         except PairFailure as failure:
             self._metrics.failed(failure.reason)
             log.warning("%s: %s", failure.reason, failure)
-        except Exception as error:  # whoever wrote the log may have meant harm: the next question is another
+        except Exception as error:  # a hostile line in the log must not stop the questions after it
             self._metrics.failed("unexpected")
             log.error("unexpected: %s", type(error).__name__)
 
 
 async def _read_log(read: Callable[[], Read]) -> Read:
-    """Off the loop: a store may be slow."""
+    """Read in a thread: a store may be slow."""
     try:
         return await asyncio.to_thread(read)
     except (QinglanError, OSError) as error:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipelines.rollout.commands import change_for_command
-from pipelines.rollout.rollout_client import HistoryTail, RolloutClient
+from pipelines.rollout.rollout_client import RolloutClient
 from pipelines.rollout.view import (
     RolloutView,
     detail,
@@ -195,18 +195,6 @@ def test_only_a_promotion_ends_well() -> None:
     for outcome in ("RolledBack", "Refused", "Aborted"):
         error = outcome_error(shown(done(outcome)))
         assert isinstance(error, GateHeldError) and outcome in str(error) and "errors: worse" in str(error)
-
-
-def test_every_decision_is_news_once_also_where_the_beginning_is_forgotten() -> None:
-    news, state = HistoryTail(), State()
-    told: list[str] = []
-    for number in range(250):
-        state = state.with_record(1.79e9 + number, f"look {number}", "why")
-        if number % 3 == 0:
-            told += [one.action for one in news.of(shown(state))]
-            assert news.of(shown(state)) == ()
-
-    assert told == [f"look {number}" for number in range(250)]
 
 
 def test_the_table_is_a_line_for_each() -> None:

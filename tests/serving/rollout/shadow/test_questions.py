@@ -67,7 +67,7 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
     class Turns:
         pair: ModelPair | None = None
 
-        def now(self) -> ModelPair | None:
+        def current_pair(self) -> ModelPair | None:
             return self.pair
 
     turns, metrics, folder = Turns(), Metrics(), tmp_path / "log"

@@ -163,8 +163,8 @@ def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(worl
     class Later(FixedPairSource):
         there = False
 
-        def now(self) -> Any:
-            return super().now() if self.there else None
+        def current_pair(self) -> Any:
+            return super().current_pair() if self.there else None
 
     pair = world.pair(world.good, world.bad)
     whom = Later(pair)

@@ -1,0 +1,73 @@
+"""What people are shown of a rollout: decisions once, progress in between, and reasons that match their numbers."""
+
+from serving.rollout.canary_analysis import enter_step, fold_window, harmful_checks
+from serving.rollout.ports import Window
+from serving.rollout.sequential import Count
+from serving.rollout.spec import Check, Release, RolloutSpec
+from serving.rollout.state import State
+from serving.rollout.timeline import PROGRESS_SECONDS, TimelineFollower, progress_line
+
+SPEC = RolloutSpec(
+    inference_service="rewriter",
+    release=Release(name="demo/rewriter", digest="d2", uri="s3://releases/new", model="m2"),
+    checks=(Check(name="errors", margin=0.01),),
+)
+
+
+def measured(state: State, *windows: tuple[float, float, float, float]) -> State:
+    """After windows of 30 s: requests and failures of the canary, then of the stable model."""
+    for canary, failed, stable, stable_failed in windows:
+        until = (state.cursor or state.evidence[0].until or 970.0) + 30
+        counts = {"errors": Count(canary, failed)}, {"errors": Count(stable, stable_failed)}
+        state = fold_window(state, Window(until, *counts))
+    return state
+
+
+ANALYSED = measured(enter_step(State(phase="Analyse"), SPEC, 0), *[(50, 1, 950, 10)] * 3)
+
+
+def test_every_decision_is_printed_once_also_where_the_beginning_of_the_history_is_forgotten() -> None:
+    follower, state, lines = TimelineFollower(), State(), list[str]()
+    for number in range(250):
+        state = state.with_record(1.79e9 + number, f"look {number}", "why")
+        if number % 3 == 0:
+            lines += follower.lines(state, SPEC)
+            assert follower.lines(state, SPEC) == []
+
+    assert [" ".join(line.split()[2:4]) for line in lines] == [f"look {number}" for number in range(250)]
+
+
+def test_a_rollout_that_waits_says_what_for_at_most_every_30_s_and_where_it_changed() -> None:
+    now = [0.0]
+    follower = TimelineFollower(clock=lambda: now[0])
+    assert follower.lines(ANALYSED, SPEC) == [], "it has just begun"
+
+    now[0] = PROGRESS_SECONDS
+    [line] = follower.lines(ANALYSED, SPEC)
+    assert line.startswith("5 % waits for: measured for 60 s of 300; 100 requests of 200; errors ")
+
+    more = measured(ANALYSED, (50, 1, 950, 10))
+    assert follower.lines(more, SPEC) == [], "30 s have not passed"
+    now[0] += PROGRESS_SECONDS
+    assert follower.lines(ANALYSED, SPEC) == [], "nothing has changed"
+    assert len(follower.lines(more, SPEC)) == 1
+
+
+def test_where_no_evidence_is_waited_for_nothing_is_said_of_it() -> None:
+    assert progress_line(State(), SPEC) == progress_line(State(phase="Rollback"), SPEC) == ""
+
+
+def test_a_reason_shows_the_counts_that_the_decision_was_made_on() -> None:
+    """Harm was suspected in the step before, and a storm over the stable model's larger part makes this step's sums
+    read in the canary's favour: the reason must not show those sums beside the word "worse"."""
+    suspected = measured(
+        enter_step(State(phase="Analyse"), SPEC, 0), *[(50, 1, 950, 10)] * 5, (50, 5, 950, 9), (50, 2, 950, 9)
+    )
+    assert not harmful_checks(suspected)
+
+    back = measured(enter_step(suspected, SPEC, 1), (0, 0, 0, 0), (2, 0, 198, 60), (100, 9, 400, 4))
+
+    [score] = back.evidence
+    assert score.canary.failed / score.canary.total < score.stable.failed / score.stable.total
+    [reason] = harmful_checks(back)
+    assert reason.startswith("errors 18 of 302 (5.96 %) in 210 s, 3.6 (1.19 %) expected at the stable model's rates")
