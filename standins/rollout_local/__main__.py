@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qinglan.errors import QinglanError
+from qinglan.lineage.trust import default_trust
 from qinglan.terminal import say, say_error
+from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.history import HistorySigner
 from serving.rollout.ports import Ports
 from serving.rollout.reconciler import reconcile
@@ -18,7 +20,6 @@ from serving.rollout.state import State
 from serving.rollout.timeline import TimelineFollower
 from standins.rollout_local.evidence import LocalEvidence
 from standins.rollout_local.ledger import FileLease, FileLedger, FileRollouts
-from standins.rollout_local.releases import FileReleaseVerifier
 from standins.rollout_local.service import SERVICE_NAME, FileTarget, service_files
 
 RECONCILES_PER_STEP = 10
@@ -71,7 +72,7 @@ def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str
         ledger,
         FileTarget(folder),
         LocalEvidence(folder, spec.checks, metrics),
-        FileReleaseVerifier(folder),
+        StoreReleaseVerifier(spec.release, default_trust),
         _Clock(),
         lease,
     )

@@ -3,7 +3,6 @@
     - The same request id always goes to the same model.
     - A request that the canary fails is sent to the stable model, within the deadline. Rewriting changes nothing, so
       that a request may be sent twice, and no user gets an error that the stable model would not have given.
-    - `x-qinglan-tag: canary` goes to the canary alone, as Knative's tag URL does. Such a request is not a user's.
 
 Requests are counted here, on the caller's side, since a process that dies or hangs counts nothing. A repeated request
 is not counted for the stable model: it was not drawn for it, and a question that no model can answer would count
@@ -30,12 +29,12 @@ from starlette.routing import Route
 from serving.http_server import client_disconnected
 from serving.request_errors import BodyLimit
 
-REQUEST_ID, TAG, CANARY = "x-request-id", "x-qinglan-tag", "canary"
+REQUEST_ID = "x-request-id"
 QUESTION = re.compile(r"/v1/models/[^/]+:predict|/v2/models/[^/]+/infer|/openai/v1/chat/completions")
 LARGEST_BODY = 1_000_000
 DROPPED_HEADERS = frozenset({
     "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length",
-    "content-encoding", "accept-encoding", "date", "server", TAG,
+    "content-encoding", "accept-encoding", "date", "server",
 })  # fmt: skip
 """Headers of one connection, or that each side sets anew."""
 
@@ -58,8 +57,6 @@ class Backend(NamedTuple):
 class Backends(NamedTuple):
     stable: Backend
     canary: Backend | None = None
-    tagged: Backend | None = None
-    """The backend of `x-qinglan-tag: canary`, at any share."""
 
 
 class Attempt(NamedTuple):
@@ -123,8 +120,6 @@ class Router:
         backends = self.backends  # read after the body has arrived: a removed backend ends as soon as it is idle
         if backends is None:
             return _error_response(503, "No model is ready yet. Ask again.")
-        if request.headers.get(TAG) == CANARY:
-            return await self._ask_tagged(backends, forwarded, until)
         if request.method != "POST" or not QUESTION.fullmatch(request.url.path):
             return (await self._request(backends.stable, forwarded, until)).response
         if backends.canary and routes_to_canary(forwarded.headers[REQUEST_ID], backends.canary.percent):
@@ -133,11 +128,6 @@ class Router:
         self._requests.labels(backends.stable.version, attempt.outcome).inc()
         return attempt.response
 
-    async def _ask_tagged(self, backends: Backends, forwarded: "ForwardedRequest", until: float) -> Response:
-        if backends.tagged is None:
-            return _error_response(404, "There is no canary.")
-        return (await self._request(backends.tagged, forwarded, until)).response
-
     async def _ask_canary(self, canary: Backend, forwarded: "ForwardedRequest", until: float) -> Response:
         """Ask the canary for half of the deadline, so that the stable model has the other half."""
         first = await self._request(canary, forwarded, until - self._deadline / 2)
@@ -145,13 +135,12 @@ class Router:
             self._requests.labels(canary.version, ANSWERED).inc()
             return first.response
         assert self.backends, "there were backends"
-        second = await self._request(
-            self.backends.stable, forwarded, until
-        )  # the stable model may have changed meanwhile
+        stable = self.backends.stable  # it may have changed meanwhile
+        second = await self._request(stable, forwarded, until)
         self._repeats.labels(canary.version).inc()
         # A question that only the canary refuses counts as failed; one that both refuse, as refused.
-        own_fault = first.outcome != REFUSED or second.outcome == ANSWERED
-        outcome = (FAILED if first.outcome == REFUSED else first.outcome) if own_fault else REFUSED
+        refused_by_canary_alone = first.outcome == REFUSED and second.outcome == ANSWERED
+        outcome = FAILED if refused_by_canary_alone else first.outcome
         self._requests.labels(canary.version, outcome).inc()
         return second.response
 

@@ -84,15 +84,14 @@ async def _reconcile_loop(folder: Path, router: Router, servers: ServerSuperviso
 def choose_backends(status: ServiceStatus) -> Backends | None:
     """The backends of these shares; the rolled-out revision also answers what the canary fails."""
     shares = {status.find_revision(name): share for name, share in status.shares.items()}
-    rolled_out, newest = status.find_revision(status.rolled_out), status.find_revision(status.latest_ready)
+    rolled_out = status.find_revision(status.rolled_out)
     if not shares or rolled_out is None:
         return None
     stable, canary = _backend(status, rolled_out, shares.get(rolled_out, 0)), None
     for revision, share in shares.items():
         if revision is not None and revision.uri != rolled_out.uri:
             canary = _backend(status, revision, share)
-    tagged = _backend(status, newest, 0) if newest and newest.uri != rolled_out.uri else None
-    return Backends(stable, canary, tagged)
+    return Backends(stable, canary)
 
 
 def _backend(status: ServiceStatus, revision: LocalRevision, share: int) -> Backend:

@@ -75,7 +75,7 @@ def test_a_cleared_share_gives_everybody_the_newest_ready_one_which_is_the_bad_o
 
 
 def test_an_orphaned_canary_is_left_by_the_readmes_writes(world: World) -> None:
-    section = README.read_text().partition("### An orphaned canary")[2].partition("\n## ")[0]
+    section = README.read_text().partition("### An orphaned canary")[2].partition("\n### ")[0]
     back, clear = re.findall(r"^k patch isvc rewriter --type merge -p '(.*)'$", section, re.MULTILINE)
     world.serve(world.stable)
     world.ask(world.canary.uri, 20)

@@ -100,19 +100,16 @@ class Controller:
         """Enqueue the rollout that a change concerns. Our own writes of a status change no generation."""
         metadata = changed["metadata"]
         if kind != ROLLOUTS:
-            service = (
-                metadata["name"] if kind == "inferenceservices" else (metadata.get("labels") or {}).get(SERVICE_LABEL)
-            )
-            self._enqueue_service(service)
+            labels = metadata.get("labels") or {}
+            self._enqueue_service(metadata["name"] if kind == "inferenceservices" else labels.get(SERVICE_LABEL))
             return
         name, version = metadata["name"], (str(metadata.get("uid")), int(metadata.get("generation", 0)))
         known = self._versions.pop(name, None)
         if known and (deleted or known[0] != version[0]):
             self._forget(name)
         if deleted:
-            self._enqueue_service(
-                (changed.get("spec") or {}).get("inferenceService")
-            )  # the next rollout of this service may begin
+            # The next rollout of its InferenceService may begin.
+            self._enqueue_service((changed.get("spec") or {}).get("inferenceService"))
             return
         self._versions[name] = version
         if known != version:
@@ -135,7 +132,7 @@ class Controller:
 
     def _reconcile_safely(self, name: str) -> None:
         """Reconcile one rollout; an exception is logged, and the other rollouts go on."""
-        began, interval = time.monotonic(), self.settings.reconcile_seconds
+        began = time.monotonic()
         result: str = "failed"
         try:
             result = self.reconcile(name)
@@ -144,7 +141,7 @@ class Controller:
             self._publish_failure(name, error)
         finally:
             self.metrics.observe_reconcile(result, time.monotonic() - began)
-            self.schedule.requeue(name, _next_delay(result, interval))
+            self.schedule.requeue(name, _next_delay(result, self.settings.reconcile_seconds))
             if result == "done":
                 self._last_success.pop(name, None)
             elif result not in ("failed", "unreachable"):
@@ -221,34 +218,26 @@ class Controller:
         self._events[name] = history[-1]
 
     def _publish_failure(self, name: str, error: Exception) -> None:
-        rollout = next((rollout for rollout in self.cache.all(ROLLOUTS) if rollout["metadata"]["name"] == name), None)
-        if rollout is not None:
-            why = f"{type(error).__name__}: {error}"
-            phase = (rollout.get("status") or {}).get("phase", "Verify")
-            events.publish_events(
-                self.api,
-                rollout,
-                [DecisionRecord(at=iso_timestamp(time.time()), phase=phase, action=events.FAILED, why=why)],
-            )
+        rollout = next((each for each in self.cache.all(ROLLOUTS) if each["metadata"]["name"] == name), None)
+        if rollout is None:
+            return
+        why, phase = f"{type(error).__name__}: {error}", (rollout.get("status") or {}).get("phase", "Verify")
+        record = DecisionRecord(at=iso_timestamp(time.time()), phase=phase, action=events.FAILED, why=why)
+        events.publish_events(self.api, rollout, [record])
 
     def _status(self) -> ControllerStatus:
         rollouts = [rollout for rollout in self.cache.all(ROLLOUTS) if is_under_way(rollout)]
         phases = Counter((rollout.get("status") or {}).get("phase", "Verify") for rollout in rollouts)
         judging = sum(map(judges_quality, rollouts))
-        return ControllerStatus(
-            phases, judging, self.lease.held(), self._longest_unreconciled(rollouts), dict(self.api.calls)
-        )
+        waited = self._longest_unreconciled(rollouts)
+        return ControllerStatus(phases, judging, self.lease.held(), waited, dict(self.api.calls))
 
     def _longest_unreconciled(self, rollouts: list[Object]) -> float:
         if not self.lease.held():
             return 0.0
         now = time.monotonic()
-        successes = [
-            self._last_success.setdefault(rollout["metadata"]["name"], now)
-            for rollout in rollouts
-            if self._is_next(rollout)
-        ]
-        return max((now - success for success in successes), default=0.0)
+        names = (rollout["metadata"]["name"] for rollout in rollouts if self._is_next(rollout))
+        return max((now - self._last_success.setdefault(name, now) for name in names), default=0.0)
 
 
 def _ended_lately(rollout: Object) -> bool:

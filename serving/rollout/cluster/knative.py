@@ -16,7 +16,6 @@ from serving.rollout.cluster.inference_service import (
 from serving.rollout.ports import Revision
 
 ROUTED = "PredictorRouteReady"
-PASSING = ("", "Unknown")
 """Statuses of a condition that is not decided yet."""
 
 

@@ -191,18 +191,6 @@ def test_a_stable_model_that_is_gone_is_an_error_in_words(
     assert answer.status_code == status and "The model" in answer.json()["error"]
 
 
-def test_the_tag_asks_the_canary_alone_at_any_share_and_is_no_users_request(two: tuple[Model, Model]) -> None:
-    stable, canary = two
-    ways = Backends(stable.way(100), None, canary.way(0))
-    answers, counted = ask(ways, 3, headers={"x-qinglan-tag": "canary"})
-    canary.status = 500
-    failed, _ = ask(ways, 1, headers={"x-qinglan-tag": "canary"})
-
-    assert said(answers) == {(200, "canary"): 3} and counted == {}
-    assert said(failed) == {(500, "canary"): 1}, "whoever asks the canary wants its own answer"
-    assert ask(Backends(stable.way(100)), 1, headers={"x-qinglan-tag": "canary"})[0][0].status_code == 404
-
-
 def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
     stable, _ = two
     ask(Backends(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
