@@ -22,7 +22,6 @@ SOURCE_ANNOTATION = "internal.serving.kserve.io/storage-initializer-sourceuri"
 
 MODE_ANNOTATION = "serving.kserve.io/deploymentMode"
 SERVERLESS = ("Knative", "Serverless")
-OURS = ("storageUri", "canaryTrafficPercent")
 DECIDING_ANNOTATIONS = ("serving.kserve.io/", "knative.dev/")
 """Annotations that decide what is served, and how."""
 CACHED = "internal.serving.kserve.io/localmodel"
