@@ -68,9 +68,8 @@ def _add_watched_time(context: DecisionContext) -> DecisionContext:
     passed = context.now - (context.now if context.state.last_reconciled is None else context.state.last_reconciled)
     elapsed = min(max(passed, 0.0), LONGEST_INTERVAL)
     counted = 0.0 if context.spec.paused else elapsed
-    return context.with_state(last_reconciled=context.now, watched=context.state.watched + counted)._replace(
-        elapsed=elapsed
-    )
+    context = context.with_state(last_reconciled=context.now, watched=context.state.watched + counted)
+    return context._replace(elapsed=elapsed)
 
 
 def _confirm_intent(context: DecisionContext) -> DecisionContext:
@@ -92,13 +91,10 @@ def _verify(context: DecisionContext) -> Decision:
     if context.spec.abort:
         return end_rollout(context, "Aborted", ("aborted before anything was changed",))
     if context.proofs is None:
-        late = context.state.watched >= context.spec.deadline_seconds
         why = "the release could not be verified yet: its store or the trust policy gave no answer"
-        return (
-            end_rollout(context, "Refused", (f"{why}, and that in time",))
-            if late
-            else Decision(context.with_record("unverified", why).state)
-        )
+        if context.state.watched >= context.spec.deadline_seconds:
+            return end_rollout(context, "Refused", (f"{why}, and that in time",))
+        return Decision(context.with_record("unverified", why).state)
     service, (canary, proof) = context.service, context.proofs
     if proof is None:
         return first_model.begin(context, canary)
@@ -108,9 +104,10 @@ def _verify(context: DecisionContext) -> Decision:
     stable = StableRelease(uri=service.desired.uri, digest=proof.digest, model=proof.model)
     why = f"release {context.spec.release.digest[:12]} and stable {proof.digest[:12]} are proven"
     context = context.with_record("verify", why).with_state(
-        stable=stable, desired=service.desired, rest=service.rest, generation=service.generation
-    )
-    return Decision(context.with_state(phase="Apply", watched=0.0).state)
+        phase="Apply", watched=0.0, stable=stable,
+        desired=service.desired, rest=service.rest, generation=service.generation,
+    )  # fmt: skip
+    return Decision(context.state)
 
 
 def _handle_abort(context: DecisionContext) -> Decision | None:
@@ -119,12 +116,10 @@ def _handle_abort(context: DecisionContext) -> Decision | None:
 
 def _handle_deadline(context: DecisionContext) -> Decision | None:
     if context.state.watched < context.spec.deadline_seconds or context.state.phase == "Promote":
-        return None  # it was decided in time; a promotion that is not carried out is blind
-    missing = (
-        missing_evidence(context.state, context.spec)
-        if context.state.evidence
-        else ("the canary was never measured",)
-    )
+        return None  # it was decided in time; a promotion that is not carried out counts as blind
+    missing: tuple[str, ...] = ("the canary was never measured",)
+    if context.state.evidence:
+        missing = missing_evidence(context.state, context.spec)
     return start_rollback(context, "RolledBack", (f"undecided after {context.state.watched:,.0f} s", *missing))
 
 
@@ -153,8 +148,8 @@ def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
 
 def _change_requested(state: State) -> bool:
     """Tell if the controller may have changed the InferenceService, even where no reply came."""
-    stable_desired = state.desired is not None and state.stable is not None and state.desired.uri == state.stable.uri
-    return state.intent is not None or not stable_desired
+    asks_for_stable = state.desired and state.stable and state.desired.uri == state.stable.uri
+    return state.intent is not None or not asks_for_stable
 
 
 def _apply(context: DecisionContext) -> Decision:
@@ -168,12 +163,8 @@ def _apply(context: DecisionContext) -> Decision:
 def _wait_ready(context: DecisionContext) -> Decision:
     newest = context.service.newest
     if context.canary_ready and newest is not None:
-        ready = context.with_record("ready", f"revision {newest.name} is rolled out")
-        return Decision(
-            ready._replace(state=enter_step(ready.state, context.spec, context.state.step))
-            .with_state(phase="Analyse")
-            .state
-        )
+        context = context.with_record("ready", f"revision {newest.name} is rolled out").with_state(phase="Analyse")
+        return Decision(enter_step(context.state, context.spec, context.state.step))
     if newest is not None and newest.uri == context.spec.release.uri and newest.failed:
         return _add_blind_time(context, f"the canary's pods fail: {newest.failed}")
     return Decision(context.with_state(blind=0.0).state)
@@ -182,11 +173,8 @@ def _wait_ready(context: DecisionContext) -> Decision:
 def _analyse(context: DecisionContext) -> Decision:
     percent = context.spec.steps[context.state.step]
     if context.spec.promote and context.canary_ready and context.state.intent is None:
-        return _promote(
-            context.with_record("promote", "by a person's word", with_figures=True).with_state(
-                phase="Promote", blind=0.0
-            )
-        )
+        context = context.with_record("promote", "by a person's word", with_figures=True)
+        return _promote(context.with_state(phase="Promote", blind=0.0))
     if context.service.desired != context.canary_at(percent):
         if not context.canary_ready:
             return _add_blind_time(context, "the canary is no longer ready")
@@ -215,22 +203,20 @@ def _decide_on_evidence(context: DecisionContext) -> Decision:
         return start_rollback(context, "RolledBack", worse)
     if context.spec.paused or missing_evidence(context.state, context.spec):
         return Decision(context.state)
-    step = context.state.step + 1
-    passed = context.with_record(
-        "pass", f"{context.spec.steps[context.state.step]} % is earned: every check is passed", with_figures=True
-    )
+    percent, step = context.spec.steps[context.state.step], context.state.step + 1
+    context = context.with_record("pass", f"{percent} % is earned: every check is passed", with_figures=True)
     if context.spec.steps[step] == 100:
-        return _promote(passed.with_state(phase="Promote", blind=0.0))
-    return _analyse(passed._replace(state=enter_step(passed.state, context.spec, step)))
+        return _promote(context.with_state(phase="Promote", blind=0.0))
+    return _analyse(context._replace(state=enter_step(context.state, context.spec, step)))
 
 
 def _promote(context: DecisionContext) -> Decision:
     """Clear the share at the version that was read, so that nothing newer than that is promoted."""
-    whole = context.canary_at(None)
-    if context.service.desired != whole:
+    everybody = context.canary_at(None)
+    if context.service.desired != everybody:
         if not context.canary_ready:
             return _add_blind_time(context, "the canary is no longer ready")
-        return request_change(context, whole, "promote", "the canary is given all of the traffic")
+        return request_change(context, everybody, "promote", "the canary is given all of the traffic")
     rolled_out = context.service.rolled_out
     serves = context.service.traffic.get(context.spec.release.uri) == 100
     if context.canary_ready and serves and rolled_out is not None and rolled_out.uri == context.spec.release.uri:
@@ -241,13 +227,12 @@ def _promote(context: DecisionContext) -> Decision:
 def _add_blind_time(context: DecisionContext, why: str) -> Decision:
     """Count the time without credible evidence: after 15 s it is noted, after 240 s the canary is taken back."""
     blind = context.state.blind + context.elapsed
-    context = context.with_record("blind", why) if context.state.blind < BLIND_NOTED_SECONDS <= blind else context
+    if context.state.blind < BLIND_NOTED_SECONDS <= blind:
+        context = context.with_record("blind", why)
     context = context.with_state(blind=blind)
-    return (
-        start_rollback(context, "RolledBack", (f"{why}, for {blind:,.0f} s",))
-        if blind >= BLIND_SECONDS
-        else Decision(context.state)
-    )
+    if blind >= BLIND_SECONDS:
+        return start_rollback(context, "RolledBack", (f"{why}, for {blind:,.0f} s",))
+    return Decision(context.state)
 
 
 PHASE_RULES: dict[Phase, Callable[[DecisionContext], Decision]] = {

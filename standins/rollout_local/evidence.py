@@ -11,6 +11,7 @@ cursor. So a controller that is started again goes on, with nothing counted twic
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -69,28 +70,22 @@ class LocalEvidence:
         """Scrape all servers. The router must answer; for another that does not, its last counters stand."""
         status = parse_status(self._objects.read(SERVICE_NAME))
         last = snapshots[max(snapshots)] if snapshots else {}
-        taken = {
-            **last,
-            status.url: filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER),
-        }
+        router = filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER)
+        snapshot = {**last, status.url: router}
         for url in (*(server.url for server in status.servers.values() if server.url), *self._extra_urls):
-            try:
-                taken[url] = filter_counters(scrape_counters(url), lambda name: name != ROUTER_COUNTER)
-            except OutageError:
-                continue
-        return taken
+            with suppress(OutageError):
+                snapshot[url] = filter_counters(scrape_counters(url), lambda name: name != ROUTER_COUNTER)
+        return snapshot
 
     def _save(self, snapshots: Mapping[float, CounterSnapshot]) -> None:
+        rows = [[cursor, _dump_snapshot(snapshot)] for cursor, snapshot in snapshots.items()]
         with atomic_write(self._path) as partial:
-            partial.write_bytes(
-                orjson.dumps([[cursor, _dump_snapshot(snapshot)] for cursor, snapshot in snapshots.items()])
-            )
+            partial.write_bytes(orjson.dumps(rows))
 
     def _load(self) -> dict[float, CounterSnapshot]:
         try:
-            return {
-                float(cursor): _load_snapshot(snapshot) for cursor, snapshot in orjson.loads(self._path.read_bytes())
-            }
+            rows = orjson.loads(self._path.read_bytes())
+            return {float(cursor): _load_snapshot(snapshot) for cursor, snapshot in rows}
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return {}
 

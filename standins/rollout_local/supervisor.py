@@ -69,9 +69,8 @@ class ServerSupervisor:
     async def close(self) -> None:
         for server in self._running.values():
             server.task.cancel()
-        await asyncio.gather(
-            *(server.task for server in self._running.values()), *self._ending, return_exceptions=True
-        )
+        tasks = [server.task for server in self._running.values()]
+        await asyncio.gather(*tasks, *self._ending, return_exceptions=True)
 
     async def _end(self, server: _RunningServer, uri: str, drained: Callable[[str], Awaitable[None]]) -> None:
         await drained(uri)
@@ -126,9 +125,8 @@ class ServerSupervisor:
 
 def _version(release: Path) -> str:
     """The version in its predictions and metrics."""
-    return next((part.digest for part in read_release_statement(release).statement.made if part.name == MODEL), "")[
-        :12
-    ]
+    parts = read_release_statement(release).statement.made
+    return next((part.digest for part in parts if part.name == MODEL), "")[:12]
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
