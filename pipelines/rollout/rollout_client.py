@@ -12,7 +12,6 @@ from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api, connect
 from qinglan.kubernetes.informer import Informer
 from qinglan.kubernetes.model_rollouts import PLURAL, Object
-from serving.rollout.state import DecisionRecord
 
 POLL_SECONDS = 0.5
 OUTAGE_SECONDS = 300.0

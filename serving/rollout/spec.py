@@ -69,7 +69,7 @@ class Release(CamelCaseConfig):
 
 
 class Predictor(CamelCaseConfig):
-    """The settings of a first InferenceService (cluster/first_inference_service.py); an existing one keeps its own."""
+    """Settings of a first InferenceService (cluster/first_inference_service.py); an existing one keeps its own."""
 
     runtime: str = Field(min_length=1)
     format: str = Field(min_length=1)
