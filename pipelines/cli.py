@@ -146,20 +146,22 @@ def run(
         Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
     ] = None,
     only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
-    until: Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.")] = "register",
+    until: Annotated[
+        str, typer.Option(help="Stop after this stage, such as convert or sft.", show_default="the last")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
     from pipelines.execution import raise_if_held, select_stages
+    from pipelines.rewriter import REWRITER
     from pipelines.run import run_pipeline
-    from pipelines.stage_lines import REWRITER
     from pipelines.summary import print_summary
 
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
-    if config.pays and not yes and (not only or only in REWRITER.asks_the_gateway):
+    if config.pays and not yes and (not only or only in REWRITER.gateway):
         _ask_to_spend(config, evaluates="evaluate" in select_stages(REWRITER, only, until))
     record = run_pipeline(config, root, only, until, quiet=as_json)
     say_json(record) if as_json else print_summary(config, root, record)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from pipelines.stage_lines import StageLine
 from qinglan.config import Config, Name, Positive
 
 
@@ -73,26 +72,6 @@ class Cluster(NamedTuple):
 
 
 LOCAL_CLUSTER = Cluster()
-
-
-def stage_machines(line: StageLine, config: ClusterConfig, gpus: Mapping[str, int]) -> dict[str, Machine]:
-    """Each stage's; `gpus` are those of one node, of the stages that its settings put on GPUs."""
-    made = {}
-    for stage in line.stages:
-        made[stage] = Machine(
-            config.pods.get(stage, Pod()),
-            gpus.get(stage, 0),
-            config.gpu_nodes if gpus.get(stage) else {},
-            config.scratch if gpus and stage in line.resumes else "",
-            config.base_weights if stage == "base" else "",
-        )
-    return made
-
-
-def check_pod_stages(line: StageLine, config: ClusterConfig) -> None:
-    """A pod for a stage that the line has not is a typo that would ask for nothing."""
-    if strangers := sorted(set(config.pods) - set(line.stages)):
-        raise ValueError(f"cluster.pods: no stage {', '.join(strangers)}. There are: {', '.join(line.stages)}")
 
 
 def without_tag(image: str) -> str:

@@ -4,11 +4,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipelines.config import RunConfig, load_config
+from pipelines.config import load_config
 from pipelines.demo_audit import show_audit, show_refusal
 from pipelines.execution import run_lock
 from pipelines.held_release import release_held
 from pipelines.loopback_rollout import roll_out
+from pipelines.rewriter import RunConfig
 from pipelines.run import run_pipeline
 from pipelines.rundir import RunDir
 from pipelines.summary import print_summary

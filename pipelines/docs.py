@@ -1,4 +1,6 @@
-"""Write what documents show of the code: settings tables of READMEs, and the picture of imports. `make docs`."""
+"""Write what the lines' stages say of themselves: the settings tables of their READMEs, and what deploying requires
+of each: `make docs`.
+"""
 
 import json
 import re
@@ -8,45 +10,47 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from components.data.convert.config import ConvertConfig
-from components.data.generate.config import GenerateConfig
-from components.data.style.config import PrepareStyleConfig
-from components.data.validate.config import ValidateConfig
-from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.style.config import EvaluateStyleConfig
-from components.release.deploy.config import DeployConfig
-from components.release.register.config import RegisterConfig
-from components.training.base.config import BaseConfig
-from components.training.ppo.config import PpoConfig
-from components.training.sft.config import SftConfig
-from components.training.style.config import DistilConfig, StyleConfig
 from pipelines.imports_picture import PICTURE, picture
+from pipelines.line import Stage
+from pipelines.lines import LINES
+from qinglan.lineage.deploy_gate import REQUIRED_FILE
 from qinglan.reward.config import RewardConfig
 from qinglan.terminal import say
 
 ROOT = Path(__file__).parent.parent
-READMES: dict[Path, type[BaseModel]] = {
-    ROOT / "components/data/generate/README.md": GenerateConfig,
-    ROOT / "components/data/validate/README.md": ValidateConfig,
-    ROOT / "components/data/convert/README.md": ConvertConfig,
-    ROOT / "components/data/style/README.md": PrepareStyleConfig,
-    ROOT / "components/training/base/README.md": BaseConfig,
-    ROOT / "components/training/sft/README.md": SftConfig,
-    ROOT / "components/training/ppo/README.md": PpoConfig,
-    ROOT / "components/training/style/README.md": StyleConfig,
-    ROOT / "components/training/style/distil.md": DistilConfig,
-    ROOT / "components/evaluation/rewriter/README.md": EvaluateConfig,
-    ROOT / "components/evaluation/style/README.md": EvaluateStyleConfig,
-    ROOT / "components/release/register/README.md": RegisterConfig,
-    ROOT / "components/release/deploy/README.md": DeployConfig,
-    ROOT / "qinglan/reward/README.md": RewardConfig,
-}
+REQUIRED_HEAD = """\
+# The stages that a model must have come through, by its name after the tenant's, and the inputs that each must name
+# by digest; * stands for anything. Written by `make docs` from the stages' entries in pipelines/*.py.
+"""
+
+
+def readmes() -> dict[Path, type[BaseModel]]:
+    """The READMEs with a table of settings; a second stage of a folder has <stage>.md there."""
+    stages = [stage for line in LINES.values() for stage in line.stages.values() if not stage.part]
+    tables: dict[Path, type[BaseModel]] = {readme_path(stage): stage.config for stage in stages}
+    return tables | {ROOT / "qinglan/reward/README.md": RewardConfig}
+
+
+def readme_path(stage: Stage) -> Path:
+    folder = ROOT.joinpath(*stage.folder.split("."))
+    own = folder / f"{stage.name}.md"
+    return own if own.exists() else folder / "README.md"
+
+
+def required_inputs_text() -> str:
+    """The deploy gate's table as the lines are now."""
+    import yaml
+
+    table = {line.name: dict(line.required) for line in LINES.values()}
+    return REQUIRED_HEAD + yaml.safe_dump(table, default_flow_style=None, sort_keys=False, width=110)
+
+
 BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)
 
 
 def with_settings(text: str, model: type[BaseModel]) -> str:
     """The README's text with its table as the configuration is now."""
-    return BETWEEN.sub(lambda match: match[1] + settings_table(model) + match[2], text)
+    return BETWEEN.sub(lambda found: found[1] + settings_table(model) + found[2], text)
 
 
 def settings_table(model: type[BaseModel], prefix: str = "") -> str:
@@ -66,8 +70,10 @@ def _json(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    for path, model in READMES.items():
+    for path, model in readmes().items():
         path.write_text(with_settings(path.read_text(encoding="utf-8"), model), encoding="utf-8")
         say(path.relative_to(ROOT))
+    REQUIRED_FILE.write_text(required_inputs_text(), encoding="utf-8")
+    say(REQUIRED_FILE.relative_to(ROOT))
     PICTURE.write_text(picture(), encoding="utf-8")
     say(PICTURE.relative_to(ROOT))

@@ -6,29 +6,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from pipelines.rundir import RunDir, write_json
-from pipelines.stage_lines import LINEAGE, StageLine
+from pipelines.config import dump_config
+from pipelines.line import LINEAGE, Line, LineConfig
+from pipelines.local_execution import LocalJob, write_job
+from pipelines.rundir import ARTIFACT_FILES, RunDir, write_json
 from pipelines.step_display import StepDisplay
 from qinglan.errors import ConfigError, GateHeldError, QinglanError
+from qinglan.gpus import need_gpus
 from qinglan.jobs.processes import wait_for_process_group
+from qinglan.lineage.code import code_version
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.services import end_with_parent
 from qinglan.terminal import quoted, say
 
-if TYPE_CHECKING:
-    from pipelines.config import RunConfig
-    from pipelines.style_config import StyleRunConfig
-
-Config = TypeVar("Config", "RunConfig", "StyleRunConfig")
+Config = TypeVar("Config", bound=LineConfig)
 STORE_VARIABLE = "QINGLAN_STORE"
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
@@ -36,10 +36,6 @@ STEP_ENDS_SECONDS = 60.0
 """Time for a step that was stopped to end its training, before it is killed."""
 
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
-KEPT = {
-    "rewriter": "what was paid for is in the journal and costs nothing.",
-    "style": "a training that is finished is not done again.",
-}
 
 
 class StepFailed(QinglanError):
@@ -50,16 +46,36 @@ class StepFailed(QinglanError):
         self.exit_code = exit_code
 
 
-def select_stages(line: StageLine, only: str, until: str) -> tuple[str, ...]:
-    """One stage alone, or all up to one."""
-    there = line.stages if only else line.until(line.last)
-    if (wanted := only or until) not in there:
+def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
+    """One stage alone, or all up to one; without a word all up to the line's last."""
+    stages = tuple(line.stages) if only else line.until(line.last)
+    wanted = only or until or line.last
+    if wanted not in stages:
         by_name = f" {wanted} runs by --only alone." if wanted in line.stages else ""
-        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(there)}.{by_name}")
-    return (only,) if only else line.until(until)
+        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(stages)}.{by_name}")
+    return (only,) if only else line.until(wanted)
 
 
-def check_deploys(config: "RunConfig | StyleRunConfig", stages: Sequence[str]) -> None:
+def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
+    """Tell if a stage that runs alone takes what earlier stages have made; where that is missing, it is refused."""
+    taken = [name for name in line.stages[only].inputs if name not in line.inputs] if only else []
+    for name in taken:
+        if not run.shown(name).exists():
+            raise ConfigError(f"{run.root}: no {ARTIFACT_FILES[name]} there. Run the stage before {only!r} first.")
+    return bool(taken)
+
+
+def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None:
+    """The GPUs that the trainings want are here; a data line would be paid for in vain without them."""
+    for name in stages:
+        stage = line.stages[name]
+        if not stage.resumes:
+            continue  # no training
+        if (gpus := stage.gpus(config)) and not (name == "ppo" and "RAY_ADDRESS" in os.environ):
+            need_gpus(name, gpus)
+
+
+def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
     if "deploy" in stages and config.deploy is None:
         raise ConfigError(
             "deploy: the profile does not say where to. Give it `deploy: {namespace: ..., store: ...}`."
@@ -78,7 +94,7 @@ def run_lock(run: RunDir) -> Iterator[None]:
         yield
 
 
-def prepare_folders(run: RunDir, line: StageLine, stages: Sequence[str], alone: bool) -> None:
+def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
     """The run's folders, without the records of what is about to run again, or was made of what came before that.
 
     A stage that is run alone leaves the others as they are: who asks for one knows what it stands between.
@@ -109,7 +125,51 @@ def with_store(config: Config, run: RunDir) -> Config:
     return config.model_copy(update={"register_": config.register_.model_copy(update={"store": store})})
 
 
-def execute(run: RunDir, line: StageLine, stages: Sequence[str], quiet: bool) -> None:
+def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], alone: bool) -> Config:
+    """The run's folders and its config.yaml; the answer is the configuration with the store."""
+    prepare_folders(run, line, stages, alone)
+    config = with_store(config, run)
+    dump_config(config, run.config)
+    return config
+
+
+Gateway = Callable[[dict[str, Any]], AbstractContextManager[str]]
+"""What starts a run's gateway and yields its URL; it may note in the run's record what it cost."""
+
+
+def no_gateway(record: dict[str, Any]) -> AbstractContextManager[str]:
+    return nullcontext("")
+
+
+def run_stages(
+    line: Line,
+    run: RunDir,
+    stages: tuple[str, ...],
+    inputs: Mapping[str, Path],
+    alone: bool,
+    quiet: bool,
+    gateway: Gateway = no_gateway,
+) -> dict[str, Any]:
+    """Execute the stages, and write run.json however they end; the answer is what it holds."""
+    started, clock = datetime.now(UTC), time.monotonic()
+    record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
+    try:
+        with gateway(record) as url:
+            uris = {name: str(path) for name, path in inputs.items()}
+            write_job(run, LocalJob(line.name, uris, url, stages, alone))
+            execute(run, line, stages, quiet)
+        record["status"] = "done"
+    finally:
+        link_files(run, inputs, stages)
+        record["seconds"] = round(time.monotonic() - clock, 3)
+        record["ran"] = stages
+        record["steps"] = {stage: run.step_record(stage) for stage in line.stages}
+        record["verdict"] = gate_verdict(record["steps"], stages)
+        write_json(run.record, record)
+    return record
+
+
+def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None:
     """Run the child, show its steps, and turn a failure into an error that says what to do."""
     log = run.logs / "run.log"
     with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
@@ -122,7 +182,7 @@ def execute(run: RunDir, line: StageLine, stages: Sequence[str], quiet: bool) ->
                 live.update()
         except KeyboardInterrupt as error:
             where = _stop(child, run, stages)
-            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {KEPT[line.name]}"
+            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {line.kept}"
             raise StepFailed(message, exit_code=INTERRUPTED) from error
         except BaseException:
             _stop(child, run, stages)
@@ -131,10 +191,10 @@ def execute(run: RunDir, line: StageLine, stages: Sequence[str], quiet: bool) ->
         raise _failure(run, line, stages, log)
 
 
-def link_files(run: RunDir, given: Mapping[str, Path | None], stages: Sequence[str]) -> None:
+def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:
     """Show what these stages made; the others' links stay, as a copied run's records still name the first folder."""
-    for name, path in given.items():
-        if path is not None and path.exists():
+    for name, path in inputs.items():
+        if path.exists():
             run.link(name, path)
     for stage in stages:
         record = run.step_record(stage)
@@ -181,8 +241,8 @@ def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subpro
         )  # fmt: skip
 
 
-def _failure(run: RunDir, line: StageLine, stages: Sequence[str], log: Path) -> StepFailed:
-    mended = f"Run the same command again when that is mended: {KEPT[line.name]}"
+def _failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
+    mended = f"Run the same command again when that is mended: {line.kept}"
     for stage in stages:
         record = run.step_record(stage)
         if record and record["status"] in ("failed", "running"):

@@ -5,12 +5,13 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
 from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve_image
-from pipelines.stage_lines import BEFORE, LINEAGE, StageLine
+from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
 from qinglan.lineage.keys import MOUNTED_KEYS
 from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
@@ -20,6 +21,10 @@ IMAGE_NOTE = "qinglan/image"
 
 GATEWAY = "http://qinglan-gateway:8300"
 """The Service that the manifests make."""
+
+GATEWAY_URL, RELEASE_NAME = "gateway_url", "release_name"
+INPUT_NAMES = {RELEASE_NAME: "name"}
+"""Parameters of the graph that a component's input calls otherwise."""
 
 GPU = "nvidia.com/gpu"
 USER = 65532
@@ -45,20 +50,6 @@ KINDS = {
 }
 
 
-class Wiring(NamedTuple):
-    """A line's components, and what the cluster must know of them."""
-
-    line: StageLine
-    components: Mapping[str, Any]
-    """By stage."""
-
-    never_cached: frozenset[str]
-    """KFP's cache key knows nothing of what these stages depend on, or of what they do outside."""
-
-    never_retried: frozenset[str]
-    """They compute from their inputs alone, in seconds: what failed once fails again."""
-
-
 class GraphInputs(NamedTuple):
     """What a graph is built of, beside its artifacts."""
 
@@ -66,7 +57,7 @@ class GraphInputs(NamedTuple):
     """Each stage's, as constants."""
 
     parameters: Mapping[str, Any]
-    """What people choose for each run, by the name of a component's input."""
+    """What people choose for each run, by the name of the graph's parameter."""
 
     cluster: Cluster = LOCAL_CLUSTER
 
@@ -77,61 +68,114 @@ def import_artifact(uri: Any, kind: Any = dsl.Dataset, immutable: bool = False) 
     return dsl.importer(artifact_uri=uri, artifact_class=kind, reimport=not immutable).output
 
 
-def wire_stages(wiring: Wiring, stages: Sequence[str], made: dict[str, Any], told: GraphInputs) -> None:
+def line_graph(
+    line: Line,
+    stages: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]],
+    cluster: Cluster = LOCAL_CLUSTER,
+    about: str = "",
+) -> Any:
+    """The graph of these stages from the line's beginning, with each stage's settings as constants.
+
+    Laptop and cluster run this same graph. Its parameters are the line's inputs and what people choose for each run.
+    """
+    parameters = run_parameters(line, settings)
+
+    def graph(*values: Any) -> None:
+        chosen = dict(zip(parameters, values, strict=True))
+        artifacts = {
+            name: import_artifact(chosen.pop(name), immutable=cluster.immutable_inputs) for name in line.inputs
+        }
+        wire_stages(line, stages, artifacts, GraphInputs(settings, chosen, cluster))
+
+    # KFP reads names, types and defaults from the signature, and the descriptions from the docstring.
+    graph.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=one.default)
+            for name, one in parameters.items()
+        ]
+    )
+    graph.__doc__ = f"{line.about}\n\nArgs:\n" + "\n".join(
+        f"    {name}: {one.about}" for name, one in parameters.items()
+    )
+    return dsl.pipeline(graph, name=f"qinglan-{line.name}", description=f"{line.about} {about}".strip())
+
+
+class RunParameter(NamedTuple):
+    """A parameter of a graph."""
+
+    about: str
+    default: Any = Parameter.empty
+
+
+def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, RunParameter]:
+    """The addresses of the line's inputs, and what people may choose for each run."""
+    parameters = {name: RunParameter(item.about) for name, item in line.inputs.items()}
+    if line.gateway:
+        about = "The gateway of this run, the only way to the paid models and to the RAG service."
+        parameters[GATEWAY_URL] = RunParameter(about, GATEWAY)
+    about = "Tenant and model under which what passes is registered, and asked for in production."
+    parameters[RELEASE_NAME] = RunParameter(about, settings["register"]["name"])
+    return parameters
+
+
+def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], inputs: GraphInputs) -> None:
     """The stages one after another, and behind the gate what only a promoted model gets to."""
     verdict: Any = None
     with ExitStack() as promoted:
         for stage in stages:
-            if stage in wiring.line.behind_the_gate and verdict is not None:
+            if line.stages[stage].behind_gate and verdict is not None:
                 # One branch for all of them: a task may not take what another branch has made.
                 promoted.enter_context(dsl.If(verdict == "promote", name="promoted"))
                 verdict = None
-            task = _task(wiring, stage, made, told)
+            task = _task(line.stages[stage], artifacts, inputs)
             if stage == "gate":
                 verdict = task.outputs["Output"]
-            made |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
+            artifacts |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
-def single_stage_graph(wiring: Wiring, stage: str, inputs: dict[str, str], told: GraphInputs) -> Any:
+def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) -> Any:
     """A graph of one stage, fed from artifacts that are there already."""
 
-    @dsl.pipeline(name=f"qinglan-{stage}")
+    @dsl.pipeline(name=f"qinglan-{stage.name}")
     def graph() -> None:
-        wanted = wiring.components[stage].component_spec.inputs
-        made = {name: import_artifact(uri, KINDS[wanted[name].type]) for name, uri in inputs.items()}
-        made[LINEAGE] = made.get(BEFORE)
-        _task(wiring, stage, made, told)
+        types = stage.load_component().component_spec.inputs
+        artifacts = {name: import_artifact(uri, KINDS[types[name].type]) for name, uri in uris.items()}
+        artifacts[LINEAGE] = artifacts.get(BEFORE)
+        _task(stage, artifacts, inputs)
 
     return graph
 
 
-def _task(wiring: Wiring, stage: str, made: Mapping[str, Any], told: GraphInputs) -> Any:
+def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> Any:
     """One stage, with the artifacts and parameters that it names."""
-    machine = told.cluster.machines.get(stage)
-    component = _with_own_resources(wiring.components[stage], machine)
-    wanted = set(component.component_spec.inputs)
-    mine = {name: value for name, value in told.parameters.items() if name in wanted}
-    if BEFORE in wanted:
-        mine[BEFORE] = made[LINEAGE]
-    artifacts = {name: made[name] for name in wiring.line.thread[stage]}
-    task = component(**artifacts, **mine, config=dict(told.settings[stage]))
-    image = resolve_image(component.component_spec.implementation.container.image, told.cluster.images)
+    machine, settings = inputs.cluster.machines.get(stage.name), inputs.settings[stage.name]
+    component = _with_own_resources(stage.load_component(), machine)
+    names = component.component_spec.inputs
+    arguments = {INPUT_NAMES.get(name, name): value for name, value in inputs.parameters.items()}
+    arguments = {name: value for name, value in arguments.items() if name in names}
+    if BEFORE in names:
+        arguments[BEFORE] = artifacts[LINEAGE]
+    taken = {name: artifacts[name] for name in stage.inputs}
+    task = component(**taken, **arguments, config=dict(settings))
+    image = resolve_image(component.component_spec.implementation.container.image, inputs.cluster.images)
     task.set_container_image(image)
-    moves = stage in wiring.never_cached or _from_a_branch(stage, told.settings[stage])
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
-    task.set_caching_options("@sha256:" in image and not moves)
-    _mount_signing_key(task, RELEASE_KEYS if stage == "register" else BUILDER_KEY, image)
-    endpoints = [STORE_ENDPOINT] if stage in ("register", "deploy") else []
-    if any(map(_imported, artifacts.values())):
+    task.set_caching_options(
+        "@sha256:" in image and stage.cached and not stage.gateway and not _from_a_branch(settings)
+    )
+    _mount_signing_key(task, RELEASE_KEYS if stage.name == "register" else BUILDER_KEY, image)
+    endpoints = [STORE_ENDPOINT] if stage.name in ("register", "deploy") else []
+    if any(map(_imported, taken.values())):
         endpoints.append(FETCH_ENDPOINT)
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
         kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
-    if stage == "deploy":
+    if stage.name == "deploy":
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST_FILE: TRUST_VARIABLE})
     if machine:
-        _add_labels(task, stage, told.cluster.tenant)
-        _set_pod_resources(task, machine, 0 if stage in wiring.never_retried else RETRIES)
+        _add_labels(task, stage.name, inputs.cluster.tenant)
+        _set_pod_resources(task, machine, RETRIES if stage.retried else 0)
         _set_gpus(task, machine, _launches_job(component))
         _mount_volumes(task, machine)
     return task
@@ -144,9 +188,9 @@ def _imported(artifact: Any) -> bool:
     return artifact.task.importer_spec is not None
 
 
-def _from_a_branch(stage: str, settings: Mapping[str, Any]) -> bool:
-    """A hub's branch may point elsewhere tomorrow; a commit does not."""
-    return stage == "base" and settings["source"] == "hub" and not COMMIT.fullmatch(settings["revision"])
+def _from_a_branch(settings: Mapping[str, Any]) -> bool:
+    """Tell if a base model comes from a hub's branch, which may point elsewhere tomorrow; a commit does not."""
+    return settings.get("source") == "hub" and not COMMIT.fullmatch(settings["revision"])
 
 
 def _launches_job(component: Any) -> bool:

@@ -6,18 +6,17 @@ The golden copies in the repository are one for each line and machine; a tenant'
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pipelines.cluster_resources import Cluster
-from pipelines.stage_lines import LINES, REWRITER, STYLE, StageLine
+from pipelines.cluster_resources import Cluster, without_tag
+from pipelines.config import STYLES, TRAINING, load_config, load_style_config
+from pipelines.line import Line, LineConfig
+from pipelines.lines import LINES
+from pipelines.rewriter import REWRITER
+from pipelines.style import STYLE
 from qinglan.errors import ConfigError
 from qinglan.files import atomic_write
-
-if TYPE_CHECKING:
-    from pipelines.config import RunConfig
-    from pipelines.style_config import StyleRunConfig
 
 COMPILED = Path(__file__).parent / "compiled"
 """The golden copies; a test compiles again and compares."""
@@ -32,16 +31,14 @@ class CompileTarget(NamedTuple):
     name: str
     """Of the file, without its ending."""
 
-    line: StageLine
-    config: "RunConfig | StyleRunConfig"
+    line: Line
+    config: LineConfig
     about: str
     """Whose it is, for the page."""
 
 
 def golden_targets() -> list[CompileTarget]:
     """Each line on each machine that there is a profile for."""
-    from pipelines.config import STYLES, TRAINING
-
     trainings, styles = (sorted(path.stem for path in folder.glob("*.yaml")) for folder in (TRAINING, STYLES))
     rewriters = [_golden_rewriter(training) for training in trainings]
     return [*rewriters, *(style_target(profile) for profile in styles)]
@@ -55,8 +52,6 @@ def _golden_rewriter(training: str) -> CompileTarget:
 
 def rewriter_target(tenant: str, profile: str, training: str | None = None) -> CompileTarget:
     """A tenant's own profile, on the machines that it names or on others."""
-    from pipelines.config import load_config
-
     config = load_config(tenant, profile, training=training)
     name = f"{REWRITER.name}.{tenant}-{Path(profile).stem}" + (f"-{training}" if training else "")
     about = f"Tenant {tenant}, profile {Path(profile).stem}, trained on {config.training}."
@@ -64,8 +59,6 @@ def rewriter_target(tenant: str, profile: str, training: str | None = None) -> C
 
 
 def style_target(profile: str) -> CompileTarget:
-    from pipelines.style_config import load_style_config
-
     stem = Path(profile).stem
     config = load_style_config(profile, labelled=Path("labelled"))  # the run names its own
     return CompileTarget(f"{STYLE.name}.{stem}", STYLE, config, f"Profile {stem}.")
@@ -111,11 +104,13 @@ def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping
 def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) -> None:
     from kfp import compiler
 
+    from pipelines.graph import line_graph
+
     config = target.config
     stages = target.line.graph(deploys=config.deploy is not None)
     tenant = getattr(config, "tenant_id", "")
     cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
-    graph = import_module(f"pipelines.{target.line.name}").until(stages, config.stages(), cluster, target.about)
+    graph = line_graph(target.line, stages, config.stages(), cluster, target.about)
     yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
     try:
         compiler.Compiler().compile(graph, str(yaml))
@@ -140,10 +135,7 @@ def read_images(given: Iterable[str]) -> dict[str, str]:
 
 def image_names() -> set[str]:
     """Of every image that a stage runs in, without tags."""
-    from pipelines.cluster_resources import without_tag
-
-    wirings = [import_module(f"pipelines.{line}").WIRING for line in LINES]
-    components = [component for wiring in wirings for component in wiring.components.values()]
+    components = [stage.load_component() for line in LINES.values() for stage in line.stages.values()]
     return {without_tag(component.component_spec.implementation.container.image) for component in components}
 
 

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from components.release.register.stage import Inputs, Registered, register_held, settings
-from pipelines.config import RunConfig
 from pipelines.execution import link_files
 from pipelines.local_execution import step_environment
 from pipelines.loopback_rollout import BY, release_store
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
-from pipelines.stage_lines import REWRITER
 from qinglan.lineage.deploy_gate import break_glass
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.record import recorded
@@ -54,7 +53,7 @@ def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:
     """The register stage's part for a held model, recorded and signed as that of any step."""
     from kfp import dsl
 
-    inputs = {name: dsl.Artifact(uri=str(run.artifact(name))) for name in REWRITER.thread["register"]}
+    inputs = {name: dsl.Artifact(uri=str(run.artifact(name))) for name in REWRITER.stages["register"].inputs}
     before = dsl.Artifact(uri=(run.step_record("gate") or {})["lineage"])
     folder = (run.artifacts / "held").resolve()
     release, lineage = dsl.Model(uri=str(folder / "release")), dsl.Artifact(uri=str(folder / "lineage"))

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from pipelines.line import BEFORE, LINEAGE, Line
+from pipelines.lines import LINES
 from pipelines.rundir import RunDir, write_json
-from pipelines.stage_lines import BEFORE, LINEAGE, LINES
 from qinglan.config import load_yaml
 from qinglan.lineage.record import RECORDS_VARIABLE, RUN_VARIABLE
 from qinglan.scratch import SCRATCH_VARIABLE as SCRATCH_VARIABLE
@@ -50,13 +51,14 @@ def execute_job(run: RunDir) -> None:
     from kfp import local
 
     job = read_job(run)
-    settings = _settings(run, job.line)
+    line = LINES[job.line]
+    settings = line.config.parse(load_yaml(run.config), str(run.config)).stages()
     os.environ.update(step_environment(run))
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
     if job.alone:
-        _execute_alone(run, job, settings)
+        _execute_alone(run, line, job, settings)
     else:
-        _execute_all(job, settings)
+        _execute_all(line, job, settings)
 
 
 def step_environment(run: RunDir) -> dict[str, str]:
@@ -68,36 +70,22 @@ def step_environment(run: RunDir) -> dict[str, str]:
     }
 
 
-def _settings(run: RunDir, line: str) -> dict[str, dict[str, Any]]:
-    """Each stage's."""
-    from pipelines.config import RunConfig
-    from pipelines.style_config import StyleRunConfig
+def _execute_all(line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
+    from pipelines.graph import GATEWAY_URL, line_graph
 
-    config = (StyleRunConfig if line == "style" else RunConfig).parse(load_yaml(run.config), str(run.config))
-    return config.stages()
+    gateway = {GATEWAY_URL: job.gateway_url} if line.gateway else {}
+    line_graph(line, job.stages, settings)(**job.given, **gateway)
 
 
-def _graph_module(name: str) -> Any:
-    """The module with the line's graph."""
-    from importlib import import_module
+def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
+    from pipelines.graph import GATEWAY_URL, RELEASE_NAME, GraphInputs, single_stage_graph
 
-    return import_module(f"pipelines.{name}")
-
-
-def _execute_all(job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
-    gateway = {"gateway_url": job.gateway_url} if LINES[job.line].asks_the_gateway else {}
-    _graph_module(job.line).until(job.stages, settings)(**job.given, **gateway)
-
-
-def _execute_alone(run: RunDir, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
-    from pipelines.graph import GraphInputs, single_stage_graph
-
-    [stage], line = job.stages, LINES[job.line]
-    inputs = {name: job.given.get(name) or str(run.artifact(name)) for name in line.thread[stage]}
-    if stage != line.stages[0]:
-        inputs[BEFORE] = str(run.artifact(LINEAGE))
-    told = GraphInputs(settings, {"gateway_url": job.gateway_url, "name": settings["register"]["name"]})
-    single_stage_graph(_graph_module(job.line).WIRING, stage, inputs, told)()
+    [name] = job.stages
+    uris = {item: job.given.get(item) or str(run.artifact(item)) for item in line.stages[name].inputs}
+    if name != next(iter(line.stages)):
+        uris[BEFORE] = str(run.artifact(LINEAGE))
+    parameters = {GATEWAY_URL: job.gateway_url, RELEASE_NAME: settings["register"]["name"]}
+    single_stage_graph(line.stages[name], uris, GraphInputs(settings, parameters))()
 
 
 def _end_with_steps(*_: object) -> None:

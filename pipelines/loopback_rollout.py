@@ -21,8 +21,8 @@ from components.release.deploy.stage import deploy
 from components.release.register.baseline import UNJUDGED, release_baseline
 from components.release.register.stage import Inputs
 from pipelines.audit_loopback import show_live
-from pipelines.config import LoopbackConfig, RunConfig
 from pipelines.preflight import knowledge_bases
+from pipelines.rewriter import LoopbackConfig, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import ConfigError, OutageError, error_class_for
 from qinglan.lineage.deploy_gate import break_glass

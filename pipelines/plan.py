@@ -1,14 +1,15 @@
 """`qinglan plan`: what a run would call, cost and take, read off the sheet itself before anything is spent."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple, get_args
 
 from pydantic import Field
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
-from pipelines.config import RunConfig
 from pipelines.preflight import check_input_files, known_gold, missing_gold, rows_in_words, without_knowledge_base
 from pipelines.promotion import Promotion, promotion, too_few_prompts
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from qinglan.config import Config
 from qinglan.errors import ConfigError
@@ -67,6 +68,9 @@ class OriginalBudgetLine(Config):
 
 
 class Plan(Config):
+    stages: tuple[str, ...]
+    """The stages of a whole run, in order."""
+
     rows: int
     unfit: int
     """Rows that are no questions: they will be quarantined, unpaid."""
@@ -132,6 +136,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     steps = _steps(config, sheet, tokens)
     total = sum(step.expected()[0] for step in steps)
     return Plan(
+        stages=REWRITER.until(REWRITER.last),
         rows=sheet.splits.total(),
         unfit=sheet.unfit,
         steps=steps,
@@ -146,7 +151,11 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
         promotion=promotion(config, sheet, refusals=_refusals(config, sheet, known)),
-        warnings=(*_warnings(config, total, today or date.today()), *_gold_warnings(config, sheet, known)),
+        warnings=(
+            *_warnings(config, total, today or date.today()),
+            *_gold_warnings(config, sheet, known),
+            *uncounted_calls(steps),
+        ),
         original=original_budget(steps[0], sheet.splits.total(), tokens.judgements, config.gateway.judge),
     )
 
@@ -239,6 +248,12 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     for role, model in config.gateway.models().items():
         found += stale_price_warning(f"The {role}", model.price, today) if config.pays else []
     return found
+
+
+def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
+    """Stages that call the gateway, and whose calls nothing here counts."""
+    names = [name for name in REWRITER.stages if name in REWRITER.gateway - {step.step for step in steps}]
+    return [f"The calls of {', '.join(names)} are not counted here."] if names else []
 
 
 def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:

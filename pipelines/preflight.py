@@ -1,16 +1,15 @@
 """Checks before the first paid call: files, machine, labels, and what the RAG service serves."""
 
 import asyncio
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
-from pipelines.config import RunConfig
+from pipelines.execution import check_stage_inputs
 from pipelines.promotion import too_few_prompts
-from pipelines.rundir import ARTIFACT_FILES, RunDir
+from pipelines.rewriter import REWRITER, RunConfig
+from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
-from pipelines.stage_lines import REWRITER
 from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError
@@ -66,14 +65,6 @@ def foreign_format(path: Path) -> str:
     if b"\n" in beginning and line in (b"{", b"{}"):
         return "this is JSON over several lines. `jq -c . FILE > knowledge_base.jsonl` writes each object as a line."
     return ""
-
-
-def check_machine(config: RunConfig, stages: Sequence[str]) -> None:
-    """The GPUs that the trainings want are here; a data line would be paid for in vain without them."""
-    if "sft" in stages and config.sft.device != "cpu":
-        need_gpus("sft", config.sft.gpus)
-    if "ppo" in stages and config.ppo.hardware.device != "cpu" and "RAY_ADDRESS" not in os.environ:
-        need_gpus("ppo", config.ppo.hardware.per_node)
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
@@ -162,13 +153,7 @@ def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """A stage alone works on the run's own sheet and knowledge base; another's would tell a false story."""
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
-    needed = [name for name in REWRITER.thread.get(only, ()) if name not in REWRITER.given]
-    if needed:
-        for name in needed:
-            if not run.shown(name).exists():
-                raise ConfigError(
-                    f"{run.root}: no {ARTIFACT_FILES[name]} there. Run the stage before {only!r} first."
-                )
+    if check_stage_inputs(REWRITER, run, only):
         for name in ("questions", "knowledge_base"):
             mine = run.shown(name).resolve()
             given: Path | None = getattr(config, name)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from components.evaluation.rewriter.gate_precheck import Obstacle, PlannedRun, find_obstacles
-from pipelines.config import RunConfig
+from pipelines.rewriter import RunConfig
 from pipelines.sheet import Sheet
 from qinglan.config import Config
 

@@ -1,71 +1,242 @@
-"""The graph of the rewriter; laptop and cluster run this same function.
+"""The rewriter's line: from a spreadsheet of questions to a release of a query rewriter.
 
 questions, knowledge base
   -> generate -> validate -> convert       SFT rows, PPO rows, locked test
   -> base -> sft -> ppo                    a model of the student
   -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
+  -> deploy                                where the profile says so: a ModelRollout of the release
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from kfp import dsl
+from pydantic import Field, model_validator
 
-from components.data.convert.component import convert
-from components.data.generate.component import generate
-from components.data.validate.component import validate
-from components.evaluation.rewriter.component import evaluate, gate
-from components.release.deploy.component import deploy
-from components.release.register.component import register
-from components.training.base.component import base
-from components.training.ppo.component import ppo
-from components.training.sft.component import sft
-from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster
-from pipelines.graph import GATEWAY, GraphInputs, Wiring, import_artifact, wire_stages
-from pipelines.stage_lines import REWRITER
-
-WIRING = Wiring(
-    REWRITER,
-    {
-        "generate": generate, "validate": validate, "convert": convert, "base": base, "sft": sft, "ppo": ppo,
-        "evaluate": evaluate, "gate": gate, "register": register, "deploy": deploy,
-    },
-    # The teacher and the knowledge base behind the RAG may be others tomorrow; a training that launches a job finds
-    # what is finished by a key of its own, which knows more than KFP's.
-    never_cached=REWRITER.asks_the_gateway | {"sft", "register", "deploy"},
-    never_retried=frozenset({"convert", "gate"}),
-)  # fmt: skip
+from components.data.convert.config import ConvertConfig
+from components.data.generate.config import GenerateConfig
+from components.data.validate.config import ValidateConfig
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.release.deploy.config import DeployConfig
+from components.release.register.config import RegisterConfig
+from components.training.base.config import BaseConfig
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
+from pipelines.cluster_resources import ClusterConfig
+from pipelines.line import Input, Line, LineConfig, Stage, with_release_name
+from qinglan.config import Config, Fraction, Name
+from qinglan.llm.config import GatewayConfig
 
 
-def until(
-    stages: Sequence[str],
-    settings: Mapping[str, Mapping[str, Any]],
-    cluster: Cluster = LOCAL_CLUSTER,
-    about: str = "",
-) -> Any:
-    """The graph of these stages from the thread's beginning, with each stage's settings as constants."""
+class StandIns(Config):
+    """What a laptop run starts on loopback in place of what it cannot reach."""
 
-    @dsl.pipeline(
-        name="qinglan-rewriter", description=f"From a spreadsheet of questions to a rewriter. {about}".strip()
-    )
-    def rewriter(
-        questions: str,
-        knowledge_base: str,
-        gateway_url: str = GATEWAY,
-        release_name: str = settings["register"]["name"],
-    ) -> None:
-        """From a spreadsheet of questions to a release of a rewriter.
+    teacher: bool = False
+    """The stand-in teacher and judge, extractive, free of charge."""
 
-        Args:
-            questions: The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx.
-            knowledge_base: The JSONL that the RAG service serves; its digest is checked against the answers.
-            gateway_url: The gateway of this run, the only way to the paid models and to the RAG service.
-            release_name: Tenant and model under which what passes is registered, and asked for in production.
-        """
-        uris = {"questions": questions, "knowledge_base": knowledge_base}
-        made = {name: import_artifact(uri, immutable=cluster.immutable_inputs) for name, uri in uris.items()}
-        wire_stages(
-            WIRING, stages, made, GraphInputs(settings, {"gateway_url": gateway_url, "name": release_name}, cluster)
-        )
+    teacher_seconds: float = Field(default=0.0, ge=0)
+    """How long the stand-in takes to answer."""
 
-    return rewriter
+    rag: bool = False
+    """This project's RAG service on the run's knowledge base."""
+
+
+class LoopbackConfig(Config):
+    """How a promoted model earns its users on this machine, where they are played."""
+
+    requests_a_second: float = Field(gt=0)
+    """What its cores bear, two servers and the RAG service together."""
+
+    supposed: Fraction
+    """The share of the stable model's requests that fail a check, as far as the policy's power is told beforehand."""
+
+    rollout: dict[str, Any]
+    """The policy, in a ModelRollout's own words."""
+
+
+def sft_gpus(config: "RunConfig") -> int:
+    return config.sft.gpus if config.sft.device == "cuda" else 0
+
+
+def ppo_gpus(config: "RunConfig") -> int:
+    return config.ppo.hardware.per_node if config.ppo.hardware.device == "cuda" else 0
+
+
+def student_gpus(config: "RunConfig") -> int:
+    """Students of a size that GPUs train are evaluated on one."""
+    return 1 if config.sft.device == "cuda" else 0
+
+
+class RunConfig(LineConfig):
+    """Everything that one run of the rewriter's pipeline is told."""
+
+    tenant_id: Name
+    """The folder of the profile names it."""
+
+    questions: Annotated[
+        Path | None,
+        Input(
+            "questions.xlsx",
+            about="The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx.",
+        ),
+    ] = None
+    """The spreadsheet or JSONL of questions; also `--questions`."""
+
+    knowledge_base: Annotated[
+        Path | None,
+        Input(
+            "knowledge_base.jsonl",
+            about="The JSONL that the RAG service serves; its digest is checked against the answers.",
+        ),
+    ] = None
+    """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
+
+    stand_ins: StandIns = StandIns()
+    """What the laptop starts itself."""
+
+    gateway: GatewayConfig
+    """The paid models, the RAG service, limits and budget."""
+
+    generate: Annotated[
+        GenerateConfig,
+        Stage(
+            inputs=("questions",),
+            outputs={
+                "rewrites": "rewrites.jsonl",
+                "rewrites_table": "rewrites.xlsx",
+                "generate_quarantine": "generate_quarantine.jsonl",
+            },
+            gateway=True,
+            required=("questions", "journal", "prices", "prompt *"),
+        ),
+    ]
+    """The first stage."""
+
+    validate_: Annotated[
+        ValidateConfig,
+        Stage(
+            inputs=("rewrites", "knowledge_base"),
+            outputs={
+                "validated": "validated.jsonl",
+                "validated_table": "validated.xlsx",
+                "validate_quarantine": "validate_quarantine.jsonl",
+            },
+            gateway=True,
+            required=("rewrites", "knowledge*base*", "journal", "prompt *"),
+        ),
+    ] = Field(default=ValidateConfig(), alias="validate")
+    """The second stage."""
+
+    convert: Annotated[
+        ConvertConfig,
+        Stage(
+            inputs=("validated",),
+            outputs={
+                "chats": "sft",
+                "prompts": "ppo",
+                "locked_test": "locked_test.jsonl",
+                "left_out": "left_out.jsonl",
+            },
+            retried=False,
+            required=(),
+        ),
+    ] = ConvertConfig()
+    """The third stage."""
+
+    training: Name = "a100x4"
+    """A file of configs/training: the machine that trains, and what that changes below."""
+
+    base: Annotated[
+        BaseConfig,
+        Stage(inputs=("knowledge_base", "prompts"), outputs={"base_model": "base_model"}, resumes=True, required=()),
+    ] = BaseConfig()
+    """The model that training starts from."""
+
+    # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
+    sft: Annotated[
+        SftConfig,
+        Stage(
+            inputs=("base_model", "chats"),
+            outputs={"sft_model": "sft_model", "sft_log": "sft_log", "sft_curve": "sft_curve.html"},
+            cached=False,
+            resumes=True,
+            required=("base_model", "chats"),
+            gpus=sft_gpus,
+        ),
+    ] = SftConfig()
+    """The student learns the teacher's rewrites."""
+
+    ppo: Annotated[
+        PpoConfig,
+        Stage(
+            inputs=("sft_model", "prompts"),
+            outputs={"rl_model": "rl_model", "ppo_log": "ppo_log", "ppo_curve": "ppo_curve.html"},
+            gateway=True,
+            resumes=True,
+            required=("sft_model", "prompts", "journal", "prompt *", "reward"),
+            gpus=ppo_gpus,
+        ),
+    ] = PpoConfig()
+    """The student competes with the teacher."""
+
+    evaluate: Annotated[
+        EvaluateConfig,
+        Stage(
+            inputs=("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
+            outputs={
+                "evaluation": "evaluation.json",
+                "report": "report.html",
+                "predictions": "predictions.jsonl",
+                "blind_sample": "blind_sample.xlsx",
+                "blind_key": "blind_key.json",
+            },
+            gateway=True,
+            required=("locked_test", "rl_model", "journal", "prompt *"),
+            gpus=student_gpus,
+        ),
+        Stage(name="gate", part="gate", inputs=("evaluation",), retried=False, required=("evaluation",)),
+    ] = EvaluateConfig()
+    """The locked test, and the gate."""
+
+    register_: Annotated[
+        RegisterConfig,
+        Stage(
+            inputs=("evaluation", "rl_model", "report"),
+            outputs={"release": "release"},
+            cached=False,
+            behind_gate=True,
+        ),
+    ] = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")
+    """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
+
+    deploy: Annotated[DeployConfig | None, Stage(inputs=("release",), cached=False, behind_gate=True)] = None
+    """Where what the gate promotes is rolled out. Without it a run ends with the release."""
+
+    loopback: LoopbackConfig | None = None
+    """How `qinglan demo` rolls out here what the gate promotes."""
+
+    cluster: ClusterConfig = ClusterConfig()
+    """What its steps ask of a cluster; the training's file says it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_tenant(cls, values: Any) -> Any:
+        """The tenant is written once; the stages get it from here."""
+        if isinstance(values, dict) and "tenant_id" in values:
+            tenant = values["tenant_id"]
+            values = {**values, "generate": {"tenant_id": tenant, **(values.get("generate") or {})}}
+            values = with_release_name(values, f"{tenant}/rewriter", {})
+        return values
+
+    @property
+    def pays(self) -> bool:
+        """Whether a run spends money."""
+        return not self.stand_ins.teacher
+
+
+REWRITER = Line(
+    "rewriter",
+    RunConfig,
+    last="register",
+    about="From a spreadsheet of questions to a rewriter.",
+    kept="what was paid for is in the journal and costs nothing.",
+)

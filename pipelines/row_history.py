@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from pipelines.config import RunConfig
+from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError

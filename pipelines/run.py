@@ -4,30 +4,24 @@ Asking again is free: the run's journal holds every paid answer, so a run that s
 """
 
 import sys
-import time
-from collections.abc import Sequence
-from contextlib import ExitStack
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from components.data.convert.split_rows import split_of
-from pipelines.config import RunConfig, dump_config
 from pipelines.execution import (
     check_deploys,
     check_keys,
-    execute,
-    gate_verdict,
-    link_files,
-    prepare_folders,
+    check_machine,
+    prepare_run,
     run_lock,
+    run_stages,
     select_stages,
-    with_store,
 )
-from pipelines.local_execution import LocalJob, write_job
 from pipelines.preflight import (
     check_input_files,
-    check_machine,
     check_served,
     check_sheet,
     knowledge_bases,
@@ -35,10 +29,9 @@ from pipelines.preflight import (
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
-from pipelines.stage_lines import REWRITER
-from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
 from qinglan.services import run_service, start_service
 from qinglan.terminal import say
@@ -49,7 +42,7 @@ ENOUGH_LABELS = 1_000
 
 
 def run_pipeline(
-    config: RunConfig, root: Path, only: str = "", until: str = REWRITER.last, quiet: bool = False
+    config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False
 ) -> dict[str, Any]:
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds."""
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
@@ -57,15 +50,16 @@ def run_pipeline(
     check_deploys(config, stages)
     check_keys()
     check_input_files(config)
-    check_machine(config, stages)
+    check_machine(REWRITER, config, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
+    assert config.questions is not None and config.knowledge_base is not None
+    inputs = {"questions": config.questions, "knowledge_base": config.knowledge_base}
     with run_lock(run):
-        prepare_folders(run, REWRITER, stages, alone=bool(only))
+        config = prepare_run(REWRITER, config, run, stages, alone=bool(only))
         hide_release(run, stages)
-        config = with_store(config, run)
-        dump_config(config, run.config)
-        return _run(config, run, stages, only, sheet, quiet)
+        gateway = partial(run_gateway, config, run, stages, sheet)
+        return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway)
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:
@@ -76,32 +70,20 @@ def hide_release(run: RunDir, stages: Sequence[str]) -> None:
     run.unlink(["release"])
 
 
-def _run(
-    config: RunConfig, run: RunDir, stages: tuple[str, ...], only: str, sheet: Sheet, quiet: bool
-) -> dict[str, Any]:
-    begun, clock = datetime.now(UTC), time.monotonic()
-    record: dict[str, Any] = {"status": "failed", "started": begun.isoformat(), "code": code_version()}
-    given = {"questions": config.questions, "knowledge_base": config.knowledge_base}
-    try:
-        with ExitStack() as services:
-            gateway_url = start_services(config, run, stages, services)
-            if gateway_url:
-                check_served(gateway_url, sheet.tenants, config.validate_.kb_name)
-                if "evaluate" in stages:
-                    warn_of_obstacles(config, sheet, gateway_url)
-                record["gateway_before"] = _gateway_report(gateway_url)
-            uris = {name: str(path) for name, path in given.items()}
-            write_job(run, LocalJob(REWRITER.name, uris, gateway_url, stages, alone=bool(only)))
-            execute(run, REWRITER, stages, quiet)
-            record["gateway"] = _gateway_report(gateway_url)
-        record["status"] = "done"
-    finally:
-        link_files(run, given, stages)
-        record["seconds"] = round(time.monotonic() - clock, 3)
-        record["steps"] = {stage: run.step_record(stage) for stage in REWRITER.stages}
-        record["verdict"] = gate_verdict(record["steps"], stages)
-        write_json(run.record, record)
-    return record
+@contextmanager
+def run_gateway(
+    config: RunConfig, run: RunDir, stages: Sequence[str], sheet: Sheet, record: dict[str, Any]
+) -> Iterator[str]:
+    """The run's gateway, empty where no stage calls it; its journal's reports go into the record."""
+    with ExitStack() as services:
+        gateway_url = start_services(config, run, stages, services)
+        if gateway_url:
+            check_served(gateway_url, sheet.tenants, config.validate_.kb_name)
+            if "evaluate" in stages:
+                warn_of_obstacles(config, sheet, gateway_url)
+            record["gateway_before"] = _gateway_report(gateway_url)
+        yield gateway_url
+        record["gateway"] = _gateway_report(gateway_url)
 
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
@@ -112,9 +94,9 @@ def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None
         say("! Can this be promoted?", *(f"  {line}" for line in promotion_lines(answer)), to=sys.stderr)
 
 
-def start_services(config: RunConfig, run: RunDir, stages: tuple[str, ...], stack: ExitStack) -> str:
+def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stack: ExitStack) -> str:
     """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
-    if not REWRITER.asks_the_gateway & set(stages):
+    if not REWRITER.gateway & set(stages):
         return ""
     gateway = start_backends(config, run, stack)
     if "evaluate" not in stages:

@@ -22,46 +22,8 @@ from typing import Any
 
 import orjson
 
+from pipelines.lines import ARTIFACT_FILES as ARTIFACT_FILES
 from qinglan.files import atomic_write
-
-ARTIFACT_FILES = {
-    "questions": "questions.xlsx",
-    "knowledge_base": "knowledge_base.jsonl",
-    "rewrites": "rewrites.jsonl",
-    "rewrites_table": "rewrites.xlsx",
-    "generate_quarantine": "generate_quarantine.jsonl",
-    "validated": "validated.jsonl",
-    "validated_table": "validated.xlsx",
-    "validate_quarantine": "validate_quarantine.jsonl",
-    "chats": "sft",
-    "prompts": "ppo",
-    "locked_test": "locked_test.jsonl",
-    "left_out": "left_out.jsonl",
-    "base_model": "base_model",
-    "sft_model": "sft_model",
-    "sft_log": "sft_log",
-    "sft_curve": "sft_curve.html",
-    "rl_model": "rl_model",
-    "ppo_log": "ppo_log",
-    "ppo_curve": "ppo_curve.html",
-    "evaluation": "evaluation.json",
-    "report": "report.html",
-    "predictions": "predictions.jsonl",
-    "blind_sample": "blind_sample.xlsx",
-    "blind_key": "blind_key.json",
-    "release": "release",
-    "lineage": "lineage",
-    "labelled": "labelled",
-    "style_rows": "style_rows",
-    "distribution": "distribution.html",
-    "style_model": "style_model",
-    "style_log": "style_log",
-    "style_curve": "style_curve.html",
-    "student_model": "student_model",
-    "distil_log": "distil_log",
-    "distil_table": "distil.json",
-}
-"""Artifact names of the graph, and what a person calls them."""
 
 JSON_LINES = ".jsonl"
 OPENED_BY_ENDING = (".html", ".xlsx", ".json")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import Conversation, split_of
 from components.evaluation.rewriter.gate_precheck import GoldCounts
-from pipelines.config import RunConfig
+from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.prompts import prompt_file
 from qinglan.questions import read_questions

@@ -1,4 +1,4 @@
-"""The graph of the style model; laptop and cluster run this same function.
+"""The style model's line: from labelled answers to a release of a classifier, and a small one for a CPU.
 
 labelled answers
   -> prepare -> base -> style              splits; a classifier over as many labels as the data has
@@ -8,49 +8,152 @@ labelled answers
   -> deploy                                where the profile says so: a ModelRollout of the release
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from kfp import dsl
+from pydantic import Field, model_validator
 
-from components.data.style.component import prepare
-from components.evaluation.style.component import evaluate_style, gate_style
-from components.release.deploy.component import deploy
-from components.release.register.component import register_style
-from components.training.base.component import text_base
-from components.training.style.component import distil, style
-from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster
-from pipelines.graph import GraphInputs, Wiring, import_artifact, wire_stages
-from pipelines.stage_lines import STYLE
+from components.data.style.config import PrepareStyleConfig
+from components.evaluation.style.config import EvaluateStyleConfig
+from components.release.deploy.config import DeployConfig
+from components.release.register.config import RegisterConfig
+from components.training.base.config import BaseConfig
+from components.training.style.config import DistilConfig, StyleConfig
+from pipelines.cluster_resources import ClusterConfig
+from pipelines.line import Input, Line, LineConfig, Stage, with_release_name
 
-WIRING = Wiring(
-    STYLE,
-    {
-        "prepare": prepare, "base": text_base, "style": style, "evaluate": evaluate_style, "gate": gate_style,
-        "register": register_style, "distil": distil, "deploy": deploy,
-    },
-    never_cached=frozenset({"register", "deploy"}),
-    never_retried=frozenset({"prepare", "gate"}),
-)  # fmt: skip
+NAME = "house/style"
+DEPLOY_DEFAULTS = {
+    "service": "style", "runtime": "qinglan-style", "format": "qinglan-style",
+    "rollout": {"checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 0.25}]},
+}  # fmt: skip
+"""Where a profile says no more than that it deploys: a style model has no fallbacks, and searches nothing."""
 
 
-def until(
-    stages: Sequence[str],
-    settings: Mapping[str, Mapping[str, Any]],
-    cluster: Cluster = LOCAL_CLUSTER,
-    about: str = "",
-) -> Any:
-    """The graph of these stages from the line's beginning, with each stage's settings as constants."""
+def style_gpus(config: "StyleRunConfig") -> int:
+    """The GPU of the training; its model is judged on one, too."""
+    return 1 if config.style.device == "cuda" else 0
 
-    @dsl.pipeline(name="qinglan-style", description=f"From labelled answers to a style model. {about}".strip())
-    def style_line(labelled: str, release_name: str = settings["register"]["name"]) -> None:
-        """From labelled answers to a release of a style model, and a small one for a CPU.
 
-        Args:
-            labelled: The labelled answers, such as s3://bucket/style: JSON, .xlsx, or a folder with unlabelled texts.
-            release_name: Tenant and model under which what passes is registered, and asked for in production.
-        """
-        made = {"labelled": import_artifact(labelled, immutable=cluster.immutable_inputs)}
-        wire_stages(WIRING, stages, made, GraphInputs(settings, {"name": release_name}, cluster))
+def distil_gpus(config: "StyleRunConfig") -> int:
+    return 1 if config.distil.device == "cuda" else 0
 
-    return style_line
+
+class StyleRunConfig(LineConfig):
+    """Everything that one run of the style line is told."""
+
+    labelled: Annotated[
+        Path,
+        Input(
+            "labelled",
+            about="The labelled answers, such as s3://bucket/style: JSON, .xlsx, or a folder with unlabelled texts.",
+        ),
+    ]
+    """The labelled answers: the plan's JSON, .jsonl, .xlsx, or a folder with unlabelled texts beside them."""
+
+    labels: Path | None = None
+    """A mapping file of labels; without one the plan's five."""
+
+    prepare: Annotated[
+        PrepareStyleConfig,
+        Stage(
+            inputs=("labelled",),
+            outputs={"style_rows": "style_rows", "distribution": "distribution.html"},
+            retried=False,
+            required=("labelled",),
+        ),
+    ] = PrepareStyleConfig()
+    """Splits."""
+
+    base: Annotated[
+        BaseConfig,
+        Stage(inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=()),
+    ]
+    """The model that training starts from: a profile names it."""
+
+    style: Annotated[
+        StyleConfig,
+        Stage(
+            inputs=("base_model", "style_rows"),
+            outputs={"style_model": "style_model", "style_log": "style_log", "style_curve": "style_curve.html"},
+            resumes=True,
+            required=("base_model", "style_rows"),
+            gpus=style_gpus,
+        ),
+    ] = StyleConfig()
+    """The classifier."""
+
+    evaluate: Annotated[
+        EvaluateStyleConfig,
+        Stage(
+            inputs=("style_rows", "style_model"),
+            outputs={
+                "evaluation": "evaluation.json",
+                "report": "report.html",
+                "predictions": "predictions.jsonl",
+                "blind_sample": "blind_sample.xlsx",
+                "blind_key": "blind_key.json",
+            },
+            component="evaluate_style",
+            required=("style_rows", "style_model"),
+            gpus=style_gpus,
+        ),
+        Stage(
+            name="gate",
+            part="gate",
+            inputs=("evaluation",),
+            component="gate_style",
+            retried=False,
+            required=("evaluation",),
+        ),
+    ] = EvaluateStyleConfig()
+    """The locked test, and the gate."""
+
+    register_: Annotated[
+        RegisterConfig,
+        Stage(
+            inputs=("evaluation", "style_model", "report"),
+            outputs={"release": "release"},
+            component="register_style",
+            cached=False,
+            behind_gate=True,
+        ),
+    ] = Field(default=RegisterConfig(name=NAME), alias="register")
+    """The release. Its name is house/style, where a profile gives none."""
+
+    distil: Annotated[
+        DistilConfig,
+        Stage(
+            inputs=("style_model", "style_rows"),
+            outputs={
+                "student_model": "student_model",
+                "distil_log": "distil_log",
+                "distil_table": "distil.json",
+            },
+            resumes=True,
+            behind_gate=True,
+            gpus=distil_gpus,
+        ),
+    ] = DistilConfig()
+    """The smaller one."""
+
+    deploy: Annotated[DeployConfig | None, Stage(inputs=("release",), cached=False, behind_gate=True)] = None
+    """Where what the gate promotes is rolled out. Without it a run ends with the smaller model."""
+
+    cluster: ClusterConfig = ClusterConfig()
+    """What its steps ask of a cluster."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        """A profile that names a store alone need not repeat the name."""
+        return with_release_name(values, NAME, DEPLOY_DEFAULTS)
+
+
+STYLE = Line(
+    "style",
+    StyleRunConfig,
+    last="distil",
+    about="From labelled answers to a style model.",
+    kept="a training that is finished is not done again.",
+)

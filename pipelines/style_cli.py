@@ -23,14 +23,14 @@ def run(
     ] = None,
     out: Annotated[Path, typer.Option(help="The run's folder. Again: goes on.")] = Path("runs/style"),
     only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
-    until: Annotated[str, typer.Option(help="Stop after this stage.")] = "distil",
+    until: Annotated[str, typer.Option(help="Stop after this stage.", show_default="the last")] = "",
     as_json: Json = False,
 ) -> None:
     """Run the style line here, from labelled answers to a signed release and a small model."""
+    from pipelines.config import load_style_config
     from pipelines.execution import raise_if_held
-    from pipelines.style_config import load_style_config
     from pipelines.style_run import run_style
-    from pipelines.style_summary import print_style_summary
+    from pipelines.summary import print_style_summary
 
     config = load_style_config(profile, labelled=labelled, labels=labels)
     record = run_style(config, out, only, until, quiet=as_json)

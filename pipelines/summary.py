@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.config import RunConfig
+from pipelines.line import Line
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.step_display import duration_seconds, format_facts
+from pipelines.style import STYLE
 
 
 class FunnelRow(NamedTuple):
@@ -54,20 +56,44 @@ def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
 def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None:
     from qinglan.terminal.console import Console
 
-    console = Console()
+    console, run = Console(), RunDir(root)
     console.print(steps_table(record["steps"]))
     console.print(_funnel_table(funnel(record["steps"])))
     for why, rows, file in left_out(record["steps"]):
-        console.print(f"  {rows:,} {why}: {RunDir(root).files / file}", highlight=False, soft_wrap=True)
+        console.print(f"  {rows:,} {why}: {run.files / file}", highlight=False, soft_wrap=True)
     console.print(_totals_table(config, record))
-    run = RunDir(root)
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
         console.print(_evaluation(run, record["verdict"]))
+    print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
+
+
+def print_style_summary(root: Path, record: dict[str, Any]) -> None:
+    import orjson
+
+    from components.evaluation.style.markdown import to_markdown as evaluated
+    from components.training.style.distil import to_markdown as sizes
+    from qinglan.console import Console, markdown
+
+    console, run = Console(), RunDir(root)
+    ran = {stage: record["steps"][stage] for stage in record["ran"]}
+    done = {stage for stage, step in ran.items() if step and step["status"] == "done"}
+    console.print(steps_table(ran))
+    if "evaluate" in done:
+        console.print(markdown(evaluated(orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes()))))
+    if "distil" in done:
+        console.print(markdown(sizes(run.files / ARTIFACT_FILES["distil_table"])))
+    if record["verdict"].get("word") == "hold" and "distil" not in done:
+        console.print("Held, so no small model is made. `--only distil` makes one all the same.", highlight=False)
+    print_files(console, STYLE, run, f"config.yaml, run.json, records/, logs/  ({record['seconds']:.0f} s)")
+
+
+def print_files(console: Any, line: Line, run: RunDir, rest: str) -> None:
+    """The run's artifacts, and what else lies in its folder."""
     console.print("Files:")
-    for name in ARTIFACT_FILES.values():
+    for name in line.files.values():
         if (run.files / name).exists():
             console.print(f"  {run.files / name}", highlight=False, soft_wrap=True)
-    console.print(f"  {run.root}: config.yaml, run.json, records/, logs/, journal.sqlite", highlight=False)
+    console.print(f"  {run.root}: {rest}", highlight=False)
 
 
 def print_human_scores(found: dict[str, Any]) -> None:

@@ -11,10 +11,10 @@ from benchmarks.science import shuffled
 from components.evaluation.rewriter import stage as evaluation
 from components.training.ppo.stage import ppo
 from components.training.sft.stage import sft
-from pipelines.config import RunConfig, load_config
+from pipelines.config import load_config
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
-from pipelines.stage_lines import REWRITER
 from qinglan.reward.summary import read_rollouts
 from qinglan.tables import read_table, write_table
 from standins.samples import write_sample

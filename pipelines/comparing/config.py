@@ -7,7 +7,8 @@ from typing import Any, Self
 import orjson
 from pydantic import Field, model_validator
 
-from pipelines.config import CONFIGS, RunConfig
+from pipelines.config import CONFIGS
+from pipelines.rewriter import RunConfig
 from qinglan.config import Config, Fraction, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files import sha256_text

@@ -5,8 +5,8 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from pipelines.comparing.config import TeachersConfig
-from pipelines.config import RunConfig
 from pipelines.plan import ANSWER_TOKENS, TokenCount, stale_price_warning
+from pipelines.rewriter import RunConfig
 from qinglan.llm.config import PaidModel
 from qinglan.llm.prices import cost
 from qinglan.prompts import judge_messages, need_messages, teacher_messages

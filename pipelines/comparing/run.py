@@ -33,9 +33,10 @@ from pipelines.comparing.score_teachers import (
     score_rewrites,
     write_rewrites,
 )
-from pipelines.config import RunConfig, dump_config
+from pipelines.config import dump_config
 from pipelines.execution import run_lock
 from pipelines.preflight import check_input_files, check_served, check_sheet, knowledge_bases, with_run_files
+from pipelines.rewriter import RunConfig
 from pipelines.run import start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import read_sheet

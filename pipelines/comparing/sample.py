@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from components.data.convert.split_rows import Conversation, SplitInput, conversation_splits
-from pipelines.config import RunConfig
+from pipelines.rewriter import RunConfig
 from qinglan.errors import DataError
 from qinglan.questions import read_questions
 from qinglan.rows import Question

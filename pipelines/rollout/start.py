@@ -7,7 +7,7 @@ from typing import Any
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
-from pipelines.style_config import DEPLOY_DEFAULTS
+from pipelines.style import DEPLOY_DEFAULTS
 from qinglan.config import load_yaml
 from qinglan.kubernetes.client import Api, connect
 from qinglan.lineage.audit_targets import resolve_digest

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.stage_lines import LINES
+from pipelines.lines import LINES
 from pipelines.submit.cluster_checks import check_requirements
 from pipelines.submit.cluster_snapshot import Finding
 from pipelines.submit.graph import Graph, read_graph, read_parameters

@@ -8,9 +8,11 @@ if not decision.allowed:
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.config import load_yaml
 from qinglan.errors import AlteredError, ConfigError
 from qinglan.lineage.audit import audit_target, read_overrides
 from qinglan.lineage.audit_targets import AuditTarget, open_target, release_target
@@ -24,29 +26,14 @@ from qinglan.lineage.rollout_statement import findings_of_rollouts as of_rollout
 from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.trust import TrustPolicy
 
-REQUIRED_STAGES: Mapping[str, tuple[str, ...]] = {
-    "rewriter": ("generate", "validate", "convert", "base", "sft", "ppo", "evaluate", "gate"),
-    "style": ("prepare", "base", "style", "evaluate", "gate"),
-}
-"""The stages that a model must have come through, by its name after the tenant's."""
+REQUIRED_FILE = Path(__file__).with_name("required_inputs.yaml")
 
-REQUIRED_INPUTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "rewriter": {
-        "generate": ("questions", "journal", "prices", "prompt *"),
-        "validate": ("rewrites", "knowledge*base*", "journal", "prompt *"),
-        "sft": ("base_model", "chats"),
-        "ppo": ("sft_model", "prompts", "journal", "prompt *", "reward"),
-        "evaluate": ("locked_test", "rl_model", "journal", "prompt *"),
-        "gate": ("evaluation",),
-    },
-    "style": {
-        "prepare": ("labelled",),
-        "style": ("base_model", "style_rows"),
-        "evaluate": ("style_rows", "style_model"),
-        "gate": ("evaluation",),
-    },
-}
-"""What each stage must name, by digest; * stands for anything."""
+
+@cache
+def required_inputs() -> dict[str, dict[str, list[str]]]:
+    """By line and stage: the stages that a model must have come through, and the inputs that each must name."""
+    return load_yaml(REQUIRED_FILE)
+
 
 GRAVE = ("altered", "untrusted")
 RELEASE_FILES = (*FOLDERS, SIGNATURE, PROVENANCE, BOM, EVALUATION, REPORT)
@@ -105,15 +92,15 @@ def decide_deployment(
 
 def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
     """What a chain lacks that may be sound otherwise: a pure function of it and of the release's evaluation."""
-    line = name.rpartition("/")[2]
+    line, lines = name.rpartition("/")[2], required_inputs()
     steps = {one.statement.stage: one for one in steps_by_time(graph)}
-    if line not in REQUIRED_STAGES:
-        return [f"{name}: no line makes a {line!r}. There are: {', '.join(REQUIRED_STAGES)}"]
+    if line not in lines:
+        return [f"{name}: no line makes a {line!r}. There are: {', '.join(lines)}"]
     register = steps.get(RELEASE_STAGE)
     bound = register.statement.config.get("name") if register else None
     found = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
-    found += [f"no statement of {stage} is in its chain" for stage in REQUIRED_STAGES[line] if stage not in steps]
-    found += required_faults(steps, REQUIRED_INPUTS[line])
+    found += [f"no statement of {stage} is in its chain" for stage in lines[line] if stage not in steps]
+    found += required_faults(steps, lines[line])
     found += gate_faults(steps, evaluation)
     if policy.clean_code:
         found += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]

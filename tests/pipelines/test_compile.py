@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import pytest
 import yaml
 from google.protobuf.json_format import MessageToDict
 
-from pipelines.config import CONFIGS, TRAINING, load_config
+from pipelines.config import CONFIGS, TRAINING, load_config, load_style_config
 from pipelines.graph import GraphInputs, single_stage_graph
 from pipelines.graph_compiler import (
     COMPILED,
@@ -24,8 +23,10 @@ from pipelines.graph_compiler import (
     select_targets,
     style_target,
 )  # fmt: skip
-from pipelines.stage_lines import BEFORE, LINES, REWRITER, STYLE, StageLine
-from pipelines.style_config import load_style_config
+from pipelines.line import BEFORE, LINEAGE, Line
+from pipelines.lines import ARTIFACT_FILES, LINES
+from pipelines.rewriter import REWRITER
+from pipelines.style import STYLE
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
@@ -138,12 +139,28 @@ def test_only_what_the_gate_promotes_goes_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=lambda line: line.name)
-def test_what_is_wired_is_what_the_components_take(line: StageLine) -> None:
-    components = import_module(f"pipelines.{line.name}").WIRING.components
-    for stage, artifacts in line.thread.items():
-        inputs = components[stage].component_spec.inputs
-        taken = {BEFORE} if stage != line.stages[0] else set()
-        assert {name for name, one in inputs.items() if one.type.startswith("system.")} == {*artifacts, *taken}
+def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
+    for name, stage in line.stages.items():
+        spec = stage.load_component().component_spec
+        before = {BEFORE} if name != next(iter(line.stages)) else set()
+        assert artifacts(spec.inputs) == {*stage.inputs, *before}
+        shown = {item for item, one in spec.outputs.items() if one.type.partition("@")[0] in ON_THE_PAGE}
+        assert artifacts(spec.outputs) - shown == {*stage.outputs, LINEAGE}
+        assert ("gateway_url" in spec.inputs) is stage.gateway
+
+
+ON_THE_PAGE = {"system.Markdown", "system.Metrics", "system.ClassificationMetrics"}
+"""Outputs for KFP's page alone."""
+
+
+def artifacts(items: Any) -> set[str]:
+    """The names of a component's inputs or outputs that are artifacts."""
+    return {name for name, one in items.items() if one.type.startswith("system.")}
+
+
+def test_both_lines_call_an_artifact_by_the_same_file() -> None:
+    for line in LINES.values():
+        assert {name: ARTIFACT_FILES[name] for name in line.files} == line.files
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -436,15 +453,14 @@ def test_what_a_branch_uses_it_is_given(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", [REWRITER, STYLE], ids=lambda line: line.name)
-def test_every_stage_can_run_alone(line: StageLine) -> None:
-    wiring = import_module(f"pipelines.{line.name}").WIRING
+def test_every_stage_can_run_alone(line: Line) -> None:
     rewriter, style = load_config("fivedoctors", "demo"), load_style_config("laptop", labelled=Path("x.json"))
     settings = (rewriter if line is REWRITER else style).stages() | {"deploy": {"namespace": "qinglan"}}
-    for stage, artifacts in line.thread.items():
-        inputs = {name: f"/tmp/{name}" for name in artifacts}
-        before = {BEFORE: "/tmp/lineage"} if stage != line.stages[0] else {}
-        told = GraphInputs(settings, {"gateway_url": "http://127.0.0.1:1", "name": "a/b"})
-        graph = single_stage_graph(wiring, stage, {**inputs, **before}, told)
+    for name, stage in line.stages.items():
+        uris = {artifact: f"/tmp/{artifact}" for artifact in stage.inputs}
+        before = {BEFORE: "/tmp/lineage"} if name != next(iter(line.stages)) else {}
+        parameters = {"gateway_url": "http://127.0.0.1:1", "release_name": "a/b"}
+        graph = single_stage_graph(stage, {**uris, **before}, GraphInputs(settings, parameters))
         assert graph.pipeline_spec.deployment_spec
         (pod,) = MessageToDict(graph.platform_spec)["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
         given = {key["envVar"] for one in pod["secretAsEnv"] for key in one["keyToEnv"]}

@@ -5,16 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import (
-    CONFIGS,
-    TRAINING,
-    RunConfig,
-    dump_config,
-    load_config,
-    merge_settings,
-    profiles,
-    with_base_name,
-)
+from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, merge_settings, profiles
+from pipelines.line import with_base_name
+from pipelines.rewriter import RunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 

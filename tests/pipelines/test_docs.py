@@ -1,10 +1,13 @@
-"""The tables in the stages' READMEs are those of the code."""
+"""The stages' tables, in their READMEs and for the deploy gate, are those of the code."""
 
 from pathlib import Path
 
 import pytest
 
-from pipelines.docs import READMES, with_settings
+from pipelines.docs import readmes, required_inputs_text, with_settings
+from qinglan.lineage.deploy_gate import REQUIRED_FILE
+
+READMES = readmes()
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
@@ -13,3 +16,7 @@ def test_a_readmes_settings_are_fresh(path: Path) -> None:
 
     assert "| setting |" in text
     assert text == with_settings(text, READMES[path]), "run `make docs`"
+
+
+def test_what_deploying_requires_of_each_stage_is_fresh() -> None:
+    assert REQUIRED_FILE.read_text(encoding="utf-8") == required_inputs_text(), "run `make docs`"

@@ -1,16 +1,17 @@
 """A step that launches a job hands its machine on to it; one that trains in its own pod keeps it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
 from kfp import compiler, dsl
 
+from components.training.sft.config import SftConfig
 from pipelines.cluster_resources import Cluster, Machine, Pod
-from pipelines.graph import GraphInputs, Wiring, wire_stages
+from pipelines.graph import GraphInputs, wire_stages
 from pipelines.graph_checks import check_compiled
-from pipelines.stage_lines import StageLine
+from pipelines.line import Line, LineConfig, Stage
 
 PASSED = [
     dsl.TaskConfigField.RESOURCES,
@@ -28,14 +29,27 @@ def launches(config: dict, task_config: dsl.TaskConfig) -> None:  # type: ignore
 LAUNCH = dsl.component(
     launches, base_image="qinglan/sft:0.1.0", install_kfp_package=False, task_config_passthroughs=PASSED
 )
-ALONE = StageLine("alone", {"sft": ()}, given=(), behind_the_gate=frozenset(), last="sft", resumes=frozenset({"sft"}))
+
+
+class LaunchStage(Stage):
+    """A stage whose component is LAUNCH."""
+
+    def load_component(self) -> Any:
+        return LAUNCH
+
+
+class LaunchConfig(LineConfig):
+    """A line of one stage."""
+
+    sft: Annotated[SftConfig, LaunchStage(inputs=(), cached=False, resumes=True)] = SftConfig()
+
+
+ALONE = Line("alone", LaunchConfig, last="sft", about="It launches a job.", kept="Nothing is kept.")
 
 
 def compiled(machine: Machine, out: Path) -> str:
-    wiring = Wiring(ALONE, {"sft": LAUNCH}, never_cached=frozenset({"sft"}), never_retried=frozenset())
-
     def graph() -> None:
-        wire_stages(wiring, ["sft"], {}, GraphInputs({"sft": {}}, {}, Cluster({"sft": machine})))
+        wire_stages(ALONE, ["sft"], {}, GraphInputs({"sft": {}}, {}, Cluster({"sft": machine})))
 
     compiler.Compiler().compile(dsl.pipeline(graph, name="alone"), str(out / "alone.yaml"))
     return (out / "alone.yaml").read_text(encoding="utf-8")

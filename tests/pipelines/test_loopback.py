@@ -12,8 +12,9 @@ import tests.whole_release as whole
 from components.release.register.baseline import UNJUDGED, release_baseline
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs
-from pipelines.config import LoopbackConfig, RunConfig, load_config
+from pipelines.config import load_config
 from pipelines.loopback_rollout import FOLDER, REASON, _questions, roll_out
+from pipelines.rewriter import LoopbackConfig, RunConfig
 from pipelines.rundir import RunDir
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError

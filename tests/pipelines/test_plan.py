@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from components.evaluation.rewriter.formatting import headline
-from pipelines.config import StandIns, load_config, profiles
+from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import batches_in_words
 from pipelines.promotion import promotion_lines
+from pipelines.rewriter import StandIns
 from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
 from qinglan.llm.config import BatchConfig

@@ -10,7 +10,9 @@ import yaml
 
 from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.config import CONFIGS, load_config
-from pipelines.preflight import check_input_files, check_machine, check_sheet
+from pipelines.execution import check_machine
+from pipelines.preflight import check_input_files, check_sheet
+from pipelines.rewriter import REWRITER
 from pipelines.run import warn_of_obstacles
 from pipelines.sheet import read_sheet
 from qinglan.config import load_yaml
@@ -31,9 +33,9 @@ def test_gpus_that_are_not_here_are_missed_before_the_teacher_is_asked(
     config = load_config("fivedoctors", "gpt")
 
     with pytest.raises(ConfigError, match=f"settings of {stage} want 4 GPUs, .*--until convert"):
-        check_machine(config, stages)
-    check_machine(config, ("generate", "validate", "convert"))
-    check_machine(load_config("fivedoctors", "demo"), stages)
+        check_machine(REWRITER, config, stages)
+    check_machine(REWRITER, config, ("generate", "validate", "convert"))
+    check_machine(REWRITER, load_config("fivedoctors", "demo"), stages)
 
 
 @pytest.mark.parametrize(("split", "refused"), [("test", True), ("train", False), (None, False)])

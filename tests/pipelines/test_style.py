@@ -11,10 +11,9 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 
-from pipelines.config import STYLES, merge_settings
+from pipelines.config import STYLES, load_style_config, merge_settings
 from pipelines.graph_compiler import compile_targets, style_target
-from pipelines.stage_lines import STYLE
-from pipelines.style_config import load_style_config
+from pipelines.style import STYLE
 from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError

@@ -166,7 +166,7 @@ import sys
 from pathlib import Path
 import pipelines.execution as executing
 from pipelines import cli
-from pipelines.stage_lines import REWRITER
+from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
 executing._start_child = lambda run, log, environment: executing.subprocess.Popen([sys.executable, "-c", {WORK!r}])
 executing.make_room = None

@@ -8,7 +8,8 @@ import pytest
 
 from pipelines.comparing.config import TeachersConfig
 from pipelines.comparing.run import LEAST, budget_left, journal_of
-from pipelines.config import RunConfig, load_config
+from pipelines.config import load_config
+from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.prices import Usage

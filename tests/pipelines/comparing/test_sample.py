@@ -8,7 +8,8 @@ import pytest
 
 from components.data.convert.split_rows import split_of
 from pipelines.comparing.sample import choose_conversations, draw_sample
-from pipelines.config import RunConfig, load_config
+from pipelines.config import load_config
+from pipelines.rewriter import RunConfig
 from qinglan.errors import DataError
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from pipelines.comparing.config import EXAMPLE, TeachersConfig, check_payable, journal_name, load_teachers
 from pipelines.comparing.plan import plan_lines, warnings
-from pipelines.config import RunConfig, load_config
+from pipelines.config import load_config
+from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError
 from qinglan.rows import Question
 from tests.echo import PRICE

@@ -1,0 +1,262 @@
+"""A line: the stages from what a user hands in to what may serve, each written once, as a field of its settings.
+
+    class ToyConfig(LineConfig):
+        questions: Annotated[Path | None, Input("questions.xlsx", "The spreadsheet of questions.")] = None
+        count: Annotated[CountConfig, Stage(("questions",), {"counts": "counts.json"})] = CountConfig()
+
+    TOY = Line("toy", ToyConfig, last="count", about="It counts.", kept="Nothing is counted twice.")
+
+Stages run in the order of the fields. They are wired by name: an artifact goes to every later stage that names it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+from pydantic import model_validator
+
+from components.release.deploy.config import DeployConfig
+from components.release.register.config import RegisterConfig
+from components.training.base.config import BaseConfig
+from pipelines.cluster_resources import ClusterConfig, Machine, Pod
+from qinglan.config import Config
+
+LINEAGE = "lineage"
+"""An output of every stage: its signed statement, and those of all before it."""
+
+BEFORE = "before"
+"""The input by which a stage takes the lineage of the stage before it."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An artifact that no stage makes; the field holds its path on this machine."""
+
+    file: str
+    """Its name in a run's files/."""
+
+    about: str
+    """The description of the graph's parameter."""
+
+
+def no_gpus(config: Any) -> int:
+    """The number of GPUs of a stage that runs on a CPU."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage, as the annotation of the field that holds its settings.
+
+    The folder of the settings' class is the stage's own: its component.py has the KFP component, its README.md the
+    table of settings.
+    """
+
+    inputs: tuple[str, ...]
+    """Artifacts of earlier stages, and inputs of the line."""
+
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """Artifacts, and their names in a run's files/."""
+
+    name: str = ""
+    """The field's, by default."""
+
+    part: str = ""
+    """The part of the field's settings that is this stage's; all of them by default."""
+
+    component: str = ""
+    """The function in component.py; the stage's name by default."""
+
+    gateway: bool = False
+    """It calls the run's gateway. Paid models and the knowledge base change, so KFP's cache never answers for it."""
+
+    cached: bool = True
+    """KFP's cache may answer for it: its outputs depend on its inputs alone, and it changes nothing outside."""
+
+    retried: bool = True
+    """A second attempt may succeed; False for a stage that computes from its inputs alone, in seconds."""
+
+    resumes: bool = False
+    """It keeps checkpoints on a volume, and goes on from them."""
+
+    behind_gate: bool = False
+    """It runs only if the gate promotes."""
+
+    required: tuple[str, ...] | None = None
+    """Inputs that its statement must name by digest before a release is deployed; * stands for anything.
+
+    None: a release without this stage is deployed too, such as those made before the stage was added.
+    """
+
+    gpus: Callable[[Any], int] = no_gpus
+    """GPUs of one node, by the line's configuration."""
+
+    attribute: str = ""
+    config: type[Config] = Config
+    """The field with its settings, and their class; the line fills in both."""
+
+    @property
+    def folder(self) -> str:
+        """The package of the stage."""
+        return self.config.__module__.rpartition(".")[0]
+
+    def load_component(self) -> Any:
+        """The KFP component; this imports KFP."""
+        from importlib import import_module
+
+        return getattr(import_module(f"{self.folder}.component"), self.component or self.name)
+
+
+class LineConfig(Config):
+    """The configuration of a line's run: settings of each stage, and of the cluster."""
+
+    if TYPE_CHECKING:  # each line declares them, in the order of its own fields
+        base: BaseConfig
+        register_: RegisterConfig
+        deploy: DeployConfig | None
+        cluster: ClusterConfig
+
+    @model_validator(mode="after")
+    def _known_pods(self) -> Self:
+        """Refuse a pod for a stage that the line lacks: a typo would ask for nothing."""
+        stages = stages_of(type(self))
+        if unknown := sorted(set(self.cluster.pods) - set(stages)):
+            raise ValueError(f"cluster.pods: no stage {', '.join(unknown)}. There are: {', '.join(stages)}")
+        return self
+
+    def machines(self) -> dict[str, Machine]:
+        """The machine of each stage on a cluster."""
+        stages, cluster = stages_of(type(self)), self.cluster
+        gpus = {name: stage.gpus(self) for name, stage in stages.items()}
+        return {
+            name: Machine(
+                cluster.pods.get(name, Pod()),
+                gpus[name],
+                cluster.gpu_nodes if gpus[name] else {},
+                cluster.scratch if any(gpus.values()) and stage.resumes else "",
+                cluster.base_weights if stage.config is BaseConfig else "",
+            )
+            for name, stage in stages.items()
+        }
+
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """Each stage's settings as plain data, as the graph takes them."""
+        config = self.model_copy(update={"register_": with_base_name(self.register_, self.base)})
+        settings = {name: config._settings(stage) for name, stage in stages_of(type(self)).items()}
+        # KFP passes no null: in a stage's settings None is always the default.
+        return {
+            name: one.model_dump(mode="json", exclude_none=True) for name, one in settings.items() if one is not None
+        }
+
+    def _settings(self, stage: Stage) -> Config | None:
+        """A stage's settings; None of a stage that the profile leaves out."""
+        settings = getattr(self, stage.attribute)
+        part: Config | None = getattr(settings, stage.part) if stage.part else settings
+        return part
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line, and all that depends on which stages it has."""
+
+    name: str
+    config: type[LineConfig]
+    last: str
+    """The stage at which a run ends, and the graph; what follows runs alone."""
+
+    about: str
+    """What the graph does, for KFP's page."""
+
+    kept: str
+    """Why running a stopped run again costs little."""
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """The stages in order, by name."""
+        return stages_of(self.config)
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """Artifacts that no stage makes."""
+        return {
+            name: item
+            for name, settings in self.config.model_fields.items()
+            for item in settings.metadata
+            if isinstance(item, Input)
+        }
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Artifacts of a run, and their names in its files/."""
+        files = {name: item.file for name, item in self.inputs.items()}
+        for stage in self.stages.values():
+            files |= stage.outputs
+        return files | {LINEAGE: LINEAGE}
+
+    @property
+    def gateway(self) -> frozenset[str]:
+        """The stages that call the run's gateway."""
+        return frozenset(name for name, stage in self.stages.items() if stage.gateway)
+
+    @property
+    def required(self) -> Mapping[str, list[str]]:
+        """The stages that a release must have come through, and the inputs that each must name."""
+        return {name: [*stage.required] for name, stage in self.stages.items() if stage.required is not None}
+
+    def until(self, last: str) -> tuple[str, ...]:
+        """The stages as far as one."""
+        names = tuple(self.stages)
+        return names[: names.index(last) + 1]
+
+    def graph(self, deploys: bool) -> tuple[str, ...]:
+        """The stages of a compiled graph: as far as a run goes, and on to production where the profile deploys."""
+        return self.until(self.last) + (("deploy",) if deploys else ())
+
+
+@cache
+def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
+    """The stages that a line's configuration declares, in order, by name."""
+    found = {}
+    for attribute, info in config.model_fields.items():
+        for item in info.metadata:
+            if isinstance(item, Stage):
+                stage = _with_field(item, attribute, info.alias or attribute, _settings_class(info.annotation))
+                found[stage.name] = stage
+    return found
+
+
+def _with_field(stage: Stage, attribute: str, name: str, config: type[Config]) -> Stage:
+    if stage.part:
+        config = _settings_class(config.model_fields[stage.part].annotation)
+    return replace(stage, name=stage.name or name, attribute=attribute, config=config)
+
+
+def _settings_class(annotation: Any) -> type[Config]:
+    """The class of a field's settings, also where the field may be None."""
+    kinds = [
+        kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type) and kind is not type(None)
+    ]
+    settings: type[Config] = kinds[0]
+    return settings
+
+
+def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
+    """The release's settings with the base model's public name, where they have none."""
+    public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
+    name = public if base.source == "hub" else base.source
+    return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")
+
+
+def with_release_name(values: Any, name: str, deploy: Mapping[str, Any]) -> Any:
+    """A profile's values with a name for the release, and with what `deploy` leaves out: its name and store."""
+    if not isinstance(values, dict) or not isinstance(values.get("register") or {}, dict):
+        return values  # the class refuses it, and says why
+    release = {"name": name, **(values.get("register") or {})}
+    values = {**values, "register": release}
+    if isinstance(own := values.get("deploy"), dict):
+        taken = {key: release[key] for key in ("name", "store") if key in release}
+        values["deploy"] = {**deploy, **taken, **own}
+    return values
