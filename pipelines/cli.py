@@ -7,7 +7,7 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 import os
 import signal
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -268,46 +268,21 @@ PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opt
 """A server's own `python -m serving.NAME` reads its flags, --help among them."""
 
 
-@serve.command(context_settings=PASSED_ON)
-def rag(context: typer.Context) -> None:
-    """The RAG service on knowledge bases of this machine."""
-    from serving.rag.__main__ import main as serve_rag
-
-    _serve("rag", context, serve_rag)
-
-
-@serve.command(context_settings=PASSED_ON)
-def teacher(context: typer.Context) -> None:
-    """The stand-in for the paid models, in OpenAI's protocol."""
-    from standins.teacher.__main__ import main as serve_teacher
-
-    _serve("teacher", context, serve_teacher)
+SERVERS = {
+    "rag": ("serving.rag", "The RAG service on knowledge bases of this machine."),
+    "teacher": ("standins.teacher", "The stand-in for the paid models, in OpenAI's protocol."),
+    "rewriter": ("serving.rewriter", "The trained student, in KServe's protocol."),
+    "style": ("serving.style", "The style model: in which manner an answer is given."),
+    "gateway": ("serving.gateway", "The run's one way to the paid API: journal, budget, limits and cache."),
+}
 
 
-@serve.command(context_settings=PASSED_ON)
-def rewriter(context: typer.Context) -> None:
-    """The trained student, in KServe's protocol."""
-    from serving.rewriter.__main__ import main as serve_rewriter
-
-    _serve("rewriter", context, serve_rewriter)
-
-
-@serve.command("style", context_settings=PASSED_ON)
-def serve_style(context: typer.Context) -> None:
-    """The style model: in which manner an answer is given."""
-    from serving.style.__main__ import main
-
-    _serve("style", context, main)
+def _add_server(name: str, package: str, help_text: str) -> None:
+    @serve.command(name, help=help_text, context_settings=PASSED_ON)
+    def run_server(context: typer.Context) -> None:
+        sys.argv = [f"qinglan serve {name}", *context.args]
+        import_module(f"{package}.__main__").main()
 
 
-@serve.command(context_settings=PASSED_ON)
-def gateway(context: typer.Context) -> None:
-    """The run's one way to the paid API: journal, budget, limits and cache."""
-    from serving.gateway.__main__ import main as serve_gateway
-
-    _serve("gateway", context, serve_gateway)
-
-
-def _serve(name: str, context: typer.Context, run_server: Callable[[], None]) -> None:
-    sys.argv = [f"qinglan serve {name}", *context.args]
-    run_server()
+for _name, (_package, _help) in SERVERS.items():
+    _add_server(_name, _package, _help)

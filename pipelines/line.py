@@ -110,6 +110,16 @@ class Stage:
         return getattr(import_module(f"{self.folder}.component"), self.component or self.name)
 
 
+EVALUATION_FILES = {
+    "evaluation": "evaluation.json", "report": "report.html", "predictions": "predictions.jsonl",
+    "blind_sample": "blind_sample.xlsx", "blind_key": "blind_key.json",
+}  # fmt: skip
+"""The outputs of every evaluation."""
+
+DEPLOY = Stage(inputs=("release",), cached=False, behind_gate=True)
+"""The same stage at the end of every line."""
+
+
 class LineConfig(Config):
     """The configuration of a line's run: settings of each stage, and of the cluster."""
 

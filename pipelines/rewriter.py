@@ -22,7 +22,7 @@ from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from pipelines.cluster_resources import ClusterConfig
-from pipelines.line import Input, Line, LineConfig, Stage, with_release_name
+from pipelines.line import DEPLOY, EVALUATION_FILES, Input, Line, LineConfig, Stage, with_release_name
 from qinglan.config import Config, Fraction, Name
 from qinglan.llm.config import GatewayConfig
 
@@ -72,22 +72,14 @@ class RunConfig(LineConfig):
     tenant_id: Name
     """The folder of the profile names it."""
 
-    questions: Annotated[
-        Path | None,
-        Input(
-            "questions.xlsx",
-            about="The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx.",
-        ),
-    ] = None
+    questions: Annotated[Path | None, Input(
+        "questions.xlsx", "The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx."
+    )] = None  # fmt: skip
     """The spreadsheet or JSONL of questions; also `--questions`."""
 
-    knowledge_base: Annotated[
-        Path | None,
-        Input(
-            "knowledge_base.jsonl",
-            about="The JSONL that the RAG service serves; its digest is checked against the answers.",
-        ),
-    ] = None
+    knowledge_base: Annotated[Path | None, Input(
+        "knowledge_base.jsonl", "The JSONL that the RAG service serves; its digest is checked against the answers."
+    )] = None  # fmt: skip
     """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
 
     stand_ins: StandIns = StandIns()
@@ -96,119 +88,66 @@ class RunConfig(LineConfig):
     gateway: GatewayConfig
     """The paid models, the RAG service, limits and budget."""
 
-    generate: Annotated[
-        GenerateConfig,
-        Stage(
-            inputs=("questions",),
-            outputs={
-                "rewrites": "rewrites.jsonl",
-                "rewrites_table": "rewrites.xlsx",
-                "generate_quarantine": "generate_quarantine.jsonl",
-            },
-            gateway=True,
-            required=("questions", "journal", "prices", "prompt *"),
-        ),
-    ]
+    generate: Annotated[GenerateConfig, Stage(
+        inputs=("questions",), gateway=True, required=("questions", "journal", "prices", "prompt *"),
+        outputs={"rewrites": "rewrites.jsonl", "rewrites_table": "rewrites.xlsx",
+                 "generate_quarantine": "generate_quarantine.jsonl"},
+    )]  # fmt: skip
     """The first stage."""
 
-    validate_: Annotated[
-        ValidateConfig,
-        Stage(
-            inputs=("rewrites", "knowledge_base"),
-            outputs={
-                "validated": "validated.jsonl",
-                "validated_table": "validated.xlsx",
-                "validate_quarantine": "validate_quarantine.jsonl",
-            },
-            gateway=True,
-            required=("rewrites", "knowledge*base*", "journal", "prompt *"),
-        ),
-    ] = Field(default=ValidateConfig(), alias="validate")
+    validate_: Annotated[ValidateConfig, Stage(
+        inputs=("rewrites", "knowledge_base"), gateway=True,
+        required=("rewrites", "knowledge*base*", "journal", "prompt *"),
+        outputs={"validated": "validated.jsonl", "validated_table": "validated.xlsx",
+                 "validate_quarantine": "validate_quarantine.jsonl"},
+    )] = Field(default=ValidateConfig(), alias="validate")  # fmt: skip
     """The second stage."""
 
-    convert: Annotated[
-        ConvertConfig,
-        Stage(
-            inputs=("validated",),
-            outputs={
-                "chats": "sft",
-                "prompts": "ppo",
-                "locked_test": "locked_test.jsonl",
-                "left_out": "left_out.jsonl",
-            },
-            retried=False,
-            required=(),
-        ),
-    ] = ConvertConfig()
+    convert: Annotated[ConvertConfig, Stage(
+        inputs=("validated",), retried=False, required=(),
+        outputs={"chats": "sft", "prompts": "ppo", "locked_test": "locked_test.jsonl", "left_out": "left_out.jsonl"},
+    )] = ConvertConfig()  # fmt: skip
     """The third stage."""
 
     training: Name = "a100x4"
     """A file of configs/training: the machine that trains, and what that changes below."""
 
-    base: Annotated[
-        BaseConfig,
-        Stage(inputs=("knowledge_base", "prompts"), outputs={"base_model": "base_model"}, resumes=True, required=()),
-    ] = BaseConfig()
+    base: Annotated[BaseConfig, Stage(
+        inputs=("knowledge_base", "prompts"), outputs={"base_model": "base_model"}, resumes=True, required=()
+    )] = BaseConfig()  # fmt: skip
     """The model that training starts from."""
 
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
-    sft: Annotated[
-        SftConfig,
-        Stage(
-            inputs=("base_model", "chats"),
-            outputs={"sft_model": "sft_model", "sft_log": "sft_log", "sft_curve": "sft_curve.html"},
-            cached=False,
-            resumes=True,
-            required=("base_model", "chats"),
-            gpus=sft_gpus,
-        ),
-    ] = SftConfig()
+    sft: Annotated[SftConfig, Stage(
+        inputs=("base_model", "chats"), cached=False, resumes=True, required=("base_model", "chats"), gpus=sft_gpus,
+        outputs={"sft_model": "sft_model", "sft_log": "sft_log", "sft_curve": "sft_curve.html"},
+    )] = SftConfig()  # fmt: skip
     """The student learns the teacher's rewrites."""
 
-    ppo: Annotated[
-        PpoConfig,
-        Stage(
-            inputs=("sft_model", "prompts"),
-            outputs={"rl_model": "rl_model", "ppo_log": "ppo_log", "ppo_curve": "ppo_curve.html"},
-            gateway=True,
-            resumes=True,
-            required=("sft_model", "prompts", "journal", "prompt *", "reward"),
-            gpus=ppo_gpus,
-        ),
-    ] = PpoConfig()
+    ppo: Annotated[PpoConfig, Stage(
+        inputs=("sft_model", "prompts"), gateway=True, resumes=True, gpus=ppo_gpus,
+        required=("sft_model", "prompts", "journal", "prompt *", "reward"),
+        outputs={"rl_model": "rl_model", "ppo_log": "ppo_log", "ppo_curve": "ppo_curve.html"},
+    )] = PpoConfig()  # fmt: skip
     """The student competes with the teacher."""
 
     evaluate: Annotated[
         EvaluateConfig,
         Stage(
             inputs=("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
-            outputs={
-                "evaluation": "evaluation.json",
-                "report": "report.html",
-                "predictions": "predictions.jsonl",
-                "blind_sample": "blind_sample.xlsx",
-                "blind_key": "blind_key.json",
-            },
-            gateway=True,
+            outputs=EVALUATION_FILES, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),
-            gpus=student_gpus,
         ),
         Stage(name="gate", part="gate", inputs=("evaluation",), retried=False, required=("evaluation",)),
-    ] = EvaluateConfig()
+    ] = EvaluateConfig()  # fmt: skip
     """The locked test, and the gate."""
 
-    register_: Annotated[
-        RegisterConfig,
-        Stage(
-            inputs=("evaluation", "rl_model", "report"),
-            outputs={"release": "release"},
-            cached=False,
-            behind_gate=True,
-        ),
-    ] = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")
+    register_: Annotated[RegisterConfig, Stage(
+        inputs=("evaluation", "rl_model", "report"), outputs={"release": "release"}, cached=False, behind_gate=True
+    )] = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")  # fmt: skip
     """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
 
-    deploy: Annotated[DeployConfig | None, Stage(inputs=("release",), cached=False, behind_gate=True)] = None
+    deploy: Annotated[DeployConfig | None, DEPLOY] = None
     """Where what the gate promotes is rolled out. Without it a run ends with the release."""
 
     loopback: LoopbackConfig | None = None

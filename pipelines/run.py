@@ -1,4 +1,4 @@
-"""`qinglan run`: start what the laptop lacks, execute the graph, show it live, and leave a record.
+"""`qinglan run` and `qinglan style run`: start what the laptop lacks, execute the graph, leave a record.
 
 Asking again is free: the run's journal holds every paid answer, so a run that stopped is simply run again.
 """
@@ -15,6 +15,7 @@ from pipelines.execution import (
     check_deploys,
     check_keys,
     check_machine,
+    check_stage_inputs,
     prepare_run,
     run_lock,
     run_stages,
@@ -32,6 +33,9 @@ from pipelines.promotion import promotion, promotion_lines
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
+from pipelines.style import STYLE, StyleRunConfig
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
 from qinglan.services import run_service, start_service
 from qinglan.terminal import say
@@ -60,6 +64,32 @@ def run_pipeline(
         hide_release(run, stages)
         gateway = partial(run_gateway, config, run, stages, sheet)
         return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway)
+
+
+def run_style(
+    config: StyleRunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False
+) -> dict[str, Any]:
+    """Execute the style line up to a stage, or one stage of it; the answer is what run.json holds."""
+    run, stages = RunDir(root), select_stages(STYLE, only, until)
+    if not config.labelled.exists():
+        raise ConfigError(
+            f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
+            "`qinglan sample style --out DIR`."
+        )
+    check_deploys(config, stages)
+    check_machine(STYLE, config, stages)
+    if check_stage_inputs(STYLE, run, only):
+        config = _as_prepared(config, run)
+    check_keys()
+    with run_lock(run):
+        config = prepare_run(STYLE, config, run, stages, alone=bool(only))
+        return run_stages(STYLE, run, stages, {"labelled": config.labelled.resolve()}, bool(only), quiet)
+
+
+def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
+    """What a stage alone works on is what the folder was prepared from, whatever file is named now."""
+    before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
+    return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:

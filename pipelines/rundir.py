@@ -30,53 +30,24 @@ OPENED_BY_ENDING = (".html", ".xlsx", ".json")
 """Files that programs open as what their name's ending says."""
 
 
+class Under:
+    """A path in a run's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: "RunDir", owner: type["RunDir"]) -> Path:
+        return run.root / self._name
+
+
 @dataclass(frozen=True)
 class RunDir:
     root: Path
 
-    @property
-    def config(self) -> Path:
-        return self.root / "config.yaml"
-
-    @property
-    def record(self) -> Path:
-        return self.root / "run.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.root / "journal.sqlite"
-
-    @property
-    def retrievals(self) -> Path:
-        return self.root / "retrievals.sqlite"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / "lock"
-
-    @property
-    def records(self) -> Path:
-        return self.root / "records"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def index(self) -> Path:
-        return self.root / "index"
-
-    @property
-    def scratch(self) -> Path:
-        return self.root / "scratch"
-
-    @property
-    def artifacts(self) -> Path:
-        return self.root / "artifacts"
-
-    @property
-    def files(self) -> Path:
-        return self.root / "files"
+    config, record, lock = Under("config.yaml"), Under("run.json"), Under("lock")
+    journal, retrievals = Under("journal.sqlite"), Under("retrievals.sqlite")
+    records, logs, index, scratch = Under("records"), Under("logs"), Under("index"), Under("scratch")
+    artifacts, files = Under("artifacts"), Under("files")
 
     def step_record(self, stage: str) -> dict[str, Any] | None:
         """What a step has said of itself, or None when it has not begun."""

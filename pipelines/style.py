@@ -20,7 +20,7 @@ from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from pipelines.cluster_resources import ClusterConfig
-from pipelines.line import Input, Line, LineConfig, Stage, with_release_name
+from pipelines.line import DEPLOY, EVALUATION_FILES, Input, Line, LineConfig, Stage, with_release_name
 
 NAME = "house/style"
 DEPLOY_DEFAULTS = {
@@ -42,102 +42,58 @@ def distil_gpus(config: "StyleRunConfig") -> int:
 class StyleRunConfig(LineConfig):
     """Everything that one run of the style line is told."""
 
-    labelled: Annotated[
-        Path,
-        Input(
-            "labelled",
-            about="The labelled answers, such as s3://bucket/style: JSON, .xlsx, or a folder with unlabelled texts.",
-        ),
-    ]
+    labelled: Annotated[Path, Input(
+        "labelled",
+        "The labelled answers, such as s3://bucket/style: JSON, .xlsx, or a folder with unlabelled texts.",
+    )]  # fmt: skip
     """The labelled answers: the plan's JSON, .jsonl, .xlsx, or a folder with unlabelled texts beside them."""
 
     labels: Path | None = None
     """A mapping file of labels; without one the plan's five."""
 
-    prepare: Annotated[
-        PrepareStyleConfig,
-        Stage(
-            inputs=("labelled",),
-            outputs={"style_rows": "style_rows", "distribution": "distribution.html"},
-            retried=False,
-            required=("labelled",),
-        ),
-    ] = PrepareStyleConfig()
+    prepare: Annotated[PrepareStyleConfig, Stage(
+        inputs=("labelled",), retried=False, required=("labelled",),
+        outputs={"style_rows": "style_rows", "distribution": "distribution.html"},
+    )] = PrepareStyleConfig()  # fmt: skip
     """Splits."""
 
-    base: Annotated[
-        BaseConfig,
-        Stage(inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=()),
-    ]
+    base: Annotated[BaseConfig, Stage(
+        inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=()
+    )]  # fmt: skip
     """The model that training starts from: a profile names it."""
 
-    style: Annotated[
-        StyleConfig,
-        Stage(
-            inputs=("base_model", "style_rows"),
-            outputs={"style_model": "style_model", "style_log": "style_log", "style_curve": "style_curve.html"},
-            resumes=True,
-            required=("base_model", "style_rows"),
-            gpus=style_gpus,
-        ),
-    ] = StyleConfig()
+    style: Annotated[StyleConfig, Stage(
+        inputs=("base_model", "style_rows"), resumes=True, required=("base_model", "style_rows"), gpus=style_gpus,
+        outputs={"style_model": "style_model", "style_log": "style_log", "style_curve": "style_curve.html"},
+    )] = StyleConfig()  # fmt: skip
     """The classifier."""
 
     evaluate: Annotated[
         EvaluateStyleConfig,
         Stage(
-            inputs=("style_rows", "style_model"),
-            outputs={
-                "evaluation": "evaluation.json",
-                "report": "report.html",
-                "predictions": "predictions.jsonl",
-                "blind_sample": "blind_sample.xlsx",
-                "blind_key": "blind_key.json",
-            },
-            component="evaluate_style",
-            required=("style_rows", "style_model"),
-            gpus=style_gpus,
+            inputs=("style_rows", "style_model"), outputs=EVALUATION_FILES, component="evaluate_style",
+            required=("style_rows", "style_model"), gpus=style_gpus,
         ),
         Stage(
-            name="gate",
-            part="gate",
-            inputs=("evaluation",),
-            component="gate_style",
-            retried=False,
+            name="gate", part="gate", inputs=("evaluation",), component="gate_style", retried=False,
             required=("evaluation",),
         ),
-    ] = EvaluateStyleConfig()
+    ] = EvaluateStyleConfig()  # fmt: skip
     """The locked test, and the gate."""
 
-    register_: Annotated[
-        RegisterConfig,
-        Stage(
-            inputs=("evaluation", "style_model", "report"),
-            outputs={"release": "release"},
-            component="register_style",
-            cached=False,
-            behind_gate=True,
-        ),
-    ] = Field(default=RegisterConfig(name=NAME), alias="register")
+    register_: Annotated[RegisterConfig, Stage(
+        inputs=("evaluation", "style_model", "report"), outputs={"release": "release"}, component="register_style",
+        cached=False, behind_gate=True,
+    )] = Field(default=RegisterConfig(name=NAME), alias="register")  # fmt: skip
     """The release. Its name is house/style, where a profile gives none."""
 
-    distil: Annotated[
-        DistilConfig,
-        Stage(
-            inputs=("style_model", "style_rows"),
-            outputs={
-                "student_model": "student_model",
-                "distil_log": "distil_log",
-                "distil_table": "distil.json",
-            },
-            resumes=True,
-            behind_gate=True,
-            gpus=distil_gpus,
-        ),
-    ] = DistilConfig()
+    distil: Annotated[DistilConfig, Stage(
+        inputs=("style_model", "style_rows"), resumes=True, behind_gate=True, gpus=distil_gpus,
+        outputs={"student_model": "student_model", "distil_log": "distil_log", "distil_table": "distil.json"},
+    )] = DistilConfig()  # fmt: skip
     """The smaller one."""
 
-    deploy: Annotated[DeployConfig | None, Stage(inputs=("release",), cached=False, behind_gate=True)] = None
+    deploy: Annotated[DeployConfig | None, DEPLOY] = None
     """Where what the gate promotes is rolled out. Without it a run ends with the smaller model."""
 
     cluster: ClusterConfig = ClusterConfig()

@@ -29,7 +29,7 @@ def run(
     """Run the style line here, from labelled answers to a signed release and a small model."""
     from pipelines.config import load_style_config
     from pipelines.execution import raise_if_held
-    from pipelines.style_run import run_style
+    from pipelines.run import run_style
     from pipelines.summary import print_style_summary
 
     config = load_style_config(profile, labelled=labelled, labels=labels)

@@ -6,9 +6,9 @@ from pathlib import Path
 from pipelines.config import load_style_config
 from pipelines.demo_audit import show_audit
 from pipelines.execution import raise_if_held, run_lock
+from pipelines.run import run_style
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.style import StyleRunConfig
-from pipelines.style_run import run_style
 from pipelines.summary import print_style_summary
 from qinglan.config import load_yaml
 from qinglan.style.labels import format_training_text
