@@ -1,24 +1,38 @@
-"""`make demo`: sample both tenants, run the thread for the first, and show what came out, whatever its gate says."""
+"""`make demo`: sample both tenants, run the thread for the first, and show what came out, whatever its gate says.
+
+`make demo-style`: a sample of labelled answers, the style line on it, and what the small model says at the end.
+"""
 
 import time
 from pathlib import Path
 from typing import Any
 
-from pipelines.config import load_config
+from pipelines.config import load_config, load_style_config
 from pipelines.demo_audit import show_audit, show_refusal
-from pipelines.execution import run_lock
+from pipelines.execution import raise_if_held, run_lock
 from pipelines.held_release import release_held
 from pipelines.loopback_rollout import roll_out
 from pipelines.rewriter import RunConfig
-from pipelines.run import run_pipeline
-from pipelines.rundir import RunDir
-from pipelines.summary import print_summary
+from pipelines.run import run_pipeline, run_style
+from pipelines.rundir import ARTIFACT_FILES, RunDir
+from pipelines.style import StyleRunConfig
+from pipelines.summary import print_style_summary, print_summary
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
+from qinglan.style.labels import format_training_text
 from qinglan.terminal import say
 from standins.samples import write_sample
+from standins.samples.style import write_style_sample
 
 TENANTS = ("fivedoctors", "chengla")
+UNSURE = 0.7
+"""The tenth of the test's answers that the model is least sure of lies below it, and is right in about half."""
+
+ASKED = (
+    ("这个产品有什么优缺点？", "这个产品确实有很多优点，但也存在一些限制，建议您根据自己的需求来判断是否合适。"),
+    ("想把降压药停了改吃鱼油软胶囊", "为了您的安全，请先不要这样做，尽快咨询专业人士。"),
+    ("想把降压药停了改吃鱼油软胶囊", "这款卖得最好，现在下单立减30元。"),
+)
 
 
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
@@ -78,3 +92,31 @@ def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
 def run_demo_audit(out: Path) -> None:
     """One byte of what the demo's model was trained on is changed, in a copy."""
     show_refusal(out / TENANTS[0], "validated")
+
+
+def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
+    started, root = time.monotonic(), out / "run"
+    run = RunDir(root)
+    with run_lock(run):  # a demo that is under way reads what is about to be written
+        counts = write_style_sample(out / "data", rows, seed)
+    say(
+        f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
+        f"{counts.unlabelled:,} texts without a label  ({time.monotonic() - started:.1f} s)"
+    )  # fmt: skip
+    record = run_style(load_style_config("laptop", labelled=out / "data"), root)
+    print_style_summary(root, record)
+    raise_if_held(record)
+    show_audit(root, StyleRunConfig.parse(load_yaml(run.config), str(run.config)).register_.store)
+    _ask_small_model(run.files / ARTIFACT_FILES["student_model"])
+    say(f"In all {time.monotonic() - started:.0f} s.")
+
+
+def _ask_small_model(folder: Path) -> None:
+    from qinglan.style.model import StyleModel
+
+    say("The small model, int8, of answers that it has not seen:")
+    model = StyleModel.load(folder, "onnx")
+    said = model.predict([format_training_text(*pair) for pair in ASKED])
+    for (question, answer), one in zip(ASKED, said, strict=True):
+        unsure = " (unsure)" if one["confidence"] < UNSURE else ""
+        say(f"  {one['predicted_label']} {one['confidence']:.2f}{unsure}  {question} -> {answer}")

@@ -133,14 +133,6 @@ def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], 
     return config
 
 
-Gateway = Callable[[dict[str, Any]], AbstractContextManager[str]]
-"""What starts a run's gateway and yields its URL; it may note in the run's record what it cost."""
-
-
-def no_gateway(record: dict[str, Any]) -> AbstractContextManager[str]:
-    return nullcontext("")
-
-
 def run_stages(
     line: Line,
     run: RunDir,
@@ -148,9 +140,12 @@ def run_stages(
     inputs: Mapping[str, Path],
     alone: bool,
     quiet: bool,
-    gateway: Gateway = no_gateway,
+    gateway: Callable[[dict[str, Any]], AbstractContextManager[str]] = lambda record: nullcontext(""),
 ) -> dict[str, Any]:
-    """Execute the stages, and write run.json however they end; the answer is what it holds."""
+    """Execute the stages, and write run.json however they end; the answer is what it holds.
+
+    `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost.
+    """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     try:

@@ -155,17 +155,14 @@ class LineConfig(Config):
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
         config = self.model_copy(update={"register_": with_base_name(self.register_, self.base)})
-        settings = {name: config._settings(stage) for name, stage in stages_of(type(self)).items()}
-        # KFP passes no null: in a stage's settings None is always the default.
-        return {
-            name: one.model_dump(mode="json", exclude_none=True) for name, one in settings.items() if one is not None
-        }
-
-    def _settings(self, stage: Stage) -> Config | None:
-        """A stage's settings; None of a stage that the profile leaves out."""
-        settings = getattr(self, stage.attribute)
-        part: Config | None = getattr(settings, stage.part) if stage.part else settings
-        return part
+        settings = {}
+        for name, stage in stages_of(type(self)).items():
+            own = getattr(config, stage.attribute)
+            if own is not None:  # the profile does not leave the stage out
+                # KFP passes no null: in a stage's settings None is always the default.
+                part: Config = getattr(own, stage.part) if stage.part else own
+                settings[name] = part.model_dump(mode="json", exclude_none=True)
+        return settings
 
 
 @dataclass(frozen=True)
@@ -191,12 +188,8 @@ class Line:
     @property
     def inputs(self) -> Mapping[str, Input]:
         """Artifacts that no stage makes."""
-        return {
-            name: item
-            for name, settings in self.config.model_fields.items()
-            for item in settings.metadata
-            if isinstance(item, Input)
-        }
+        fields = self.config.model_fields.items()
+        return {name: entry for name, info in fields for entry in info.metadata if isinstance(entry, Input)}
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -229,28 +222,22 @@ class Line:
 @cache
 def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
     """The stages that a line's configuration declares, in order, by name."""
-    found = {}
+    stages = []
     for attribute, info in config.model_fields.items():
-        for item in info.metadata:
-            if isinstance(item, Stage):
-                stage = _with_field(item, attribute, info.alias or attribute, _settings_class(info.annotation))
-                found[stage.name] = stage
-    return found
-
-
-def _with_field(stage: Stage, attribute: str, name: str, config: type[Config]) -> Stage:
-    if stage.part:
-        config = _settings_class(config.model_fields[stage.part].annotation)
-    return replace(stage, name=stage.name or name, attribute=attribute, config=config)
+        for entry in info.metadata:
+            if isinstance(entry, Stage):
+                settings = _settings_class(info.annotation)
+                if entry.part:
+                    settings = _settings_class(settings.model_fields[entry.part].annotation)
+                name = entry.name or info.alias or attribute
+                stages.append(replace(entry, name=name, attribute=attribute, config=settings))
+    return {stage.name: stage for stage in stages}
 
 
 def _settings_class(annotation: Any) -> type[Config]:
     """The class of a field's settings, also where the field may be None."""
-    kinds = [
-        kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type) and kind is not type(None)
-    ]
-    settings: type[Config] = kinds[0]
-    return settings
+    kinds: list[type[Config]] = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+    return kinds[0]
 
 
 def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:

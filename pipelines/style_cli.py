@@ -102,6 +102,6 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the sample and the run go.")] = Path("runs/demo-style"),
 ) -> None:
     """The whole style line on this machine: a sample, a run, and a few answers."""
-    from pipelines.style_demo import run_style_demo
+    from pipelines.demo import run_style_demo
 
     run_style_demo(out, rows)
