@@ -116,7 +116,7 @@ image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style, standins, ppo-sta
 try-image: $(READY) ## run a compiled step inside the built CPU image, as strictly as a cluster would
 	@$(BIN)/python -m images.trying
 
-docs: $(READY) ## write settings tables of READMEs and docs/imports.svg again
+docs: $(READY) ## write settings tables of READMEs, docs/imports.svg and what deploying requires of each stage again
 	@$(BIN)/python -m pipelines.docs
 
 clean: ## end the cluster of `make cluster`, remove the environment and every run
