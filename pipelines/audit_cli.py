@@ -50,10 +50,10 @@ def audit(
     Exit code 0: all is there and as it was. 8: something is altered, or signed by no key that counts. 9: something is
     missing.
     """
-    from pipelines.execution import STORE_VARIABLE
     from qinglan.errors import ConfigError
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import TRUST_FILE, load_trust
+    from qinglan.store import STORE_VARIABLE
 
     policy = load_trust(trust or keys_folder() / TRUST_FILE)
     live = live or target.startswith("isvc:")

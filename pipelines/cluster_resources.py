@@ -1,4 +1,4 @@
-"""What a line's steps ask of a cluster: a pod each, GPUs where a profile trains on them, a volume to go on from."""
+"""The resources of a line's steps on a cluster: a pod each, GPUs for trainings, a volume with checkpoints."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from qinglan.config import Config, Name, Positive
 
 
 class Pod(Config):
-    """What one stage's pod asks for and may take: quotas count both. Of one node, where a training has several."""
+    """Requests and limits of one stage's pod: quotas count both. Of one node, if a training has several."""
 
     cpu: Positive = 2
     """Cores."""
@@ -22,7 +22,7 @@ class Pod(Config):
 
 
 class ClusterConfig(Config):
-    """What a profile asks of a cluster; a run on this machine looks at none of it."""
+    """A profile's resources on a cluster; a run on this machine looks at none of it."""
 
     pods: dict[str, Pod] = {}
     """By stage; what is not named takes a pod as it comes."""
@@ -44,11 +44,11 @@ class ClusterConfig(Config):
 
 
 class Machine(NamedTuple):
-    """What one stage gets."""
+    """The resources of one stage."""
 
     pod: Pod
     gpus: int = 0
-    """Of one node."""
+    """GPUs of one node."""
 
     gpu_nodes: Mapping[str, str] = {}
     scratch: str = ""
@@ -56,7 +56,7 @@ class Machine(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Where a graph runs. With nothing in it: here."""
+    """The cluster that a graph runs on. Empty: this machine."""
 
     machines: Mapping[str, Machine] = {}
     """By stage."""
@@ -68,7 +68,7 @@ class Cluster(NamedTuple):
     """As in the profile."""
 
     tenant: str = ""
-    """Whose pods they are; empty where they are nobody's."""
+    """The tenant whose pods they are; empty if they are nobody's."""
 
 
 LOCAL_CLUSTER = Cluster()

@@ -41,39 +41,38 @@ def profile_path(tenant: str, profile: str) -> Path:
     return path
 
 
-def load_config(tenant: str, profile: str, **given: Any) -> RunConfig:
+def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     """A profile, with what the command line gave on top."""
     path = profile_path(tenant, profile)
     values = load_yaml(path)
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
-    given = {name: value for name, value in given.items() if value is not None}
-    values = merge_settings(values, given)
+    values = merge_settings(values, {name: value for name, value in options.items() if value is not None})
     values = merge_settings(training_settings(values), values)
     return RunConfig.parse(values, str(path))
 
 
-def load_style_config(profile: str, **given: Any) -> StyleRunConfig:
+def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
     """A profile, with what the command line gave on top; the labels are read, so that a cluster needs no file."""
     from qinglan.style.labels import read_labels
 
     path = Path(profile) if profile.endswith(".yaml") else STYLES / f"{profile}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in STYLES.glob("*.yaml")))
+        known = ", ".join(sorted(path.stem for path in STYLES.glob("*.yaml")))
         raise ConfigError(f"--profile {profile}: no such profile. There are: {known}, or a path that ends in .yaml.")
-    values = merge_settings(load_yaml(path), {name: value for name, value in given.items() if value is not None})
+    values = merge_settings(load_yaml(path), {name: value for name, value in options.items() if value is not None})
     if labels := values.get("labels"):
-        found = [one.model_dump() for one in read_labels(Path(labels)).labels]
-        values = merge_settings(values, {"prepare": {"labels": found}})
+        mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
+        values = merge_settings(values, {"prepare": {"labels": mapping}})
     return StyleRunConfig.parse(values, str(path))
 
 
 def training_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """What the file says that a profile names under `training`."""
+    """The settings of the file that a profile names under `training`."""
     name = values.get("training", RunConfig.model_fields["training"].default)
     path = TRAINING / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in TRAINING.glob("*.yaml")))
+        known = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
         raise ConfigError(f"training: no {name!r} in pipelines/configs/training. There are: {known}.")
     return load_yaml(path)
 

@@ -28,7 +28,7 @@ TENANTS = ("fivedoctors", "chengla")
 UNSURE = 0.7
 """The tenth of the test's answers that the model is least sure of lies below it, and is right in about half."""
 
-ASKED = (
+EXCHANGES = (
     ("这个产品有什么优缺点？", "这个产品确实有很多优点，但也存在一些限制，建议您根据自己的需求来判断是否合适。"),
     ("想把降压药停了改吃鱼油软胶囊", "为了您的安全，请先不要这样做，尽快咨询专业人士。"),
     ("想把降压药停了改吃鱼油软胶囊", "这款卖得最好，现在下单立减30元。"),
@@ -116,7 +116,7 @@ def _ask_small_model(folder: Path) -> None:
 
     say("The small model, int8, of answers that it has not seen:")
     model = StyleModel.load(folder, "onnx")
-    said = model.predict([format_training_text(*pair) for pair in ASKED])
-    for (question, answer), one in zip(ASKED, said, strict=True):
-        unsure = " (unsure)" if one["confidence"] < UNSURE else ""
-        say(f"  {one['predicted_label']} {one['confidence']:.2f}{unsure}  {question} -> {answer}")
+    predictions = model.predict([format_training_text(*pair) for pair in EXCHANGES])
+    for (question, answer), prediction in zip(EXCHANGES, predictions, strict=True):
+        unsure = " (unsure)" if prediction["confidence"] < UNSURE else ""
+        say(f"  {prediction['predicted_label']} {prediction['confidence']:.2f}{unsure}  {question} -> {answer}")

@@ -1,6 +1,4 @@
-"""Write what the lines' stages say of themselves: the settings tables of their READMEs, and what deploying requires
-of each: `make docs`.
-"""
+"""Write what follows from the stages' entries: tables of settings, and what deploying requires: `make docs`."""
 
 import json
 import re
@@ -33,8 +31,8 @@ def readmes() -> dict[Path, type[BaseModel]]:
 
 def readme_path(stage: Stage) -> Path:
     folder = ROOT.joinpath(*stage.folder.split("."))
-    own = folder / f"{stage.name}.md"
-    return own if own.exists() else folder / "README.md"
+    page = folder / f"{stage.name}.md"
+    return page if page.exists() else folder / "README.md"
 
 
 def required_inputs_text() -> str:
@@ -50,7 +48,7 @@ BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)
 
 def with_settings(text: str, model: type[BaseModel]) -> str:
     """The README's text with its table as the configuration is now."""
-    return BETWEEN.sub(lambda found: found[1] + settings_table(model) + found[2], text)
+    return BETWEEN.sub(lambda match: match[1] + settings_table(model) + match[2], text)
 
 
 def settings_table(model: type[BaseModel], prefix: str = "") -> str:

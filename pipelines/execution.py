@@ -26,10 +26,10 @@ from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.services import end_with_parent
+from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say
 
 Config = TypeVar("Config", bound=LineConfig)
-STORE_VARIABLE = "QINGLAN_STORE"
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
 STEP_ENDS_SECONDS = 60.0
@@ -49,11 +49,11 @@ class StepFailed(QinglanError):
 def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
     """One stage alone, or all up to one; without a word all up to the line's last."""
     stages = tuple(line.stages) if only else line.until(line.last)
-    wanted = only or until or line.last
-    if wanted not in stages:
-        by_name = f" {wanted} runs by --only alone." if wanted in line.stages else ""
-        raise ConfigError(f"No stage {wanted!r}. There are: {', '.join(stages)}.{by_name}")
-    return (only,) if only else line.until(wanted)
+    last = only or until or line.last
+    if last not in stages:
+        by_name = f" {last} runs by --only alone." if last in line.stages else ""
+        raise ConfigError(f"No stage {last!r}. There are: {', '.join(stages)}.{by_name}")
+    return (only,) if only else line.until(last)
 
 
 def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
@@ -112,8 +112,8 @@ def check_keys() -> None:
     """Every step signs: a run that could not is stopped before it begins. Who has no keys at all gets some."""
     folder = keys_folder()
     if ensure_keys(folder):
-        said = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
-        say(said, to=sys.stderr)
+        message = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
+        say(message, to=sys.stderr)
     load_signer("builder")
 
 
@@ -177,7 +177,7 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None
                 live.update()
         except KeyboardInterrupt as error:
             where = _stop(child, run, stages)
-            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {line.kept}"
+            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {line.rerun_note}"
             raise StepFailed(message, exit_code=INTERRUPTED) from error
         except BaseException:
             _stop(child, run, stages)
@@ -193,16 +193,16 @@ def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -
             run.link(name, path)
     for stage in stages:
         record = run.step_record(stage)
-        for name, made in (record or {}).get("outputs", {}).items():
-            run.link(name, Path(made["uri"]))
+        for name, artifact in (record or {}).get("outputs", {}).items():
+            run.link(name, Path(artifact["uri"]))
         if lineage := (record or {}).get(LINEAGE):
             run.link(LINEAGE, Path(lineage))
 
 
 def gate_verdict(steps: dict[str, Any], stages: Sequence[str]) -> dict[str, Any]:
-    """What the gate has said, where it was among these stages and was reached: the word and its reasons."""
-    said = ((steps.get("gate") or {}).get("facts") or {}) if "gate" in stages else {}
-    return {"word": said["verdict"], "reasons": said["reasons"]} if "verdict" in said else {}
+    """The gate's verdict, if it was among these stages and was reached: the word and its reasons."""
+    facts = ((steps.get("gate") or {}).get("facts") or {}) if "gate" in stages else {}
+    return {"word": facts["verdict"], "reasons": facts["reasons"]} if "verdict" in facts else {}
 
 
 def raise_if_held(record: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subpro
 
 
 def _failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
-    mended = f"Run the same command again when that is mended: {line.kept}"
+    mended = f"Run the same command again when that is mended: {line.rerun_note}"
     for stage in stages:
         record = run.step_record(stage)
         if record and record["status"] in ("failed", "running"):

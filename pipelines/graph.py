@@ -28,10 +28,10 @@ INPUT_NAMES = {RELEASE_NAME: "name"}
 
 GPU = "nvidia.com/gpu"
 USER = 65532
-"""Whom the images run as, in steps and in the jobs that they start: both write to one volume."""
+"""The user of the images, in steps and in the jobs that they start: both write to one volume."""
 
 SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
-"""Where the volumes are mounted; a job's pods have the first at the same place."""
+"""The mount paths of the volumes; a job's pods have the first at the same path."""
 
 BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 """Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
@@ -51,13 +51,13 @@ KINDS = {
 
 
 class GraphInputs(NamedTuple):
-    """What a graph is built of, beside its artifacts."""
+    """The settings, parameters and cluster that a graph is built of, beside its artifacts."""
 
     settings: Mapping[str, Mapping[str, Any]]
     """Each stage's, as constants."""
 
     parameters: Mapping[str, Any]
-    """What people choose for each run, by the name of the graph's parameter."""
+    """Values that people choose for each run, by the name of the graph's parameter."""
 
     cluster: Cluster = LOCAL_CLUSTER
 
@@ -91,12 +91,12 @@ def line_graph(
     # KFP reads names, types and defaults from the signature, and the descriptions from the docstring.
     graph.__signature__ = Signature(  # type: ignore[attr-defined]
         [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=one.default)
-            for name, one in parameters.items()
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=parameter.default)
+            for name, parameter in parameters.items()
         ]
     )
     graph.__doc__ = f"{line.about}\n\nArgs:\n" + "\n".join(
-        f"    {name}: {one.about}" for name, one in parameters.items()
+        f"    {name}: {parameter.about}" for name, parameter in parameters.items()
     )
     return dsl.pipeline(graph, name=f"qinglan-{line.name}", description=f"{line.about} {about}".strip())
 
@@ -202,12 +202,10 @@ def _with_own_resources(component: Any, machine: Machine | None) -> Any:
     """A step that could hand its machine on to a job and has no GPU trains in its own pod, and needs it there."""
     if machine is None or machine.gpus or not _launches_job(component):
         return component
-    kept = copy.copy(component)
-    handed = [
-        dataclasses.replace(one, apply_to_task=True) for one in component.component_spec.task_config_passthroughs
-    ]
-    kept.component_spec = dataclasses.replace(component.component_spec, task_config_passthroughs=handed)
-    return kept
+    spec, in_own_pod = component.component_spec, copy.copy(component)
+    passed = [dataclasses.replace(field, apply_to_task=True) for field in spec.task_config_passthroughs]
+    in_own_pod.component_spec = dataclasses.replace(spec, task_config_passthroughs=passed)
+    return in_own_pod
 
 
 def _mount_signing_key(task: Any, secret: str, image: str) -> None:

@@ -29,12 +29,12 @@ class CompileTarget(NamedTuple):
     """One graph to compile."""
 
     name: str
-    """Of the file, without its ending."""
+    """The file's name without its ending."""
 
     line: Line
     config: LineConfig
     about: str
-    """Whose it is, for the page."""
+    """The tenant and the profile, for KFP's page."""
 
 
 def golden_targets() -> list[CompileTarget]:
@@ -90,15 +90,15 @@ def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping
     from pipelines.graph_checks import check_compiled
 
     out.mkdir(parents=True, exist_ok=True)
-    made = []
+    paths = []
     for target in targets:
         path = out / f"{target.name}.yaml"
         with atomic_write(path) as partial:
             _compile(target, images, partial)
             if faults := check_compiled(partial.read_text(encoding="utf-8"), release=bool(images)):
                 raise ConfigError(f"{path.name}: not written. " + " ".join(faults))
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths
 
 
 def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) -> None:
@@ -119,22 +119,22 @@ def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) ->
         yaml.unlink(missing_ok=True)
 
 
-def read_images(given: Iterable[str]) -> dict[str, str]:
+def read_images(options: Iterable[str]) -> dict[str, str]:
     """NAME=REFERENCE of each image of a release."""
     images: dict[str, str] = {}
-    for one in given:
-        there = image_names()
-        name, _, reference = one.partition("=")
-        if name not in there or not BY_DIGEST.fullmatch(reference):
+    for option in options:
+        names = sorted(image_names())
+        name, _, reference = option.partition("=")
+        if name not in names or not BY_DIGEST.fullmatch(reference):
             raise ConfigError(
-                f"--image {one}: give NAME=REFERENCE@sha256:DIGEST, where NAME is one of {', '.join(sorted(there))}."
+                f"--image {option}: give NAME=REFERENCE@sha256:DIGEST, where NAME is one of {', '.join(names)}."
             )
         images[name] = reference
     return images
 
 
 def image_names() -> set[str]:
-    """Of every image that a stage runs in, without tags."""
+    """The names of every image that a stage runs in, without tags."""
     components = [stage.load_component() for line in LINES.values() for stage in line.stages.values()]
     return {without_tag(component.component_spec.implementation.container.image) for component in components}
 

@@ -4,7 +4,7 @@
         questions: Annotated[Path | None, Input("questions.xlsx", "The spreadsheet of questions.")] = None
         count: Annotated[CountConfig, Stage(("questions",), {"counts": "counts.json"})] = CountConfig()
 
-    TOY = Line("toy", ToyConfig, last="count", about="It counts.", kept="Nothing is counted twice.")
+    TOY = Line("toy", ToyConfig, last="count", about="It counts.", rerun_note="nothing is counted twice.")
 
 Stages run in the order of the fields. They are wired by name: an artifact goes to every later stage that names it.
 """
@@ -157,10 +157,10 @@ class LineConfig(Config):
         config = self.model_copy(update={"register_": with_base_name(self.register_, self.base)})
         settings = {}
         for name, stage in stages_of(type(self)).items():
-            own = getattr(config, stage.attribute)
-            if own is not None:  # the profile does not leave the stage out
+            field = getattr(config, stage.attribute)
+            if field is not None:  # the profile does not leave the stage out
                 # KFP passes no null: in a stage's settings None is always the default.
-                part: Config = getattr(own, stage.part) if stage.part else own
+                part: Config = getattr(field, stage.part) if stage.part else field
                 settings[name] = part.model_dump(mode="json", exclude_none=True)
         return settings
 
@@ -175,10 +175,10 @@ class Line:
     """The stage at which a run ends, and the graph; what follows runs alone."""
 
     about: str
-    """What the graph does, for KFP's page."""
+    """The graph's description on KFP's page."""
 
-    kept: str
-    """Why running a stopped run again costs little."""
+    rerun_note: str
+    """The reason why a stopped run costs little when it is run again."""
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -253,7 +253,7 @@ def with_release_name(values: Any, name: str, deploy: Mapping[str, Any]) -> Any:
         return values  # the class refuses it, and says why
     release = {"name": name, **(values.get("register") or {})}
     values = {**values, "register": release}
-    if isinstance(own := values.get("deploy"), dict):
+    if isinstance(profile := values.get("deploy"), dict):
         taken = {key: release[key] for key in ("name", "store") if key in release}
-        values["deploy"] = {**deploy, **taken, **own}
+        values["deploy"] = {**deploy, **taken, **profile}
     return values

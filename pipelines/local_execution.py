@@ -22,11 +22,11 @@ JOB = "job.json"
 
 
 class LocalJob(NamedTuple):
-    """What the child must know beside the configuration."""
+    """All that the child must know beside the configuration."""
 
     line: str
-    given: dict[str, str]
-    """Artifacts that no stage makes, and where they are."""
+    inputs: dict[str, str]
+    """Artifacts that no stage makes, and their paths."""
 
     gateway_url: str
     """Empty where no stage asks it."""
@@ -74,14 +74,14 @@ def _execute_all(line: Line, job: LocalJob, settings: dict[str, dict[str, Any]])
     from pipelines.graph import GATEWAY_URL, line_graph
 
     gateway = {GATEWAY_URL: job.gateway_url} if line.gateway else {}
-    line_graph(line, job.stages, settings)(**job.given, **gateway)
+    line_graph(line, job.stages, settings)(**job.inputs, **gateway)
 
 
 def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
     from pipelines.graph import GATEWAY_URL, RELEASE_NAME, GraphInputs, single_stage_graph
 
     [name] = job.stages
-    uris = {item: job.given.get(item) or str(run.artifact(item)) for item in line.stages[name].inputs}
+    uris = {item: job.inputs.get(item) or str(run.artifact(item)) for item in line.stages[name].inputs}
     if name != next(iter(line.stages)):
         uris[BEFORE] = str(run.artifact(LINEAGE))
     parameters = {GATEWAY_URL: job.gateway_url, RELEASE_NAME: settings["register"]["name"]}

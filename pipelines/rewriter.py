@@ -28,7 +28,7 @@ from qinglan.llm.config import GatewayConfig
 
 
 class StandIns(Config):
-    """What a laptop run starts on loopback in place of what it cannot reach."""
+    """The stand-ins that a laptop run starts on loopback for what it cannot reach."""
 
     teacher: bool = False
     """The stand-in teacher and judge, extractive, free of charge."""
@@ -44,7 +44,7 @@ class LoopbackConfig(Config):
     """How a promoted model earns its users on this machine, where they are played."""
 
     requests_a_second: float = Field(gt=0)
-    """What its cores bear, two servers and the RAG service together."""
+    """Requests that its cores bear, two servers and the RAG service together."""
 
     supposed: Fraction
     """The share of the stable model's requests that fail a check, as far as the policy's power is told beforehand."""
@@ -83,7 +83,7 @@ class RunConfig(LineConfig):
     """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
 
     stand_ins: StandIns = StandIns()
-    """What the laptop starts itself."""
+    """The services that the laptop starts itself."""
 
     gateway: GatewayConfig
     """The paid models, the RAG service, limits and budget."""
@@ -148,13 +148,13 @@ class RunConfig(LineConfig):
     """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
 
     deploy: Annotated[DeployConfig | None, DEPLOY] = None
-    """Where what the gate promotes is rolled out. Without it a run ends with the release."""
+    """The place and policy of the rollout of what the gate promotes. Without it a run ends with the release."""
 
     loopback: LoopbackConfig | None = None
     """How `qinglan demo` rolls out here what the gate promotes."""
 
     cluster: ClusterConfig = ClusterConfig()
-    """What its steps ask of a cluster; the training's file says it."""
+    """Pods, GPUs and volumes of its steps on a cluster; the training's file says it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -168,7 +168,7 @@ class RunConfig(LineConfig):
 
     @property
     def pays(self) -> bool:
-        """Whether a run spends money."""
+        """A run spends money."""
         return not self.stand_ins.teacher
 
 
@@ -177,5 +177,5 @@ REWRITER = Line(
     RunConfig,
     last="register",
     about="From a spreadsheet of questions to a rewriter.",
-    kept="what was paid for is in the journal and costs nothing.",
+    rerun_note="what was paid for is in the journal and costs nothing.",
 )

@@ -95,8 +95,8 @@ def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:
     """Show the release of the verdict before no more: the new verdict may hold, or there may be none."""
     if run.shown("release").is_symlink() and "register" not in stages:
-        said = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
-        say(said, to=sys.stderr)
+        message = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
+        say(message, to=sys.stderr)
     run.unlink(["release"])
 
 

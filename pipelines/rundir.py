@@ -50,7 +50,7 @@ class RunDir:
     artifacts, files = Under("artifacts"), Under("files")
 
     def step_record(self, stage: str) -> dict[str, Any] | None:
-        """What a step has said of itself, or None when it has not begun."""
+        """A step's own record, or None when it has not begun."""
         try:
             record: dict[str, Any] = orjson.loads((self.records / f"{stage}.json").read_bytes())
         except (FileNotFoundError, orjson.JSONDecodeError):

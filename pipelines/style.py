@@ -27,7 +27,7 @@ DEPLOY_DEFAULTS = {
     "service": "style", "runtime": "qinglan-style", "format": "qinglan-style",
     "rollout": {"checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 0.25}]},
 }  # fmt: skip
-"""Where a profile says no more than that it deploys: a style model has no fallbacks, and searches nothing."""
+"""Settings of a profile that says no more than that it deploys: a style model has no fallbacks, and no search."""
 
 
 def style_gpus(config: "StyleRunConfig") -> int:
@@ -55,7 +55,7 @@ class StyleRunConfig(LineConfig):
         inputs=("labelled",), retried=False, required=("labelled",),
         outputs={"style_rows": "style_rows", "distribution": "distribution.html"},
     )] = PrepareStyleConfig()  # fmt: skip
-    """Splits."""
+    """The splits of the labelled answers."""
 
     base: Annotated[BaseConfig, Stage(
         inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=()
@@ -94,10 +94,10 @@ class StyleRunConfig(LineConfig):
     """The smaller one."""
 
     deploy: Annotated[DeployConfig | None, DEPLOY] = None
-    """Where what the gate promotes is rolled out. Without it a run ends with the smaller model."""
+    """The place and policy of the rollout of what the gate promotes. Without it a run ends with the smaller model."""
 
     cluster: ClusterConfig = ClusterConfig()
-    """What its steps ask of a cluster."""
+    """Pods, GPUs and volumes of its steps on a cluster."""
 
     @model_validator(mode="before")
     @classmethod
@@ -111,5 +111,5 @@ STYLE = Line(
     StyleRunConfig,
     last="distil",
     about="From labelled answers to a style model.",
-    kept="a training that is finished is not done again.",
+    rerun_note="a training that is finished is not done again.",
 )

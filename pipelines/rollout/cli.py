@@ -149,7 +149,7 @@ def _send_command(word: Any, name: str, namespace: str, as_json: bool) -> None:
 def _store(store: str) -> str:
     import os
 
-    from pipelines.execution import STORE_VARIABLE
+    from qinglan.store import STORE_VARIABLE
 
     return store or os.environ.get(STORE_VARIABLE) or "runs/store"
 

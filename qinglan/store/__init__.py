@@ -42,7 +42,10 @@ from qinglan.store.s3_backend import S3Backend
 from qinglan.store.s3_connection import S3Settings
 from qinglan.store.store import Store
 
-__all__ = ["HistoryEntry", "NameHistory", "Store", "check_history", "open_store"]
+__all__ = ["STORE_VARIABLE", "HistoryEntry", "NameHistory", "Store", "check_history", "open_store"]
+
+STORE_VARIABLE = "QINGLAN_STORE"
+"""The environment variable that names the store of releases, if neither a profile nor an option does."""
 
 
 def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Store:

@@ -44,7 +44,7 @@ class LaunchConfig(LineConfig):
     sft: Annotated[SftConfig, LaunchStage(inputs=(), cached=False, resumes=True)] = SftConfig()
 
 
-ALONE = Line("alone", LaunchConfig, last="sft", about="It launches a job.", kept="Nothing is kept.")
+ALONE = Line("alone", LaunchConfig, last="sft", about="It launches a job.", rerun_note="nothing is kept.")
 
 
 def compiled(machine: Machine, out: Path) -> str:
