@@ -190,7 +190,7 @@ def _imported(artifact: Any) -> bool:
 
 def _from_a_branch(settings: Mapping[str, Any]) -> bool:
     """Tell if a base model comes from a hub's branch, which may point elsewhere tomorrow; a commit does not."""
-    return settings.get("source") == "hub" and not COMMIT.fullmatch(settings["revision"])
+    return settings.get("source") == "hub" and not COMMIT.fullmatch(settings.get("revision", ""))
 
 
 def _launches_job(component: Any) -> bool:
