@@ -1,4 +1,6 @@
-"""Write what follows from the stages' entries: tables of settings, and what deploying requires: `make docs`."""
+"""Write what follows from the code: settings tables of READMEs, what deploying requires of each stage, the picture of
+imports. `make docs`.
+"""
 
 import json
 import re

@@ -14,7 +14,6 @@ from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import read_jsonl
-from qinglan.gpus import need_gpus
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
 from qinglan.rag.knowledge_base import read_knowledge_base

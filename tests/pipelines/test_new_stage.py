@@ -99,6 +99,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in PRODUCT:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
+    (root / "docs").mkdir()
     folder = root / "components" / "data" / "count"
     folder.mkdir()
     for name, text in FOLDER.items():
