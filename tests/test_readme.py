@@ -10,7 +10,8 @@ import typer
 import yaml
 
 from pipelines.cli import app
-from pipelines.config import CONFIGS, TRAINING, RunConfig, merge_settings
+from pipelines.config import CONFIGS, TRAINING, merge_settings
+from pipelines.rewriter import RunConfig
 from qinglan.config import load_yaml
 
 ROOT = Path(__file__).parents[1]
