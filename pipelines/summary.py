@@ -72,7 +72,7 @@ def print_style_summary(root: Path, record: dict[str, Any]) -> None:
 
     from components.evaluation.style.markdown import to_markdown as evaluated
     from components.training.style.distil import to_markdown as sizes
-    from qinglan.console import Console, markdown
+    from qinglan.terminal.console import Console, markdown
 
     console, run = Console(), RunDir(root)
     ran = {stage: record["steps"][stage] for stage in record["ran"]}
