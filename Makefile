@@ -84,7 +84,7 @@ check: $(READY) ## ruff, mypy strict, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-BENCHES := cli demo samples journal batch lineage rag rag-engines reranker data-line reward sft ppo style style-policy guard serving \
+BENCHES := cli demo samples journal prepay lineage rag rag-engines reranker data-line reward sft ppo style style-policy guard serving \
   cluster store jobs rollout rollout-controller
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
 

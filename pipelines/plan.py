@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from qinglan.config import Config
 from qinglan.errors import ConfigError
-from qinglan.llm.config import BatchConfig, BatchStep, PaidModel, Price
+from qinglan.llm.config import PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
 from qinglan.prompts import Message, judge_messages, need_messages, teacher_messages
 from qinglan.rows import Question
@@ -26,8 +26,8 @@ SYSTEMS = 5
 
 RETRIEVAL_SECONDS = 0.05
 STALE_DAYS = 90
-WINDOW_SECONDS = 24 * 3600.0
-"""Within which a batch is answered, or what is left of it comes back unpaid."""
+PREPAID_STEPS = frozenset({"generate", "validate"})
+"""Steps whose paid calls are all known from the sheet, so that `qinglan prepay` can pay for them."""
 
 RL_CALLS = 3_000
 """The plan's 4.1: 1,000 rows, 10 epochs, 30 % of them judged."""
@@ -46,17 +46,8 @@ class PlanStep(Config):
     seconds: float
     """At the limits of the gateway; the service's own limits may be lower."""
 
-    batch_cost: float | None = None
-    """The same by batch; None where the step's asks cannot wait, or nothing is paid."""
-
-    batched: bool = False
-    """Whether this profile asks by batch."""
-
-    def expected(self) -> tuple[float, float]:
-        """Cost and seconds as the profile has it. A batch may take its whole window; most take less."""
-        if self.batched and self.batch_cost is not None:
-            return self.batch_cost, WINDOW_SECONDS
-        return self.cost, self.seconds
+    prepaid_cost: float | None = None
+    """The same by `qinglan prepay`; None where it cannot know the calls, or nothing is paid."""
 
 
 class OriginalBudgetLine(Config):
@@ -78,12 +69,8 @@ class Plan(Config):
     steps: tuple[PlanStep, ...]
     cost: float
     seconds: float
-    """As the profile has it: what goes by batch is counted at a batch's price, and with its whole window."""
-
-    live_cost: float
-    live_seconds: float
-    batch_cost: float
-    """If all that can wait went by batch."""
+    prepaid_cost: float
+    """The whole, with all that `qinglan prepay` can pay for at its price."""
 
     training: str
     """What the reinforcement learning will do, and so ask for."""
@@ -134,17 +121,15 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
     sheet, tokens = count_tokens(config)
     known = known_gold(config, sheet) if config.knowledge_base else {}
     steps = _steps(config, sheet, tokens)
-    total = sum(step.expected()[0] for step in steps)
+    total = sum(step.cost for step in steps)
     return Plan(
         stages=REWRITER.until(REWRITER.last),
         rows=sheet.splits.total(),
         unfit=sheet.unfit,
         steps=steps,
         cost=total,
-        seconds=sum(step.expected()[1] for step in steps),
-        live_cost=sum(step.cost for step in steps),
-        live_seconds=sum(step.seconds for step in steps),
-        batch_cost=sum(step.cost if step.batch_cost is None else step.batch_cost for step in steps),
+        seconds=sum(step.seconds for step in steps),
+        prepaid_cost=sum(step.cost if step.prepaid_cost is None else step.prepaid_cost for step in steps),
         training=_training_in_words(config, training_calls(config, sheet)),
         budget=config.gateway.budget,
         currency=config.gateway.teacher.price.currency,
@@ -223,13 +208,11 @@ def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
 def _paid_step(config: RunConfig, step: str, what: str, tokens: TokenCount, model: PaidModel) -> PlanStep:
     output = tokens.calls * ANSWER_TOKENS[what]
     live = cost(model.price, input=tokens.input, output=output)
-    factor = (model.batch or BatchConfig()).price_factor
     return PlanStep(
         step=step, what=f"{what}s", model=model.model, calls=tokens.calls, input_tokens=tokens.input,
         output_tokens=output, cost=live,
         seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
-        batch_cost=live * factor if step in get_args(BatchStep) else None,
-        batched=model.batches(step) and tokens.calls > 0,
+        prepaid_cost=live * model.batch_price_factor if step in PREPAID_STEPS else None,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A plan for a terminal: what a run would call, live and by batch side by side."""
+"""A plan for a terminal: what a run would call, and what of it `qinglan prepay` can pay for at a batch's price."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     console.print(_calls_table(plan))
     models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
     console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
-    console.print(batches_in_words(plan), highlight=False)
+    console.print(prepayment_in_words(plan), highlight=False)
     console.print(f"{plan.training} Its time depends on the machine and is not part of the table.", highlight=False)
     console.print("Judgements of ppo and evaluate are the most there can be: equal texts are asked once.")
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
@@ -36,18 +36,12 @@ def print_promotion(console: Any, promotion: Promotion) -> None:
         console.print(f"  {line}", style=style, highlight=False)
 
 
-def batches_in_words(plan: Plan) -> str:
-    """Which steps this profile batches, and what that is worth."""
-    chosen = [f"{step.step} ({step.what})" for step in plan.steps if step.batched]
-    if not chosen:
-        saved = plan.live_cost - plan.batch_cost
-        return (
-            f"This profile asks live. By batch it would cost {saved:.2f} {plan.currency} less, and each step may "
-            "take its whole window of 24 h: `batch: {}` of a model. Training is always live."
-        )
+def prepayment_in_words(plan: Plan) -> str:
+    """The saving by paying ahead, and the time that it takes."""
+    steps = " and ".join(step.step for step in plan.steps if step.prepaid_cost is not None)
     return (
-        f"By batch in this profile (marked *): {', '.join(chosen)}: {plan.cost:.2f} {plan.currency} in all, live it "
-        f"would be {plan.live_cost:.2f}. A batch may take its whole window of 24 h; most take less."
+        f"`qinglan prepay` with the same arguments pays for {steps} before the run, through the providers' batch "
+        f"APIs: {plan.cost - plan.prepaid_cost:.2f} {plan.currency} less. A batch may take 24 h; most take less."
     )
 
 
@@ -61,22 +55,22 @@ def _calls_table(plan: Plan) -> Any:
     table.add_column("calls", justify="right", footer=f"{sum(s.calls for s in paid):,} paid")
     table.add_column("tokens in", justify="right", footer=f"{sum(s.input_tokens for s in plan.steps):,}")
     table.add_column("tokens out", justify="right", footer=f"{sum(s.output_tokens for s in plan.steps):,}")
-    table.add_column(f"live, {plan.currency}", justify="right", footer=f"{plan.live_cost:.2f}")
-    table.add_column("about", justify="right", footer=_time(plan.live_seconds))
-    table.add_column("batch, 24 h", justify="right", footer=f"{plan.batch_cost:.2f}")
+    table.add_column(f"live, {plan.currency}", justify="right", footer=f"{plan.cost:.2f}")
+    table.add_column("about", justify="right", footer=_time(plan.seconds))
+    table.add_column("prepaid", justify="right", footer=f"{plan.prepaid_cost:.2f}")
     for step in plan.steps:
         table.add_row(
             step.step, step.what, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
-            f"{step.cost:.2f}", _time(step.seconds), _by_batch(step),
+            f"{step.cost:.2f}", _time(step.seconds), _prepaid(step),
         )  # fmt: skip
     return table
 
 
-def _by_batch(step: PlanStep) -> str:
-    """Its price; training has none, and a retrieval is no paid call."""
-    if step.batch_cost is None:
-        return "live only" if step.model else ""
-    return f"{'* ' if step.batched else ''}{step.batch_cost:.2f}"
+def _prepaid(step: PlanStep) -> str:
+    """Its price; a retrieval is no paid call, and what training and evaluation ask is not known ahead."""
+    if step.prepaid_cost is None:
+        return "live" if step.model else ""
+    return f"{step.prepaid_cost:.2f}"
 
 
 def _original_table(plan: Plan) -> Any:

@@ -4,7 +4,7 @@ Asking again is free: the run's journal holds every paid answer, so a run that s
 """
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -137,24 +137,36 @@ def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stac
 def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayConfig:
     """Start the stand-ins that the profile asks for, side by side; the answer is the gateway's settings, with their
     addresses."""
-    gateway, teacher = config.gateway, None
-    bases = [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
-    if config.stand_ins.teacher:
-        arguments = [*bases, "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
-        teacher = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
+    gateway = config.gateway
+    teacher = start_teacher(config, run, stack)
     if config.stand_ins.rag:
-        arguments = [*bases, "--index-root", str(run.index), "--port", "0"]
+        arguments = [*_served_bases(config), "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
             if reranker := _fit_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
         here = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
         gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
-    if teacher:
-        here = {"base_url": teacher()}
-        gateway = gateway.model_copy(
-            update={role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
-        )
-    return gateway
+    return teacher(gateway)
+
+
+def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[[GatewayConfig], GatewayConfig]:
+    """Start the stand-in teacher where the profile asks for it; the function that is answered waits until it listens,
+    and gives its address to the models of the settings."""
+    if not config.stand_ins.teacher:
+        return lambda gateway: gateway
+    arguments = [*_served_bases(config), "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
+    url = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
+
+    def with_address(gateway: GatewayConfig) -> GatewayConfig:
+        here = {"base_url": url()}
+        models = {role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
+        return gateway.model_copy(update=models)
+
+    return with_address
+
+
+def _served_bases(config: RunConfig) -> list[str]:
+    return [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
 
 
 def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:

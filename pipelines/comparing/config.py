@@ -18,7 +18,7 @@ from qinglan.llm.upstream import read_api_key
 from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
-READ_ONLY = {"price", "typical_seconds", "strip_thinking", "refusal_patterns"}
+READ_ONLY = {"price", "batch_price_factor", "typical_seconds", "strip_thinking", "refusal_patterns"}
 """Settings that change how answers are counted and read, not what is asked: the journal holds for them too."""
 
 
@@ -83,6 +83,7 @@ def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
 def journal_name(choice: TeacherChoice, stands_in: bool) -> str:
     """The name of a teacher's journal: what is asked of another model, or otherwise, is another journal's."""
     asked: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
+    asked["batch"] = None  # models once had a setting of that name: journals of then keep their names
     if stands_in:
         asked["stand_in"] = choice.stand_in.model_dump(mode="json")
     return f"{choice.name}-{sha256_text(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS).decode())[:12]}"

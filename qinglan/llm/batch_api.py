@@ -1,6 +1,6 @@
 """A service's batches, by OpenAI's protocol: a file goes up, a batch is made of it, its answers come in files.
 
-What a service says is read here and nowhere else; every failure is an Unanswered, as of a live call.
+What a service says is read here and nowhere else; every failure is an UpstreamError, as of a live call.
 """
 
 from codecs import BOM_UTF8
@@ -33,7 +33,7 @@ REQUEST_LINE_OVERHEAD = len(REQUEST_LINE) + 64
 """Around a request in a batch's file: the call's key is 64 characters."""
 
 MAX_FILE_BYTES = 190_000_000
-"""Of one file; services refuse more than 200 MB."""
+"""Most in one file; services refuse more than 200 MB."""
 
 NAME_METADATA_KEY = "qinglan"
 """The key of a batch's name in its metadata."""
@@ -51,16 +51,16 @@ class BatchProblem(NamedTuple):
     code: str
     message: str
     line: int | None
-    """Of the file, from 1, where one line is to blame."""
+    """The line of the file, from 1, that is to blame; None where no single one is."""
 
 
 class BatchStatus(NamedTuple):
-    """What a service says of a batch."""
+    """A batch as its service describes it."""
 
     id: str
     status: str
     files: tuple[str, ...]
-    """Of answers and of errors; there may be neither."""
+    """Files of answers and of errors; there may be neither."""
 
     done: int
     total: int
@@ -92,14 +92,14 @@ class BatchService:
 
         async def send(client: openai.AsyncOpenAI) -> bytes:
             with path.open("rb") as file:
-                given = (f"{name}.jsonl", file, "application/jsonl")
+                upload = (f"{name}.jsonl", file, "application/jsonl")
                 answer = await client.files.with_raw_response.create(
-                    file=given, purpose="batch", timeout=TRANSFER_SECONDS
+                    file=upload, purpose="batch", timeout=TRANSFER_SECONDS
                 )
                 return bytes(answer.content)
 
-        found = self._read(await self._upstream.call(send, TRANSFER_SECONDS))
-        return self._text(found, "id")
+        created = self._read(await self._upstream.call(send, TRANSFER_SECONDS))
+        return self._text(created, "id")
 
     async def create(self, file: str, name: str) -> BatchStatus:
         body = {
@@ -108,28 +108,28 @@ class BatchService:
             "completion_window": WINDOW,
             "metadata": {NAME_METADATA_KEY: name},
         }
-        return self._told(await self._json("POST", "/batches", body))
+        return self._status(await self._json("POST", "/batches", body))
 
     async def find(self, name: str, file: str) -> BatchStatus | None:
         """The batch of that name of ours, or of that file, if its creation arrived; in whatever order they come."""
-        after, seen = "", set[str]()
+        after, pages = "", set[str]()
         while True:
             with self._known(f"batch {name}"):
                 listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
             items = _objects(listed)
             for item in items:
                 if _object(item, "metadata").get(NAME_METADATA_KEY) == name or item.get("input_file_id") == file:
-                    return self._told(item)
+                    return self._status(item)
             if not items or not listed.get("has_more"):
                 return None
             after = self._text(items[-1], "id")
-            if after in seen:
+            if after in pages:
                 raise TransientError("unreadable", f"{self._where}: the list of batches has no end.")
-            seen.add(after)
+            pages.add(after)
 
     async def ask(self, batch: str) -> BatchStatus:
         with self._known(f"batch {batch}"):
-            return self._told(await self._json("GET", f"/batches/{batch}"))
+            return self._status(await self._json("GET", f"/batches/{batch}"))
 
     async def lines(self, file: str) -> AsyncGenerator[BatchResultLine, None]:
         """A file's lines as they come; a line that cannot be read is one without a key."""
@@ -205,10 +205,10 @@ class BatchService:
             raise UnknownBatchError(
                 "forgotten",
                 f"{self._where}: {what} is not known there. Set base_url and key to those it was made with. If it "
-                "is gone for good, take `batch` out of this role's settings: its rows then count as possibly billed.",
+                "is gone for good, `qinglan prepay --give-up` leaves it: its rows then count as possibly billed.",
             ) from closed
 
-    def _told(self, values: dict[str, Any]) -> BatchStatus:
+    def _status(self, values: dict[str, Any]) -> BatchStatus:
         counts = _object(values, "request_counts")
         files = (values.get("output_file_id"), values.get("error_file_id"))
         counted = (_number(counts.get("completed")), _number(counts.get("failed")))
@@ -230,7 +230,7 @@ def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:
     response = value.get("response")
     try:
         if isinstance(response, dict):
-            status, body = _status(response.get("status_code")), orjson.dumps(response.get("body")).decode()
+            status, body = _status_code(response.get("status_code")), orjson.dumps(response.get("body")).decode()
             # Without a status it may be an answer; whatever else it is, it may have been billed.
             return error_from_status(status, {}, body, where) if status >= 300 else read_completion(body, where)
     except UpstreamError as unanswered:
@@ -257,12 +257,12 @@ def _object(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is under `data` of a list as these services write them."""
+    """The objects under `data` of a list as these services write them."""
     listed = values.get("data")
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
-def _status(value: object) -> int:
+def _status_code(value: object) -> int:
     """0 where there is none."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _number(value)
 

@@ -1,4 +1,4 @@
-"""What the journal knows of batches: what each holds, how far it is, and how every row of it ended.
+"""Batches in the journal: what each holds, how far it is, and how every row of it ended.
 
 A batch's life stands on disk before anything happens to it: made (its attempts are sent, the money is reserved),
 uploaded (the service's file), created (the service's batch), ended. Killed at any point, it goes on from there.
@@ -12,24 +12,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from qinglan.llm.batch_api import REQUEST_LINE
-from qinglan.llm.batch_queue import DELETE_ALREADY_PAID, IN_QUEUE, QueueItem, requeue_statement
+from qinglan.errors import ConfigError
+from qinglan.llm.batch_api import REQUEST_LINE, REQUEST_LINE_OVERHEAD
 from qinglan.llm.group_commit import SqlStatement
-from qinglan.llm.journal import IN_OPEN_BATCH, Journal, end_attempt_statement, fail_call_statement
+from qinglan.llm.journal import INSERT_ATTEMPT, UPSERT_CALL, Call, Entry, Journal
 
-TAKE_BATCH = """
-INSERT INTO batches (id, role, name, made_at, factor, rows)
-SELECT ?, ?, ?, ?, ?, count(*) FROM queue WHERE role = ? AND place <= ?
-"""
-TAKE_CALLS = """
-INSERT INTO calls (key, model, sample, request, state) SELECT call, model, sample, request, 'sent' FROM queue
-WHERE role = ? AND place <= ? ON CONFLICT DO UPDATE SET state = 'sent'
-"""
-TAKE_ATTEMPTS = """
-INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost, batch, tries)
-SELECT ? + row_number() OVER (ORDER BY place), call, step, row, role, ?, reserved, 'sent', reserved, ?, tries
-FROM queue WHERE role = ? AND place <= ?
-"""
+IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
+REJECTED_REASONS = ("rejected", "refused")
+"""Reasons of calls that no batch will answer either: the service did not want the request itself."""
+
+REJECTED = f"(state = 'failed' AND reason IN {REJECTED_REASONS})"
+
+GIVE_UP = (
+    f"UPDATE attempts SET outcome = 'rejected', detail = 'the batch was never uploaded', cost = 0 "
+    f"WHERE {IN_OPEN_BATCH} AND batch IN (SELECT id FROM batches WHERE file = '')",
+    f"UPDATE attempts SET outcome = 'lost', detail = 'the batch was given up' WHERE {IN_OPEN_BATCH}",
+    "UPDATE batches SET status = 'given up', ended = 1 WHERE NOT ended",
+)
 
 
 class Batch(NamedTuple):
@@ -43,73 +42,69 @@ class Batch(NamedTuple):
     made_at: float
     rows: int
     factor: float
+    """Its price as a share of the live one."""
+
     file: str
     batch: str
+    """The service's names of the file and of the batch; empty before there are any."""
+
     status: str
 
 
+class BatchCall(NamedTuple):
+    """One call that a batch can bring."""
+
+    call: Call
+    entry: Entry
+    reserved: float
+    """The most that it can cost at the batch's price."""
+
+
 class BatchRow(NamedTuple):
-    """One attempt of a batch that has no outcome yet."""
+    """One attempt of a batch."""
 
     attempt: int
     call: str
-    reserved: float
-    tries: int
     step: str
+    row: str
+    reserved: float
 
 
 class BatchJournal:
-    """The journal's pages on batches."""
+    """The journal's pages on batches. Its owner alone writes here, so nothing changes between two statements."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._next_batch = int(journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
-
-    def batch_of(self, key: str) -> str:
-        """The batch that is bringing an answer, as the service calls it, or else as we do; empty for none."""
-        found = self._journal.read(
-            "SELECT coalesce(nullif(batches.batch, ''), name) FROM attempts "
-            "JOIN batches ON batches.id = attempts.batch WHERE call = ? AND outcome = 'sent'",
-            (key,),
-        )
-        return str(found[0][0]) if found else ""
-
-    def batch_role(self, key: str) -> str:
-        """Under which role the batch went that is bringing an answer; empty for none."""
-        found = self._journal.read(f"SELECT role FROM attempts WHERE {IN_OPEN_BATCH} AND call = ?", (key,))
-        return str(found[0][0]) if found else ""
-
-    def steps(self, batch: int) -> set[str]:
-        """Whose asks are under way in it."""
-        query = f"SELECT DISTINCT step FROM attempts WHERE {IN_OPEN_BATCH} AND batch = ?"
-        return {str(row[0]) for row in self._journal.read(query, (batch,))}
-
-    async def make(self, role: str, taken: Sequence[QueueItem], factor: float) -> tuple[Batch, float]:
-        """The head of the queue as a batch, and its money: on disk before anything leaves.
-
-        What somebody else has sent meanwhile stays out of it, in the same commit: it may have no row in the end.
-        """
-        number, self._next_batch = self._next_batch, self._next_batch + 1
-        name, made_at, last = uuid.uuid4().hex, time.time(), taken[-1].place
-        before = self._journal.numbers(len(taken)) - 1
-        await self._journal.write(
-            (DELETE_ALREADY_PAID, (role, last)),
-            (TAKE_BATCH, (number, role, name, made_at, factor, role, last)),
-            (TAKE_CALLS, (role, last)),
-            (TAKE_ATTEMPTS, (before, made_at, number, role, last)),
-            ("DELETE FROM queue WHERE role = ? AND place <= ?", (role, last)),
-        )
-        held = f"SELECT count(*), coalesce(sum(reserved), 0) FROM attempts WHERE {IN_OPEN_BATCH} AND batch = ?"
-        [(rows, money)] = self._journal.read(held, (number,))
-        return Batch(number, role, name, made_at, rows, factor, "", "", "made"), float(money)
 
     def open(self) -> list[Batch]:
         """All batches that have not ended, the oldest first."""
-        found = self._journal.read(f"SELECT {', '.join(Batch._fields)} FROM batches WHERE NOT ended ORDER BY id")
-        return [Batch(*row) for row in found]
+        rows = self._journal.read(f"SELECT {', '.join(Batch._fields)} FROM batches WHERE NOT ended ORDER BY id")
+        return [Batch(*row) for row in rows]
+
+    def settled_keys(self) -> set[str]:
+        """Calls that need no batch: answered, in an open batch, or rejected by the service."""
+        query = (
+            f"SELECT key FROM calls WHERE state = 'answered' OR {REJECTED} "
+            f"UNION SELECT call FROM attempts WHERE {IN_OPEN_BATCH}"
+        )
+        return {str(row[0]) for row in self._journal.read(query)}
+
+    async def make(self, role: str, calls: Sequence[BatchCall], factor: float) -> Batch:
+        """Write a batch with its calls and the money that it may cost, before anything leaves."""
+        number = int(self._journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
+        batch = Batch(number, role, uuid.uuid4().hex, time.time(), len(calls), factor, "", "", "made")
+        statements: list[SqlStatement] = [
+            ("INSERT INTO batches (id, role, name, made_at, rows, factor) VALUES (?, ?, ?, ?, ?, ?)", batch[:6])
+        ]
+        for attempt, item in enumerate(calls, self._journal.numbers(len(calls))):
+            statements.append((UPSERT_CALL, item.call))
+            values = (item.call.key, *item.entry, batch.made_at, item.reserved, item.reserved, number)
+            statements.append((INSERT_ATTEMPT, (attempt, *values)))
+        await self._journal.write(*statements)
+        return batch
 
     async def note(self, batch: Batch) -> Batch:
-        """Where it stands at the service."""
+        """Write how far a batch is at the service."""
         await self._journal.write(
             ("UPDATE batches SET file = ?, batch = ?, status = ? WHERE id = ?", (*batch[6:9], batch.id))
         )
@@ -120,54 +115,72 @@ class BatchJournal:
             ("UPDATE batches SET status = ?, ended = 1 WHERE id = ?", (batch.status, batch.id)),
         )
 
+    async def give_up(self) -> None:
+        """End all open batches here; rows of those that were uploaded count as possibly billed."""
+        await self._journal.write(*((statement, ()) for statement in GIVE_UP))
+
     def write_file(self, batch: Batch, path: Path) -> None:
         """The batch's lines, as the service wants them. For a thread: it reads with a connection of its own."""
-        calls = "SELECT key, request FROM attempts JOIN calls ON key = call"
-        query = f"{calls} WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
+        query = (
+            "SELECT key, request FROM attempts JOIN calls ON key = call "
+            f"WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
+        )
         with closing(sqlite3.connect(self._journal.path, isolation_level=None)) as database, path.open("wb") as file:
             for key, request in database.execute(query, (batch.id,)):
                 file.write(REQUEST_LINE % (key.encode(), request))
 
     def row(self, batch: Batch, key: str) -> tuple[BatchRow, bool] | None:
         """The row that a line answers, and whether it has its outcome already; None for a stranger's line."""
-        found = self._journal.read(
-            "SELECT id, call, reserved, tries, step, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
+        rows = self._journal.read(
+            "SELECT id, call, step, row, reserved, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
             (key, batch.id),
         )
-        return (BatchRow(*found[0][:5]), bool(found[0][5])) if found else None
+        return (BatchRow(*rows[0][:5]), bool(rows[0][5])) if rows else None
 
-    def unsettled(self, batch: Batch, most: int) -> list[BatchRow]:
+    def unsettled(self, batch: Batch) -> list[BatchRow]:
         """Rows that still have no outcome, in the order of the file."""
-        found = self._journal.read(
-            "SELECT id, call, reserved, tries, step FROM attempts "
-            f"WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id LIMIT ?",
-            (batch.id, most),
-        )
-        return [BatchRow(*row) for row in found]
+        query = f"SELECT id, call, step, row, reserved FROM attempts WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
+        return [BatchRow(*row) for row in self._journal.read(query, (batch.id,))]
 
-    def outcomes(self, batch: Batch) -> tuple[int, int]:
-        """How many of its rows were answered, and how many were given up."""
-        found = self._journal.read(
-            "SELECT coalesce(sum(outcome = 'answered'), 0), "
-            f"coalesce(sum(outcome != 'answered' AND state = 'failed' AND NOT {IN_QUEUE}), 0) "
-            "FROM attempts JOIN calls ON key = call WHERE batch = ?",
-            (batch.id,),
+    def unanswered(self, batch: Batch) -> list[BatchCall]:
+        """Its calls that another batch may bring, in the order of the file."""
+        query = (
+            "SELECT key, model, sample, request, step, row, role, reserved FROM attempts JOIN calls ON key = call "
+            f"WHERE batch = ? AND state != 'answered' AND NOT ({REJECTED}) ORDER BY id"
         )
-        return int(found[0][0]), int(found[0][1])
+        rows = self._journal.read(query, (batch.id,))
+        return [BatchCall(Call(*row[:4]), Entry(*row[4:7]), row[7]) for row in rows]
+
+    def answered(self, batch: Batch) -> int:
+        query = "SELECT count(*) FROM attempts WHERE batch = ? AND outcome = 'answered'"
+        return int(self._journal.read(query, (batch.id,))[0][0])
+
+    def cost(self, batch: Batch) -> float:
+        query = "SELECT coalesce(sum(cost), 0) FROM attempts WHERE batch = ?"
+        return float(self._journal.read(query, (batch.id,))[0][0])
 
     def first(self, batch: Batch) -> int:
         """The attempt of the file's first line; the others follow by number."""
         return int(self._journal.read("SELECT min(id) FROM attempts WHERE batch = ?", (batch.id,))[0][0])
 
 
-def end_row_statement(row: BatchRow, said: str, cost: float = 0.0) -> SqlStatement:
-    return end_attempt_statement(row.attempt, "lost" if cost else "rejected", said, cost)
+def refuse_open_batches(journal: Journal) -> None:
+    """Refuse a journal that a batch is still to be fetched into: live calls would pay for the same answers."""
+    if batches := BatchJournal(journal).open():
+        names = ", ".join(batch.batch or batch.name for batch in batches)
+        raise ConfigError(
+            f"{journal.path}: what `qinglan prepay` sent is not fetched yet: {names}. Live calls would pay for it "
+            "again. Run `qinglan prepay` once more: it fetches the answers and pays nothing new before it asks. "
+            "If the batches are gone for good, `qinglan prepay --give-up` leaves them."
+        )
 
 
-def requeue_row_statements(row: BatchRow, said: str, cost: float, counts: bool) -> tuple[SqlStatement, ...]:
-    """Its attempt ends, and it waits for the next batch; `counts` whether that was one of its tries."""
-    return end_row_statement(row, said, cost), requeue_statement(row.attempt, counts)
-
-
-def fail_row_statements(row: BatchRow, reason: str, said: str, raw: str, cost: float) -> tuple[SqlStatement, ...]:
-    return end_row_statement(row, said, cost), fail_call_statement(row.call, reason, raw)
+def rows_that_fit(calls: Sequence[BatchCall], room: float, most_rows: int, most_bytes: int) -> int:
+    """How many of the first calls one batch takes: what its file holds, and what the money allows."""
+    size, money = 0, 0.0
+    for count, item in enumerate(calls[:most_rows]):
+        size += len(item.call.request) + REQUEST_LINE_OVERHEAD
+        money += item.reserved
+        if size > most_bytes or money > room:
+            return count
+    return min(len(calls), most_rows)

@@ -16,10 +16,10 @@ def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
 class Budget:
     """Spent and reserved together never pass the cap, however many calls are under way."""
 
-    def __init__(self, cap: float, spent: float = 0.0, reserved: float = 0.0) -> None:
+    def __init__(self, cap: float, spent: float = 0.0) -> None:
         self.cap = cap
         self.spent = spent
-        self.reserved = reserved
+        self.reserved = 0.0
         self._settled = asyncio.Event()
 
     async def reserve(self, amount: float) -> None:
@@ -31,15 +31,6 @@ class Budget:
                     "Raise gateway.budget and run again: what was paid for is in the journal and costs nothing."
                 )
             await self.settled()
-        self.reserved += amount
-
-    @property
-    def room(self) -> float:
-        """What could be reserved now."""
-        return self.cap - self.spent - self.reserved
-
-    def hold(self, amount: float) -> None:
-        """Reserve what is known to fit."""
         self.reserved += amount
 
     async def settled(self) -> None:

@@ -6,7 +6,7 @@ async with Gateway("http://127.0.0.1:8200", step="generate") as gateway:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
@@ -22,8 +22,6 @@ from qinglan.llm.contract import (
     CACHED_HEADER,
     CALL_HEADER,
     COMPLETIONS_PATH,
-    PLANNED_REQUESTS_PATH,
-    PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
@@ -34,20 +32,12 @@ from qinglan.llm.http_client import http_client
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.request_bundles import BundleClient, BundledResponse
 from qinglan.prompts import Message
-from qinglan.terminal.progress import step_progress
 
 MAX_CONCURRENT_REQUESTS = 64
 """Asks on the wire at once. The gateway's limits decide how many are paid at once; the others wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
 """How long a gateway may take to come back. Asking again is safe: the journal knows what was paid."""
-
-
-MAX_PLANNED_REQUESTS, MAX_PLANNED_BYTES = 500, 500_000
-"""Most in one message to the gateway."""
-
-FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.1, 5.0
-"""Between two looks at what is in batches."""
 
 MAX_LINE_CHARACTERS = 1_000
 """Characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
@@ -70,19 +60,6 @@ class Answer(NamedTuple):
         if len(line) > MAX_LINE_CHARACTERS:
             raise RowError("too long", f"The answer has more than {MAX_LINE_CHARACTERS} characters.", self.text)
         return line
-
-
-class PlannedRequest(NamedTuple):
-    """What a row is going to ask."""
-
-    role: Role
-    row: str
-    messages: list[Message]
-    response_format: dict[str, Any] | None = None
-
-    def body(self) -> dict[str, Any]:
-        asked: dict[str, Any] = {"model": self.role, "row": self.row, "messages": self.messages}
-        return asked if self.response_format is None else {**asked, "response_format": self.response_format}
 
 
 class _GatewayStopping(Exception):
@@ -149,48 +126,6 @@ class GatewayClient:
             usage=read_usage(completion) or Usage(),
         )
 
-    async def ahead(self, wishes: Callable[[], Iterable[PlannedRequest]]) -> None:
-        """Tell the gateway what rows will ask for. What goes by batch is paid for now, at a batch's price: when this
-        returns, each such ask has its answer in the journal, or the reason why it has none.
-
-        Returns at once, with no wish looked at, where this step has no batches. A gateway that starts anew has
-        forgotten what waited, and is told again.
-        """
-        prices = await self._plain("GET", PRICES_PATH)
-        roles = {role for role, told in prices.items() if self._step in (told.get("batch") or {}).get("steps", ())}
-        if not roles:
-            return
-        while not await self._answered(*await self._announced(wish for wish in wishes() if wish.role in roles)):
-            pass
-
-    async def _announced(self, wishes: Iterable[PlannedRequest]) -> tuple[int, set[str]]:
-        """How many of them go by batch, and the gateway's starts that took them: two if it died meanwhile."""
-        total, starts = 0, set()
-        for chunk in planned_request_chunks(wishes, MAX_PLANNED_REQUESTS, MAX_PLANNED_BYTES):
-            try:
-                told = await self._plain("POST", PLANNED_REQUESTS_PATH, {"step": self._step, "asks": chunk})
-            except RowError:
-                continue  # one alone, larger than the gateway takes: its row will be told when it asks
-            total += int(told["queued"])
-            starts.add(str(told["start"]))
-        return total, starts
-
-    async def _answered(self, total: int, starts: set[str]) -> bool:
-        """True when no ask waits any more; False when another start of the gateway has forgotten some."""
-        pause = FIRST_POLL_SECONDS
-        with step_progress(f"{self._step}, by batch") as show:
-            while True:
-                told = await self._plain("GET", f"{PLANNED_REQUESTS_PATH}?step={quote(self._step)}")
-                if starts - {told["start"]}:
-                    return False
-                left = int(told["waiting"]) + int(told["sent"])
-                names = ", ".join(f"{one['batch'] or one['name']} {one['status']}" for one in told["batches"][:3])
-                show(max(0, total - left + min(int(told["done"]), left)) if left else total, total, names)
-                if not left:
-                    return True
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, MAX_POLL_SECONDS)
-
     async def exported(self, artifact: str) -> None:
         """Tell the journal that this step's answers are in the artifact with that digest."""
         await self._plain("POST", "/v1/journal/exported", {"step": self._step, "artifact": artifact})
@@ -234,23 +169,6 @@ class GatewayClient:
                 "Start it again on the same journal; then run again, what was paid for costs nothing."
             ) from error
         raise AssertionError("a retry loop ends with an answer or an error")
-
-
-def planned_request_chunks(
-    wishes: Iterable[PlannedRequest], most: int, most_bytes: int
-) -> Iterator[list[orjson.Fragment]]:
-    """Wishes as JSON, so many together; one that is larger than all goes alone."""
-    chunk: list[orjson.Fragment] = []
-    size = 0
-    for wish in wishes:
-        body = orjson.dumps(wish.body())
-        if chunk and (len(chunk) >= most or size + len(body) > most_bytes):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(orjson.Fragment(body))
-        size += len(body)
-    if chunk:
-        yield chunk
 
 
 def read_error(where: str, status: int, content: bytes) -> Exception:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Positive
+from qinglan.errors import ConfigError
 from qinglan.llm.provider_quirks import find_incompatible_setting
 
 Role = Literal["teacher", "judge", "examiner"]
@@ -30,30 +31,6 @@ class Price(Config):
 
     currency: str = "USD"
     """One for all models of a run: a budget is in one currency."""
-
-
-BatchStep = Literal["generate", "validate", "evaluate"]
-"""Steps whose asks are all known before the first is sent. Training needs each answer within its own step."""
-
-
-class BatchConfig(Config):
-    """Batch mode: asks that can wait go to the service as files, for less money, within a day."""
-
-    steps: tuple[BatchStep, ...] = ("generate", "validate", "evaluate")
-    """Whose asks of this model wait; all other asks stay live. Training is never among them: a reward that comes
-    tomorrow is of no use to the step that wants it now."""
-
-    price_factor: float = Field(default=0.5, gt=0, le=1)
-    """What a token costs in a batch, as a share of its price."""
-
-    gather_seconds: float = Field(default=5.0, ge=0)
-    """A batch is sent when so long nothing more was asked, or when it is full."""
-
-    requests: int = Field(default=50_000, ge=1, le=50_000)
-    """Most in one file. Services refuse more than 50,000, or 200 MB."""
-
-    poll_seconds: float = Field(default=30.0, gt=0)
-    """Between two looks at a batch that is under way."""
 
 
 class PaidModel(Config):
@@ -97,13 +74,18 @@ class PaidModel(Config):
     typical_seconds: float = 2.0
     """One answer's time, for the plan's estimate and the report's table, where it is marked as set."""
 
-    batch: BatchConfig | None = None
-    """Batch mode, for services that have OpenAI's /v1/files and /v1/batches; `batch: {}` takes its defaults.
-    Without it every ask is live."""
+    batch_price_factor: float = Field(default=0.5, gt=0, le=1)
+    """A token's price in the provider's batch API as a share of the live one: `qinglan prepay` pays that."""
 
-    def batches(self, step: str) -> bool:
-        """Whether that step's asks of this model wait for a batch."""
-        return self.batch is not None and step in self.batch.steps
+    @model_validator(mode="before")
+    @classmethod
+    def _without_batch_mode(cls, values: Any) -> Any:
+        """Read configurations of the time when a model had a batch mode; they hold `batch: null` where it was off."""
+        if not isinstance(values, dict) or "batch" not in values:
+            return values
+        if values["batch"] is not None:
+            raise ValueError("batch: is no setting any more. Take it out, and call `qinglan prepay` before a run")
+        return {name: value for name, value in values.items() if name != "batch"}
 
     @model_validator(mode="after")
     def _acceptable(self) -> Self:
@@ -187,3 +169,11 @@ class GatewayConfig(Config):
     def models(self) -> dict[Role, PaidModel]:
         """Who answers for each role."""
         return {"teacher": self.teacher, "judge": self.judge, "examiner": self.examiner or self.judge}
+
+
+def check_currency(config: GatewayConfig) -> None:
+    """Refuse models with prices in several currencies: one budget is counted in one."""
+    currencies = {role: model.price.currency for role, model in config.models().items()}
+    if len(set(currencies.values())) > 1:
+        listed = ", ".join(f"{role} in {currency}" for role, currency in currencies.items())
+        raise ConfigError(f"prices: {listed}. One budget needs one currency: convert them.")

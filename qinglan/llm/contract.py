@@ -6,16 +6,12 @@ POST /v1/bundle               several of the two above in one message: qinglan/l
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
 GET  /v1/journal/report       calls, hits, money, what may have been billed twice, who answers for each role
 GET  /v1/journal/paid?step=   the answers that a step got, by digest, for its provenance
-POST /v1/journal/wanted       {"step","asks"}: what rows will ask for; what goes by batch is queued
-GET  /v1/journal/wanted?step= how many of a step's asks wait, or are in batches under way; both answers name the
-                              gateway's start: under another one the queue is empty, and all is said again
-GET  /v1/prices               who answers for each role, and for what; "batch" where there is a batch mode
+GET  /v1/prices               who answers for each role, and for what
 GET  /healthz  /readyz  /metrics
 """
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 PAID_PATH = "/v1/journal/paid"
-PLANNED_REQUESTS_PATH = "/v1/journal/wanted"
 PRICES_PATH = "/v1/prices"
 
 STEP_HEADER = "x-qinglan-step"

@@ -7,7 +7,10 @@ possibly billed, an answer is never asked for again.
 calls      one per thing asked: its key is the digest of the request and the sample
 attempts   one per request that left: sent -> answered | rejected | lost; answered_at is when that was known
 entries    one per row of a step that wanted the answer, with the artifact that it went into
-queue      what waits for the next batch (see batch_queue.py); batches: files that went to the service (batch_book.py)
+batches    files of requests that `qinglan prepay` sent to the service (see batch_journal.py)
+
+Version 2, of the time when the gateway sent batches, has a table and three columns more. It is read and written as it
+is: what it calls a batch is one of `qinglan prepay`, and the rest says nothing.
 """
 
 import asyncio
@@ -25,7 +28,8 @@ from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.llm.group_commit import GroupWriter, SqlStatement, open_database
 from qinglan.llm.prices import Usage
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+READABLE_VERSIONS = frozenset({2, SCHEMA_VERSION})
 APPLICATION_ID = 0x51494E47  # "QING": tells a journal from any other SQLite file
 
 SCHEMA = """
@@ -41,22 +45,15 @@ CREATE TABLE attempts (
   sent_at REAL NOT NULL, reserved REAL NOT NULL,
   outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
   detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL,
-  batch INTEGER, tries INTEGER NOT NULL DEFAULT 1
+  batch INTEGER
 );
 CREATE TABLE entries (
   step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
   hits INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 1, artifact TEXT NOT NULL DEFAULT '',
-  ahead INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (step, row, role, call)
 ) WITHOUT ROWID;
 CREATE INDEX attempts_of_call ON attempts (call);
-CREATE INDEX attempts_in_batches ON attempts (batch, step) WHERE outcome = 'sent' AND batch IS NOT NULL;
-CREATE TABLE queue (
-  place INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, model TEXT NOT NULL, sample INTEGER NOT NULL,
-  request BLOB NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
-  reserved REAL NOT NULL, tries INTEGER NOT NULL
-);
-CREATE INDEX queue_of_step ON queue (role, step);
+CREATE INDEX attempts_in_batches ON attempts (batch) WHERE outcome = 'sent' AND batch IS NOT NULL;
 CREATE TABLE batches (
   id INTEGER PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL UNIQUE, made_at REAL NOT NULL,
   rows INTEGER NOT NULL, factor REAL NOT NULL, file TEXT NOT NULL DEFAULT '', batch TEXT NOT NULL DEFAULT '',
@@ -64,27 +61,23 @@ CREATE TABLE batches (
 );
 """
 
-FORGET_QUEUE = "DELETE FROM queue"
-"""Stages say anew what they want. What nobody names again, of another sheet or prompt perhaps, is not paid for."""
-
 RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
 WHERE outcome = 'sent' AND batch IS NULL
 """
-"""What is in a batch is not lost: the service goes on with it, and it is asked for."""
+"""An attempt in a batch is not lost: the service goes on with it, and `qinglan prepay` fetches it."""
 
+UPSERT_CALL = """
+INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')
+ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'
+"""
+INSERT_ATTEMPT = """
+INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost, batch)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'sent', ?, ?)
+"""
 UPSERT_ENTRY = """
 INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET hits = hits + excluded.hits * (ahead != 1), waiting = 1, ahead = 0
-"""
-"""Whoever fetches what a batch brought it (ahead = 1) has had no hit: it is what was paid for."""
-
-IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
-
-INSERT_ATTEMPT = f"""
-INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost)
-SELECT ?, ?, ?, ?, ?, ?, ?, 'sent', ? WHERE NOT EXISTS (SELECT 1 FROM calls WHERE key = ? AND state = 'answered')
-AND (? OR NOT EXISTS (SELECT 1 FROM attempts WHERE call = ? AND {IN_OPEN_BATCH}))
+ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
 """
 
 Outcome = Literal["rejected", "lost"]
@@ -156,11 +149,7 @@ class Journal:
 
     def spent(self) -> float:
         """All money of all attempts; one without an answer counts at its worst."""
-        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE NOT ({IN_OPEN_BATCH})")[0][0])
-
-    def reserved(self) -> float:
-        """For what batches of the service's are still to answer."""
-        return float(self.read(f"SELECT coalesce(sum(cost), 0) FROM attempts WHERE {IN_OPEN_BATCH}")[0][0])
+        return float(self.read("SELECT coalesce(sum(cost), 0) FROM attempts")[0][0])
 
     def answer(self, key: str) -> bytes | None:
         """The answer as it was received, if there is one."""
@@ -168,26 +157,15 @@ class Journal:
         row = found.fetchone()
         return bytes(row[0]) if row else None
 
-    async def sent(self, call: Call, entry: Entry, reserved: float, beside_batch: bool = False) -> int:
-        """Committed before the request leaves; names the attempt.
-
-        0, and nothing may leave, where a batch has brought the answer meanwhile, or is bringing it and this entry
-        may wait. Decided within the commit: a batch takes its calls in one of the same line.
-        """
+    async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
+        """Commit an attempt before its request leaves; the answer is its number."""
         number = self.numbers(1)
-        sent = await self._writer.write(
-            (
-                "INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent') "
-                "ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'",
-                call,
-            ),
+        await self._writer.write(
+            (UPSERT_CALL, call),
             (UPSERT_ENTRY, (*entry, call.key, 0)),
-            (
-                INSERT_ATTEMPT,
-                (number, call.key, *entry, time.time(), reserved, reserved, call.key, beside_batch, call.key),
-            ),
+            (INSERT_ATTEMPT, (number, call.key, *entry, time.time(), reserved, reserved, None)),
         )
-        return number if sent else 0
+        return number
 
     async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
         """The answer, its usage and its cost, in one transaction."""
@@ -229,7 +207,7 @@ def record_answer_statements(
 
 
 def fail_call_statement(key: str, reason: str, raw: str) -> SqlStatement:
-    """An answer that came meanwhile, live or by batch, was paid for: it stays."""
+    """Give a call up; an answer that came meanwhile was paid for, and stays."""
     return (
         "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
         (reason, raw.encode(), key),
@@ -251,7 +229,8 @@ def _lock(path: Path) -> IO[bytes]:
     except OSError as error:
         lock.close()
         raise ConfigError(
-            f"{path}: another gateway owns this journal. A run has one gateway: use its address, or stop it first."
+            f"{path}: another gateway owns this journal, or `qinglan prepay` does. A run has one gateway: use its "
+            "address, or stop it first; wait for a prepayment, or stop it: it can be resumed."
         ) from error
     return lock
 
@@ -261,9 +240,8 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
-    if application == APPLICATION_ID and version == SCHEMA_VERSION:
+    if application == APPLICATION_ID and version in READABLE_VERSIONS:
         database.execute(RECOVER)
-        database.execute(FORGET_QUEUE)
         return
     if application == APPLICATION_ID:
         raise DataError(

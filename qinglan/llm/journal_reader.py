@@ -14,7 +14,7 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
-from qinglan.llm.journal import APPLICATION_ID, SCHEMA_VERSION
+from qinglan.llm.journal import APPLICATION_ID, READABLE_VERSIONS
 
 CALLS = """
 SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(sum(state = 'failed'), 0) failed,
@@ -143,12 +143,11 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             database.execute("PRAGMA query_only=1")
             names = ("application_id", "user_version")
-            found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+            application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         except sqlite3.DatabaseError as error:
             raise DataError(f"{path}: cannot be read ({error}).") from error
-        if found != (APPLICATION_ID, SCHEMA_VERSION):
-            raise DataError(
-                f"{path}: no journal of version {SCHEMA_VERSION}. Read it with the release that wrote it."
-            )
+        if application != APPLICATION_ID or version not in READABLE_VERSIONS:
+            known = " or ".join(map(str, sorted(READABLE_VERSIONS)))
+            raise DataError(f"{path}: no journal of version {known}. Read it with the release that wrote it.")
         database.execute("BEGIN")
         yield database

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
+from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.config import PaidModel, Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
@@ -19,7 +20,6 @@ from qinglan.llm.contract import (
     COMPLETIONS_PATH,
     OUTAGE,
     PAID_PATH,
-    PLANNED_REQUESTS_PATH,
     PRICES_PATH,
     ROW_FAILED,
     ROW_HEADER,
@@ -33,7 +33,6 @@ from qinglan.llm.provider_quirks import clean_completion
 from qinglan.llm.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from serving.gateway.bundle_handler import answer_bundle
-from serving.gateway.call_plan import PaidRequest
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid_calls import GatewayStopping, PaidCalls
 from serving.gateway.retrieval_client import Reply, RetrievalClient
@@ -75,18 +74,6 @@ def create_app(
     async def bundle(request: Request) -> Response:
         return StreamingResponse(answer_bundle(await request.body(), posts), media_type="application/octet-stream")
 
-    async def want(request: Request) -> Response:
-        try:
-            return _json(await paid.want(read_batch_requests(await request.body())))
-        except QinglanError as error:
-            return error_response(error)
-
-    async def waiting(request: Request) -> Response:
-        try:
-            return _json(paid.waiting(request.query_params.get("step", "")))
-        except QinglanError as error:
-            return error_response(error)
-
     async def knowledge_bases(_: Request) -> Response:
         return await _forward_reply(retrievals.knowledge_bases())
 
@@ -94,8 +81,6 @@ def create_app(
     for path in posts:
         app.add_route(path, post, ["POST"])
     app.add_route(BUNDLE_PATH, bundle, ["POST"])
-    app.add_route(PLANNED_REQUESTS_PATH, want, ["POST"])
-    app.add_route(PLANNED_REQUESTS_PATH, waiting, ["GET"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)
@@ -140,9 +125,8 @@ def _named(model: PaidModel) -> dict[str, Any]:
 
 
 def _priced(model: PaidModel) -> dict[str, Any]:
-    """For what, and which steps' asks go by batch."""
-    priced = {"model": model.model, "price": model.price.model_dump(mode="json")}
-    return {**priced, "batch": model.batch.model_dump(mode="json")} if model.batch else priced
+    """The model's name and the price of its tokens."""
+    return {"model": model.model, "price": model.price.model_dump(mode="json")}
 
 
 def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
@@ -168,26 +152,13 @@ async def _forward_reply(reply: Any) -> Response:
 
 
 def read_paid_request(body: bytes, headers: Any) -> PaidRequest:
-    """Who asks what; a DataError that names what is missing or not for here."""
+    """The request and whose it is; a DataError that names what is missing or not for here."""
     asked = _object(body)
-    return _parse_paid_request(
-        asked, _header(headers, STEP_HEADER), _header(headers, ROW_HEADER), headers.get(SAMPLE_HEADER, "0")
-    )
-
-
-def read_batch_requests(body: bytes) -> list[PaidRequest]:
-    """Asks of one step that can wait: each as it would be asked, with its row and sample beside."""
-    told = _object(body)
-    step, listed = _text(told, "step"), told.get("asks")
-    if not (isinstance(listed, list) and all(isinstance(one, dict) for one in listed)):
-        raise DataError("asks: a list of objects belongs here.")
-    return [_parse_paid_request(one, step, _text(one, "row"), str(one.get("sample", 0))) for one in listed]
-
-
-def _parse_paid_request(asked: dict[str, Any], step: str, row: str, sample: str) -> PaidRequest:
+    step, row = _header(headers, STEP_HEADER), _header(headers, ROW_HEADER)
+    sample = headers.get(SAMPLE_HEADER, "0")
     if asked.get("stream"):
         raise DataError("stream: a journaled answer comes whole. Ask without `stream`.")
-    if strangers := asked.keys() - FIELDS - {"row", "sample"}:
+    if strangers := asked.keys() - FIELDS:
         raise DataError(
             f"{', '.join(sorted(strangers))}: parameters are set per model in the run's profile, not here."
         )
@@ -198,7 +169,7 @@ def _parse_paid_request(asked: dict[str, Any], step: str, row: str, sample: str)
         raise DataError("response_format: an object, or nothing.")
     if not (sample.isascii() and sample.isdigit() and len(sample) < 10):
         raise DataError(f"{SAMPLE_HEADER}: {sample[:20]!r} is no whole number.")
-    return PaidRequest(Entry(step, row, str(role)), int(sample), _messages(asked), shape)
+    return PaidRequest(Entry(step, row, str(role)), _messages(asked), shape, int(sample))
 
 
 def error_response(error: QinglanError) -> Response:

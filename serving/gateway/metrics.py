@@ -18,16 +18,6 @@ class Metrics:
         self.under_way = Gauge(
             "qinglan_calls_under_way", "Paid requests without an answer yet.", registry=self._registry
         )
-        self._batches = Counter(
-            "qinglan_batches", "Batches: made, and how they ended.", ["role", "status"], registry=self._registry
-        )
-        self.open_batches = Gauge(
-            "qinglan_batches_open", "Batches that have not ended.", ["role"], registry=self._registry
-        )
-        self._batch_rows = Counter(
-            "qinglan_batch_rows", "Rows of batches: answered, failed, or asked again.", ["role", "outcome"],
-            registry=self._registry,
-        )  # fmt: skip
         spent = Gauge("qinglan_money_spent", "In the currency of the prices.", registry=self._registry)
         spent.set_function(lambda: budget.spent)
         reserved = Gauge("qinglan_money_reserved", "For paid requests under way.", registry=self._registry)
@@ -37,14 +27,8 @@ class Metrics:
     def call(self, role: str, outcome: str) -> None:
         self._calls.labels(role, outcome).inc()
 
-    def attempt(self, role: str, count: int = 1) -> None:
-        self._attempts.labels(role).inc(count)
-
-    def batch(self, role: str, status: str) -> None:
-        self._batches.labels(role, status).inc()
-
-    def batch_row(self, role: str, outcome: str) -> None:
-        self._batch_rows.labels(role, outcome).inc()
+    def attempt(self, role: str) -> None:
+        self._attempts.labels(role).inc()
 
     def retrieval(self, outcome: str) -> None:
         """`hit`, `miss` or `failed`."""

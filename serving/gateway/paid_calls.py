@@ -1,25 +1,24 @@
 """A paid call from the ask to the answer: looked up, flown once, reserved, paced, sent, committed.
 
-answer() is the whole story; each try of a call passes _attempt() once. What waits for a batch goes by batches.py.
+answer() is the whole story; each try of a call passes _attempt() once.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import stamina
 
-from qinglan.errors import BudgetError, OutageError, QinglanError, RowError
+from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.budget import Budget
+from qinglan.llm.call_plan import PaidRequest, PlannedCall, plan_call, usage_cost
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal, Outcome
 from qinglan.llm.limits import CircuitBreaker, RequestThrottle
 from qinglan.llm.prices import Usage
 from qinglan.llm.upstream import FatalUpstreamError, RateLimitError, TransientError, Upstream, UpstreamError
-from serving.gateway.batches import RunBatches
-from serving.gateway.call_plan import PaidRequest, PlannedCall, ServedAnswer, call_cost, plan_batch_call, plan_call
 from serving.gateway.metrics import Metrics
 
 RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -32,6 +31,14 @@ STOPPED_MESSAGE = "The gateway is being stopped. Start it again on the same jour
 
 class GatewayStopping(OutageError):
     """This gateway is being stopped; another may come on the same journal."""
+
+
+class ServedAnswer(NamedTuple):
+    """An answer as it was received."""
+
+    raw: bytes
+    call: str
+    cached: bool
 
 
 OUTCOMES: dict[type[BaseException], str] = {RowError: "failed", BudgetError: "budget"}
@@ -47,21 +54,18 @@ class PaidCalls:
         budget: Budget,
         upstreams: Mapping[str, Upstream],
         metrics: Metrics,
-        batches: RunBatches,
     ) -> None:
-        self._batches = batches
         self._limits = config.limits
         self._journal, self._budget, self._upstreams, self._metrics = journal, budget, upstreams, metrics
         self._pace = RequestThrottle(config.limits)
         self._breaker = CircuitBreaker(config.limits.outage_after)
         self._flights: dict[str, asyncio.Task[bytes]] = {}
-        self._live: set[str] = set()
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     async def answer(self, ask: PaidRequest) -> ServedAnswer:
         """The journal's answer, that of an equal call under way, or a paid one."""
-        flight = self._plan(ask)
+        flight = plan_call(ask, self._upstreams[ask.entry.role].model)
         key = flight.call.key
         if (kept := self._journal.answer(key)) is not None:
             return self._hit(flight, kept)
@@ -71,56 +75,36 @@ class PaidCalls:
         self._metrics.call(ask.entry.role, "answered")
         return ServedAnswer(raw, key, cached=False)
 
-    async def want(self, asks: Sequence[PaidRequest]) -> dict[str, Any]:
-        """Queue for a batch what will be asked for; tells how many asks go by batch, and under which start."""
-        flights = [self._plan(ask) for ask in asks if self._batches.takes(ask.entry)]
-        # A live flight that still waits its turn is not in the journal yet: a batch would pay for it too.
-        start = await self._batches.want(plan_batch_call(one) for one in flights if one.call.key not in self._live)
-        return {"queued": len(flights), "start": start}
-
-    def waiting(self, step: str) -> dict[str, Any]:
-        """How far a step's asks are that go by batch."""
-        return self._batches.state(step)
-
     @property
-    def failure(self) -> QinglanError | None:
+    def failure(self) -> OutageError | None:
         """Why this gateway has to start anew; None while all is well."""
-        return self._journal.failure or self._batches.failure
+        return self._journal.failure
 
     def stop(self) -> None:
         """Send nothing more. Who waits is told so; what was sent is still awaited and journaled."""
         self._stopping = True
-        self._batches.stop()
         for task in self._interruptible:
             task.cancel()
 
     async def drain(self) -> None:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
-    def _plan(self, ask: PaidRequest) -> PlannedCall:
-        return plan_call(ask, self._upstreams[ask.entry.role])
-
     def _hit(self, flight: PlannedCall, raw: bytes) -> ServedAnswer:
-        fetched = self._batches.paid_ahead(flight.call.key, flight.entry)
         self._journal.hit(flight.call.key, flight.entry)
-        self._metrics.call(flight.entry.role, "answered" if fetched else "hit")
-        return ServedAnswer(raw, flight.call.key, cached=not fetched)
+        self._metrics.call(flight.entry.role, "hit")
+        return ServedAnswer(raw, flight.call.key, cached=True)
 
     def _start(self, flight: PlannedCall) -> "asyncio.Task[bytes]":
         """A task of its own: an asker who hangs up does not waste what is being paid for."""
         if self._stopping:
             raise GatewayStopping(STOPPED_MESSAGE)
-        batched = self._batches.takes(flight.entry)
-        task = asyncio.create_task(self._batches.answer(plan_batch_call(flight)) if batched else self._pay(flight))
+        task = asyncio.create_task(self._pay(flight))
         key = flight.call.key
         self._flights[key] = task
-        if not batched:
-            self._live.add(key)
         self._interruptible.add(task)
 
         def landed(done: "asyncio.Task[bytes]") -> None:
             self._flights.pop(key, None)
-            self._live.discard(key)
             self._interruptible.discard(done)
             if not done.cancelled() and (error := done.exception()) is not None:
                 self._metrics.call(flight.entry.role, OUTCOMES.get(type(error), "outage"))
@@ -129,7 +113,6 @@ class PaidCalls:
         return task
 
     async def _pay(self, flight: PlannedCall) -> bytes:
-        await self._batches.check_not_under_way(flight.call.key, flight.entry)
         async with self._pace.slot():
             try:
                 raw = await self._tried(flight)
@@ -138,8 +121,6 @@ class PaidCalls:
                 raise OutageError(str(closed)) from closed
             except UpstreamError as failure:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
-                if (brought := self._brought(flight)) is not None:
-                    return brought
                 if failure.reason == REFUSED:
                     self._breaker.answered()  # the service is well: it does not want this question
                 else:
@@ -186,10 +167,7 @@ class PaidCalls:
         charged = 0.0
         try:
             with self._uninterrupted():
-                beside = self._batches.goes_beside(flight.entry)
-                number = await self._journal.sent(flight.call, flight.entry, flight.worst, beside)
-                if not number:
-                    return self._by_batch(flight)
+                number = await self._journal.sent(flight.call, flight.entry, flight.worst)
                 if self._stopping:  # it was committed, and nothing has left
                     await self._journal.unanswered(number, "rejected", STOPPED_MESSAGE, 0.0)
                     raise GatewayStopping(STOPPED_MESSAGE)
@@ -204,31 +182,20 @@ class PaidCalls:
         finally:
             self._budget.settle(flight.worst, charged)
 
-    def _by_batch(self, flight: PlannedCall) -> bytes:
-        """The wait was long enough for a batch to take the same call; it may have brought the answer by now."""
-        if (brought := self._brought(flight)) is None:
-            raise self._batches.under_way(flight.entry)
-        return brought
-
-    def _brought(self, flight: PlannedCall) -> bytes | None:
-        """What a batch has answered since this flight began."""
-        if (kept := self._journal.answer(flight.call.key)) is not None:
-            self._journal.hit(flight.call.key, flight.entry)
-        return kept
-
     async def _send(self, flight: PlannedCall, number: int) -> tuple[bytes, float]:
         """Send what the journal knows to be sent; the answer is committed with its cost before anyone sees it."""
+        upstream = self._upstreams[flight.entry.role]
         self._metrics.attempt(flight.entry.role)
         try:
             with self._metrics.under_way.track_inprogress():
-                completion = await flight.upstream.complete(flight.request)
+                completion = await upstream.complete(flight.request)
         except UpstreamError as failure:
             charged = flight.worst if failure.maybe_billed else 0.0
             outcome: Outcome = "lost" if failure.maybe_billed else "rejected"
             await self._journal.unanswered(number, outcome, f"{failure} {failure.raw}".strip(), charged)
             raise
         usage = completion.usage
-        charged = call_cost(flight, usage) if usage else flight.worst
+        charged = usage_cost(upstream.model, usage) if usage else flight.worst
         await self._journal.answered(number, flight.call.key, completion.raw, usage or Usage(), charged)
         return completion.raw, charged
 

@@ -1,7 +1,6 @@
 """Opens what a run owns, serves it, and closes it with everything that was paid for on disk."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import NamedTuple
 import uvloop
 from fastapi import FastAPI
 
-from qinglan.errors import ConfigError
+from qinglan.llm.batch_journal import refuse_open_batches
 from qinglan.llm.budget import Budget
-from qinglan.llm.config import GatewayConfig
+from qinglan.llm.config import GatewayConfig, check_currency
 from qinglan.llm.journal import Journal
 from qinglan.llm.upstream import Upstream
 from serving.gateway.app import create_app
-from serving.gateway.batches import RunBatches
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid_calls import PaidCalls
@@ -32,7 +30,6 @@ class OpenGateway(NamedTuple):
 def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
     """Serve until SIGTERM; calls that were sent by then are awaited and journaled."""
     log_to_stderr()
-    logging.getLogger("serving.gateway.batches").setLevel(logging.INFO)  # a batch takes hours: it says how far it is
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, journal, retrieval_cache, host, port))
 
@@ -55,22 +52,13 @@ async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Pa
             stack.push_async_callback(upstream.aclose)
         journal = Journal(journal_path)
         stack.callback(journal.close)
-        budget = Budget(config.budget, journal.spent(), journal.reserved())
+        refuse_open_batches(journal)
+        budget = Budget(config.budget, journal.spent())
         metrics = Metrics(budget)
         cache = RetrievalCache(cache_path)
         stack.callback(cache.close)
         retrievals = RetrievalClient(config.rag, cache, metrics)
         stack.push_async_callback(retrievals.aclose)
-        batches = RunBatches(journal, budget, upstreams, config.limits, metrics)
-        stack.push_async_callback(batches.aclose)
-        paid = PaidCalls(config, journal, budget, upstreams, metrics, batches)
+        paid = PaidCalls(config, journal, budget, upstreams, metrics)
         stack.push_async_callback(paid.drain)
         yield OpenGateway(create_app(paid, retrievals, journal, metrics, models), paid)
-
-
-def check_currency(config: GatewayConfig) -> None:
-    """One budget is counted in one currency."""
-    currencies = {role: model.price.currency for role, model in config.models().items()}
-    if len(set(currencies.values())) > 1:
-        said = ", ".join(f"{role} in {currency}" for role, currency in currencies.items())
-        raise ConfigError(f"prices: {said}. One budget needs one currency: convert them.")

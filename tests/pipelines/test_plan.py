@@ -9,12 +9,11 @@ import pytest
 from components.evaluation.rewriter.formatting import headline
 from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
-from pipelines.plan_table import batches_in_words
+from pipelines.plan_table import prepayment_in_words
 from pipelines.promotion import promotion_lines
 from pipelines.rewriter import StandIns
 from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
-from qinglan.llm.config import BatchConfig
 
 TODAY = date(2026, 11, 21)
 
@@ -54,25 +53,16 @@ def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
     assert plan.cost == pytest.approx(sum(step.cost for step in plan.steps))
 
 
-def test_both_ways_are_priced_and_what_the_profile_batches_is_counted_at_its_price(questions: Path) -> None:
-    live = load_config("fivedoctors", "gpt", questions=questions)
-    teacher = live.gateway.teacher.model_copy(update={"batch": BatchConfig(steps=("generate",))})
-    batched = live.model_copy(update={"gateway": live.gateway.model_copy(update={"teacher": teacher})})
+def test_what_can_be_prepaid_is_priced_beside_the_live_calls(questions: Path) -> None:
+    plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 
-    plain, plan = make_plan(live, TODAY), make_plan(batched, TODAY)
-
-    assert [one.batch_cost and one.batch_cost / one.cost for one in plan.steps if one.model] == [
-        0.5,
-        0.5,
-        None,
-        0.5,
-    ]
-    assert [(step.step, step.what) for step in plan.steps if step.batched] == [("generate", "rewrites")]
-    assert plan.cost == pytest.approx(plain.cost - plain.steps[0].cost / 2)
-    assert plan.seconds == pytest.approx(plain.seconds - plain.steps[0].seconds + 24 * 3600)
-    assert (plan.live_cost, plan.batch_cost) == (plain.cost, plain.batch_cost)
-    assert "generate (rewrites)" in batches_in_words(plan)
-    assert "This profile asks live" in batches_in_words(plain)
+    paid = [step for step in plan.steps if step.model]
+    assert [step.prepaid_cost and step.prepaid_cost / step.cost for step in paid] == [0.5, 0.5, None, None]
+    saved = (paid[0].cost + paid[1].cost) / 2
+    assert plan.prepaid_cost == pytest.approx(plan.cost - saved)
+    assert f"pays for generate and validate before the run, through the providers' batch APIs: {saved:.2f} USD" in (
+        prepayment_in_words(plan)
+    )
 
 
 def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None:

@@ -4,7 +4,6 @@ counts = generate(questions, outputs, GenerateConfig(tenant_id="fivedoctors"), g
 """
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from qinglan.concurrency import map_in_order
 from qinglan.digests import digest
 from qinglan.errors import RowError
 from qinglan.files import atomic_write, dump_line
-from qinglan.llm.client import GatewayClient, PlannedRequest
+from qinglan.llm.client import GatewayClient
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
@@ -46,7 +45,6 @@ async def _generate(
     rows = read_questions(questions, config.columns, config.tenant_id)
     accepted = set_aside = paid_earlier = 0
     async with GatewayClient(gateway_url, STEP) as gateway:
-        await gateway.ahead(lambda: teacher_requests(questions, config))
 
         async def rewrite(row: Question | QuarantinedRow) -> tuple[Rewrite | QuarantinedRow, bool]:
             return (row, False) if isinstance(row, QuarantinedRow) else await _rewrite(gateway, row, config)
@@ -66,13 +64,6 @@ async def _generate(
                 tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
     return GenerateCounts(accepted + set_aside, accepted, set_aside, paid_earlier)
-
-
-def teacher_requests(questions: Path, config: GenerateConfig) -> Iterator[PlannedRequest]:
-    """The requests to the teacher, in the order of the sheet."""
-    for row in read_questions(questions, config.columns, config.tenant_id):
-        if isinstance(row, Question):
-            yield PlannedRequest("teacher", row.id, teacher_messages(row, config.system_prompt))
 
 
 async def _rewrite(

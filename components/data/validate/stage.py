@@ -4,7 +4,6 @@ Both are scored against the row's fixed need. A row that the RAG could not answe
 """
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,7 +12,7 @@ from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
-from qinglan.llm.client import GatewayClient, PlannedRequest
+from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
@@ -78,7 +77,6 @@ async def _validate(
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        await gateway.ahead(lambda: judge_requests(rewrites))
 
         async def check(row: Rewrite) -> ValidatedRewrite | QuarantinedRow:
             return await _check(gateway, rag, row, snapshots, config)
@@ -98,13 +96,6 @@ async def _validate(
                 tick(f"{counts.accepted} accepted")
         await gateway.exported(digest(validated))
     return counts
-
-
-def judge_requests(rewrites: Path) -> Iterator[PlannedRequest]:
-    """The requests to the judge: the need of each row whose sheet states none."""
-    for _, row in read_jsonl(rewrites, Rewrite):
-        if not row.need:
-            yield PlannedRequest("judge", row.id, need_messages(row))
 
 
 async def _check(

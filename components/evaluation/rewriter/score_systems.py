@@ -16,7 +16,9 @@ from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write
-from qinglan.llm.client import GatewayClient, PlannedRequest
+from qinglan.llm.call_plan import PaidRequest
+from qinglan.llm.client import GatewayClient
+from qinglan.llm.journal import Entry
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
@@ -102,11 +104,9 @@ async def _score_all(
     rows: Sequence[ValidatedRewrite], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
     config: EvaluateConfig, gateway_url: str,
 ) -> ScoredRows:  # fmt: skip
-    drawn = draw_rows(rows, config.examined_rows, config.seed)
-    examined, judged = set(drawn), set(drawn[: config.agreement_rows])
+    examined, judged = draw_judged_rows(rows, config)
     out = ScoredRows([], [], Counter(), [], {})
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        await gateway.ahead(lambda: judgement_requests(rows, texts, examined, judged))
         asker = RowScorer(gateway, rag, config)
 
         async def ask(at: int) -> ScoredRow:
@@ -126,15 +126,20 @@ async def _score_all(
         return out._replace(report=await gateway.report())
 
 
-def judgement_requests(
-    rows: Sequence[ValidatedRewrite], texts: SystemQueries, examined: set[int], judged: set[int]
-) -> Iterator[PlannedRequest]:
-    """What examiner and judge will be asked."""
-    asked: tuple[tuple[JudgeRole, set[int]], ...] = (("examiner", examined), ("judge", judged))
+def draw_judged_rows(rows: Sequence[Question], config: EvaluateConfig) -> tuple[set[int], set[int]]:
+    """Rows whose rewrites the examiner scores, and those of them that the training's judge scores too."""
+    drawn = draw_rows(rows, config.examined_rows, config.seed)
+    return set(drawn), set(drawn[: config.agreement_rows])
+
+
+def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -> Iterator[PaidRequest]:
+    """Judgements of the systems that need no model, known before any is trained."""
+    queries, (examined, judged) = fixed_queries(rows), draw_judged_rows(rows, config)
     for at, row in enumerate(rows):
-        for role, drawn in asked:
-            for text in dict.fromkeys(texts[name][at] for name in texts) if at in drawn else ():
-                yield PlannedRequest(role, row.id, judge_messages(row, text), JUDGE_FORMAT)
+        roles = [role for role, drawn in (("examiner", examined), ("judge", judged)) if at in drawn]
+        for role in roles:
+            for text in dict.fromkeys(queries[name][at] for name in queries):
+                yield PaidRequest(Entry(STEP, row.id, role), judge_messages(row, text), JUDGE_FORMAT)
 
 
 class RowScorer:

@@ -200,7 +200,7 @@ def test_a_second_owner_is_refused_in_this_process_and_in_another(path: Path) ->
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 99", "version 99; this release writes version 2"),
+        ("PRAGMA user_version = 99", "version 99; this release writes version 3"),
         ("PRAGMA application_id = 5", "a database, but no journal"),
     ],
 )
@@ -272,7 +272,6 @@ def test_an_answer_that_was_paid_for_outlives_whatever_the_same_call_comes_to_la
         made = await pay(journal, "问")
         said = journal.answer(made.key)
         assert said is not None
-        assert await journal.sent(made, ENTRY, reserved=1.0) == 0, "and nobody pays for it again"
         await journal.unanswered(late, "rejected", "no", 0.0)
         await journal.failed(made.key, "rejected", "raw")
         assert journal.answer(made.key) == said

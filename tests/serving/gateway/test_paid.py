@@ -335,3 +335,18 @@ def test_metrics_tell_of_calls_hits_and_money(tmp_path: Path) -> None:
     assert lines['qinglan_attempts_total{role="judge"}'] == "1.0"
     assert float(lines["qinglan_money_spent"]) > 0
     assert lines["qinglan_calls_under_way"] == "0.0"
+
+
+def test_a_service_that_counts_more_tokens_than_there_are_is_charged_at_the_worst(tmp_path: Path) -> None:
+    boasts = completion("答").replace(b'"prompt_tokens":', b'"prompt_tokens":1000000000000000000000')
+    with running(Scripted(Reply(200, boasts))) as teacher:
+        [answer], report = ask_all(gateway_config(teacher), tmp_path, ["一"])
+    assert isinstance(answer, Answer)
+    assert 0 < report["cost"] < 1
+
+
+def test_a_request_that_is_larger_than_the_gateway_takes_fails_alone(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers, _ = ask_all(gateway_config(teacher), tmp_path, ["一", "长" * 10**6, "二"])
+    assert [isinstance(answer, Answer) for answer in answers] == [True, False, True]
+    assert isinstance(answers[1], RowError)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError, QinglanError
+from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import Answer, GatewayClient
 from qinglan.llm.config import GatewayConfig
+from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.journal_reader import export_journal, read_report
+from serving.gateway.paid_calls import GatewayStopping
+from serving.gateway.server import open_gateway
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
-from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway_config, running
+from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -149,3 +154,52 @@ def test_the_key_is_in_no_file_log_or_error(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"journal.sqlite", "gateway.log", "gateway.json"}
     assert [path.name for path in files if KEY.encode() in path.read_bytes()] == []
+
+
+def test_a_gateway_whose_journal_cannot_be_written_says_that_it_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def run(teacher: str) -> list[tuple[int, str]]:
+        async with gateway(gateway_config(teacher), tmp_path) as url, httpx.AsyncClient(trust_env=False) as http:
+            ready = await http.get(f"{url}/readyz")
+            monkeypatch.setattr("qinglan.llm.group_commit.GroupWriter._commit", full)
+            with pytest.raises(OutageError, match="disk is full"):
+                await ask_all(url, ["1"])
+            later = [await http.get(f"{url}{path}") for path in ("/readyz", "/healthz")]
+            return [(answer.status_code, answer.text) for answer in (ready, *later)]
+
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers = asyncio.run(run(teacher))
+        assert httpx.get(f"{teacher}/stats", trust_env=False).json()["billed"] == 0
+    assert [status for status, _ in answers] == [200, 503, 503]
+    assert "Mend the disk" in answers[1][1]
+
+
+def test_a_call_that_is_stopped_while_it_is_being_journaled_does_not_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(teacher: str) -> BaseException | Any:
+        async with open_gateway(gateway_config(teacher), tmp_path / "journal.sqlite", tmp_path / "r.sqlite") as (
+            _,
+            paid,
+        ):
+            sent = Journal.sent
+
+            async def then_stopped(journal: Journal, *given: Any) -> int:
+                number = await sent(journal, *given)
+                paid.stop()
+                return number
+
+            monkeypatch.setattr(Journal, "sent", then_stopped)
+            request = PaidRequest(Entry("ppo", "1", "teacher"), [{"role": "user", "content": "问题 1"}])
+            [ended] = await asyncio.gather(paid.answer(request), return_exceptions=True)
+            return ended
+
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        assert isinstance(asyncio.run(run(teacher)), GatewayStopping)
+        assert httpx.get(f"{teacher}/stats", trust_env=False).json()["asked"] == 0
+    report = read_report(tmp_path / "journal.sqlite")
+    assert (report["cost"], report["possibly_billed"]) == (0, [])

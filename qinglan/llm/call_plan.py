@@ -1,0 +1,58 @@
+"""A request to a paid model and the call that it becomes: its bytes, its key, the most that it may cost.
+
+`qinglan prepay` and the gateway plan calls here, so both name the same request by the same key of the journal.
+"""
+
+from typing import Any, NamedTuple
+
+from qinglan.llm.config import PaidModel
+from qinglan.llm.journal import Call, Entry, make_call
+from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
+from qinglan.llm.provider_quirks import adapt_request
+
+
+class PaidRequest(NamedTuple):
+    """A request as a stage sends it, and on whose behalf."""
+
+    entry: Entry
+    messages: list[Any]
+    response_format: dict[str, Any] | None = None
+    sample: int = 0
+
+
+class PlannedCall(NamedTuple):
+    """A request as it goes to the model."""
+
+    call: Call
+    entry: Entry
+    request: dict[str, Any]
+    worst: float
+    """The most that it can cost at the live price."""
+
+    tokens: int
+
+
+def plan_call(ask: PaidRequest, model: PaidModel) -> PlannedCall:
+    request = build_request(model, ask.messages, ask.response_format)
+    call = make_call(request, ask.sample)
+    worst = worst_cost(model.price, call.request, model.max_output_tokens)
+    tokens = estimate_tokens(call.request.decode()) + model.max_output_tokens
+    return PlannedCall(call, ask.entry, request, worst, tokens)
+
+
+def usage_cost(model: PaidModel, usage: Usage) -> float:
+    """The live price of what an answer took."""
+    return cost(model.price, usage.input, usage.output, usage.cached)
+
+
+def build_request(model: PaidModel, messages: list[Any], response_format: dict[str, Any] | None) -> dict[str, Any]:
+    """The request as the model takes it: only parameters that it accepts."""
+    request: dict[str, Any] = {**model.extra_body, "model": model.model, "messages": messages}
+    request[model.max_tokens_parameter] = model.max_output_tokens
+    if model.temperature is not None:
+        request["temperature"] = model.temperature
+    if model.reasoning_effort is not None:
+        request["reasoning_effort"] = model.reasoning_effort
+    if response_format is not None:
+        request["messages"], request["response_format"] = adapt_request(model.model, messages, response_format)
+    return request
