@@ -1,7 +1,6 @@
 """The original plan's way to a reward (its 3.3 and 3.4), as it is written there, for comparison alone.
 
-One thing is changed so that both sides make the same calls: the teacher's rewrite is at hand, as it is for us, and
-the plain question is retrieved too, as we do for the no-rewrite baseline.
+One thing is changed, so that both sides ask the same models: the teacher's rewrite is at hand, as it is for us.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from openai import OpenAI
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
 from qinglan.reward import seed_v1
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.episode import Prompt
+from qinglan.reward.episode import Prompt, TrainingPrompt
 
 
 class Trainer:
@@ -29,8 +28,8 @@ class Trainer:
         return [await self.episode(prompt, rewrite) for prompt, rewrite in episodes]
 
     async def episode(self, prompt: Prompt, rewrite: str) -> float:
-        student, teacher, _ = await asyncio.gather(
-            *(self._call_rag(query, prompt) for query in (rewrite, prompt.teacher_rewrite, prompt.question))
+        student, teacher = await asyncio.gather(
+            *(self._call_rag(query, prompt) for query in (rewrite, prompt.teacher_rewrite))
         )
         judge, judge_teacher = (self._score(prompt, text) for text in (rewrite, prompt.teacher_rewrite))
         return seed_v1.compute_reward(judge, judge_teacher, student, teacher, RewardConfig(mode="seed_v1"))
@@ -53,5 +52,5 @@ class Trainer:
 
 
 class Rollout(NamedTuple):
-    prompt: Prompt
+    prompt: TrainingPrompt
     rewrite: str

@@ -1,4 +1,4 @@
-"""The plan's own reward loop against ours: same episodes, same calls, same stand-ins. `make bench-reward`
+"""The plan's own reward loop against ours: same episodes, same judgements, same stand-ins. `make bench-reward`
 
 Batches of 64 episodes, 200 ms a judgement and 50 ms a retrieval; ours keeps to 10 judgements and 20 retrievals at
 once. The bound is what these limits allow at best: judgements and retrievals may run side by side. Then what
@@ -23,15 +23,17 @@ from benchmarks.report import report
 from benchmarks.standin import serve, started
 from pipelines.rundir import write_json
 from qinglan.llm.client import GatewayClient
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.episode import Prompt
+from qinglan.reward.episode import TrainingPrompt
 from qinglan.reward.scorer import Scorer
+from qinglan.rows import Hit, Retrieval
 from qinglan.services import run_service
 
 BATCH = 64
 JUDGE_SECONDS, RAG_SECONDS = 0.2, 0.05
 JUDGE_AT_ONCE, RAG_AT_ONCE = 10, 20
-BOUND = max(2 * BATCH * JUDGE_SECONDS / JUDGE_AT_ONCE, 3 * BATCH * RAG_SECONDS / RAG_AT_ONCE)
+BOUND = max(2 * BATCH * JUDGE_SECONDS / JUDGE_AT_ONCE, BATCH * RAG_SECONDS / RAG_AT_ONCE)
 PRICE = {"input": 1.25, "cached_input": 0.125, "output": 10.0, "as_of": "2025-08-07"}
 SNAPSHOT = "0" * 64
 TARGET = 1.15
@@ -69,7 +71,7 @@ def compare(rounds: int) -> None:
     print(f"plan: {BATCH / theirs:6.1f} episodes a second ({theirs:.2f} s a batch of {BATCH})")
     print(f"ours: {BATCH / ours:6.1f} episodes a second ({ours:.2f} s); bound by the limits {BOUND:.2f} s")
     print(f"a second epoch, judge sampled at .3: {BATCH / again:.1f} episodes a second ({again:.2f} s)")
-    print(f"    with {saved.judgements} judgements for {2 * BATCH}, {saved.retrievals} retrievals for {3 * BATCH}")
+    print(f"    with {saved.judgements} judgements for {2 * BATCH}, {saved.retrievals} retrievals for {2 * BATCH}")
     report(
         "reward", theirs / ours, 1.0, ours / BOUND <= TARGET, of_bound=round(ours / BOUND, 3), of_bound_target=TARGET,
         plan_episodes_a_second=round(BATCH / theirs, 2), ours_episodes_a_second=round(BATCH / ours, 2),
@@ -82,10 +84,12 @@ def batch(name: str, epoch: int = 0) -> Batch:
     return [Rollout(_prompt(f"{name}-{number}"), f"虾青素 {name}{number} 用量 {epoch}") for number in range(BATCH)]
 
 
-def _prompt(id: str) -> Prompt:
-    return Prompt(
+def _prompt(id: str) -> TrainingPrompt:
+    found = Retrieval(query=id, hits=(Hit(id="k1", reranker_score=0.8),), top1_score=0.8, count=1)
+    return TrainingPrompt(
         id=id, tenant_id="fivedoctors", question=f"{id} 一天吃几次", need=f"虾青素{id}一天吃几次", gold=("k1",),
         teacher_rewrite=f"虾青素{id} 每日服用频次", history_summary="用户在咨询虾青素软胶囊",
+        teacher_retrieval=found, plain_retrieval=found, scored_against="need", retrieved_with=RetrievalConfig(),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from components.training.base.stage import base
 from components.training.sft.stage import sft
 from pipelines.config import load_config
 from qinglan.questions import Columns, read_questions
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.rows import Hit, Question, Retrieval, ValidatedRewrite
 from standins.samples import write_sample
@@ -77,8 +78,8 @@ def _validated(row: Question) -> ValidatedRewrite:
     found = Retrieval(query=row.question, hits=(Hit(id="k", reranker_score=0.5),), top1_score=0.5, count=1)
     return ValidatedRewrite(
         **row.model_dump(exclude={"need"}), rewritten_query=row.question, teacher="bench", call="", need=row.question,
-        need_source="sheet", scored_against="need", snapshot="s", plain=found, rewritten=found, accepted=True,
-        reason="",
+        need_source="sheet", scored_against="need", snapshot="s", retrieved_with=RetrievalConfig(), plain=found,
+        rewritten=found, accepted=True, reason="",
     )  # fmt: skip
 
 

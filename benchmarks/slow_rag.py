@@ -6,7 +6,16 @@ from typing import Any
 
 from benchmarks.standin import serve
 
-HITS = [{"id": f"k{n}", "content": "内容" * 60, "reranker_score": 0.9 - n / 10, "metadata": {}} for n in range(5)]
+HITS = [
+    {
+        "id": f"k{n}",
+        "content": "内容" * 60,
+        "reranker_score": 0.9 - n / 10,
+        "query_score": 0.9 - n / 10,
+        "metadata": {},
+    }
+    for n in range(5)
+]
 BASE = {"tenant_id": "fivedoctors", "kb_name": "default", "snapshot": "0" * 64, "passages": 5}
 
 

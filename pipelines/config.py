@@ -11,7 +11,7 @@ from typing import Any
 
 from pipelines.rewriter import RunConfig
 from pipelines.style import StyleRunConfig
-from qinglan.config import Config, load_yaml
+from qinglan.config import Config, load_yaml, merge_settings
 from qinglan.errors import ConfigError
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -75,15 +75,6 @@ def training_settings(values: dict[str, Any]) -> dict[str, Any]:
         known = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
         raise ConfigError(f"training: no {name!r} in pipelines/configs/training. There are: {known}.")
     return load_yaml(path)
-
-
-def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """One mapping laid over another, level by level."""
-    out = dict(under)
-    for name, value in over.items():
-        both = isinstance(value, dict) and isinstance(out.get(name), dict)
-        out[name] = merge_settings(out[name], value) if both else value
-    return out
 
 
 def dump_config(config: Config, path: Path) -> None:

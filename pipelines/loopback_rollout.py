@@ -151,7 +151,8 @@ def _questions(config: RunConfig, run: RunDir) -> Iterator[RequestBody]:
         if (turn.question, turn.profile, turn.history) not in locked:
             yield {
                 "query": turn.question, "user_profile": turn.profile, "history_summary": turn.history,
-                "tenant_id": config.tenant_id, "score_threshold": config.validate_.quality_threshold,
+                "tenant_id": config.tenant_id, "kb_name": config.retrieval.kb_name,
+                "score_threshold": config.validate_.quality_threshold,
             }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ questions, knowledge base
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -23,8 +23,9 @@ from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from pipelines.cluster_resources import ClusterConfig
 from pipelines.line import DEPLOY, EVALUATION_FILES, Input, Line, LineConfig, Stage, with_release_name
-from qinglan.config import Config, Fraction, Name
+from qinglan.config import Config, Fraction, Name, merge_settings
 from qinglan.llm.config import GatewayConfig
+from qinglan.rag.retrieval import RetrievalConfig
 
 
 class StandIns(Config):
@@ -87,6 +88,9 @@ class RunConfig(LineConfig):
 
     gateway: GatewayConfig
     """The paid models, the RAG service, limits and budget."""
+
+    retrieval: RetrievalConfig = RetrievalConfig()
+    """Settings of every retrieval of validation, reward and evaluation, so that hits compare."""
 
     generate: Annotated[GenerateConfig, Stage(
         inputs=("questions",), gateway=True, required=("questions", "journal", "prices", "prompt *"),
@@ -165,6 +169,26 @@ class RunConfig(LineConfig):
             values = {**values, "generate": {"tenant_id": tenant, **(values.get("generate") or {})}}
             values = with_release_name(values, f"{tenant}/rewriter", {})
         return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_retrieval(cls, values: Any) -> Any:
+        """The retrieval is written once; the stages that retrieve get it from here."""
+        if not isinstance(values, dict):
+            return values
+        shared = {"retrieval": values.get("retrieval") or {}}
+        return merge_settings(values, {"validate": shared, "ppo": {"reward": shared}, "evaluate": shared})
+
+    @model_validator(mode="after")
+    def _no_other_retrieval(self) -> Self:
+        copies = {
+            "validate": self.validate_.retrieval, "ppo.reward": self.ppo.reward.retrieval,
+            "evaluate": self.evaluate.retrieval,
+        }  # fmt: skip
+        for stage, retrieval in copies.items():
+            if retrieval != self.retrieval:
+                raise ValueError(f"{stage}.retrieval: a run has one retrieval; set `retrieval` alone")
+        return self
 
     @property
     def pays(self) -> bool:

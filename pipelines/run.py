@@ -108,7 +108,7 @@ def run_gateway(
     with ExitStack() as services:
         gateway_url = start_services(config, run, stages, services)
         if gateway_url:
-            check_served(gateway_url, sheet.tenants, config.validate_.kb_name)
+            check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
             if "evaluate" in stages:
                 warn_of_obstacles(config, sheet, gateway_url)
             record["gateway_before"] = _gateway_report(gateway_url)
@@ -118,7 +118,7 @@ def run_gateway(
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
     """Say that the gate can only hold, before anything is paid; a person may want such a run, so it goes on."""
-    sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.evaluate.kb_name)
+    sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.retrieval.kb_name)
     answer = promotion(config, sheet, sends)
     if answer.obstacles:
         say("! Can this be promoted?", *(f"  {line}" for line in promotion_lines(answer)), to=sys.stderr)

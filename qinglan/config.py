@@ -64,3 +64,12 @@ def load_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, found {type(values).__name__}.")
     return values
+
+
+def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One mapping laid over another, level by level."""
+    out = dict(under)
+    for name, value in over.items():
+        both = isinstance(value, dict) and isinstance(out.get(name), dict)
+        out[name] = merge_settings(out[name], value) if both else value
+    return out

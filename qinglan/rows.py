@@ -6,6 +6,7 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name
 from qinglan.errors import RowError
+from qinglan.rag.retrieval import RetrievalConfig
 
 Split = Literal["train", "dev", "test"]
 
@@ -80,6 +81,7 @@ def quarantine_row(row: Question, stage: str, error: RowError) -> QuarantinedRow
 class Hit(Config):
     id: str
     reranker_score: Fraction
+    query_score: Fraction | None = None
 
 
 class Retrieval(Config):
@@ -87,12 +89,14 @@ class Retrieval(Config):
 
     query: str
     hits: tuple[Hit, ...]
+    """All that were retrieved; the figures below are over those that production shows."""
+
     top1_score: Fraction
-    """The first passage's score, 0 when nothing was found: the plan's top1_score."""
+    """The first passage's score, 0 when none is shown: the plan's top1_score."""
 
     count: int
     gold_rank: int | None = None
-    """1 for the first; None when the gold passage is not among the hits, or unknown."""
+    """1 for the first; None when the gold passage is not shown, or unknown."""
 
 
 class ValidatedRewrite(Rewrite):
@@ -103,6 +107,12 @@ class ValidatedRewrite(Rewrite):
     scored_against: Literal["need", "query"]
     snapshot: str
     """Digest of the knowledge base that answered."""
+
+    reranker: str = ""
+    """Digest of the reranker that scored the passages; empty where the service does not name it."""
+
+    retrieved_with: RetrievalConfig
+    """The settings of both retrievals; the reward uses them again under the same settings only."""
 
     plain: Retrieval
     rewritten: Retrieval

@@ -10,9 +10,9 @@ import typer
 import yaml
 
 from pipelines.cli import app
-from pipelines.config import CONFIGS, TRAINING, merge_settings
+from pipelines.config import CONFIGS, TRAINING
 from pipelines.rewriter import RunConfig
-from qinglan.config import load_yaml
+from qinglan.config import load_yaml, merge_settings
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "README.zh.md")

@@ -10,7 +10,6 @@ from qinglan.errors import ConfigError
 from qinglan.reward.episode import Prompt
 from qinglan.reward.floor_checks import strip_turn_end
 from qinglan.reward.impute import in_sample
-from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.summary import read_rollouts
 
 HELD_OUT = 0.3
@@ -89,7 +88,7 @@ def read_rolled(run: Path) -> list[Rolled]:
     infos = {
         row["extra_info"]["id"]: {**row["extra_info"], "need": row["reward_model"]["ground_truth"]} for row in rows
     }
-    prompts = {id: read_prompt(info, str(path)) for id, info in infos.items()}
+    prompts = {id: Prompt.model_validate(info) for id, info in infos.items()}
 
     def text(one: dict[str, float], id: str, rewrite: str, whose: str) -> Text:
         figures = (one[f"{name}{whose}"] for name in ("quality", "top1", "judge"))

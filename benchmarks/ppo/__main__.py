@@ -109,8 +109,7 @@ def held_out(model: Path, dev: Path, url: str, config: RewardConfig) -> float:
 async def _mean_reward(rows: list[dict[str, Any]], texts: list[str], url: str, config: RewardConfig) -> float:
     async with Scorer(url, config) as scorer:
         prompts = [
-            read_prompt({**row["extra_info"], "need": row["reward_model"]["ground_truth"]}, row["data_source"])
-            for row in rows
+            read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"]) for row in rows
         ]
         terms = await asyncio.gather(*(scorer.score(*pair) for pair in zip(prompts, texts, strict=True)))
     return statistics.fmean(one["score"] for one in terms)

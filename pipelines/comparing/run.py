@@ -92,7 +92,7 @@ def _collect(
     with ExitStack() as services:
         backends = start_backends(config, run, services)
         with _shared_gateway(backends, teachers, config, run) as url:
-            check_served(url, tenants, config.validate_.kb_name)
+            check_served(url, tenants, config.retrieval.kb_name)
             known = collect_needs(sample.rows, _snapshots(config), url)
         if not known.rows:
             raise DataError(
@@ -105,9 +105,8 @@ def _collect(
             name: [one for row, one in zip(sample.rows, rewrites, strict=True) if row.id in kept]
             for name, rewrites in written.items()
         }
-        evaluate = config.evaluate.model_copy(update={"kb_name": config.validate_.kb_name})
         with _shared_gateway(backends, teachers, config, run) as url:
-            asking = score_rewrites(known.rows, mine, run.root / "predictions.jsonl", evaluate, url)
+            asking = score_rewrites(known.rows, mine, run.root / "predictions.jsonl", config.evaluate, url)
     return ComparisonData(known, mine, asking)
 
 

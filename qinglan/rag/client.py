@@ -188,10 +188,12 @@ def parse_rag_answer(request: RagRequest, content: bytes, where: str) -> RagAnsw
     defaults = {"scored_against": "query", "rewriter": "request", "snapshot": ""}
     known = {
         "scored_against", "rewriter", "rewriter_version", "fallback_reason", "snapshot", "reranker",
-        "reranker_fallback_reason",
+        "reranker_digest", "reranker_fallback_reason",
     }  # fmt: skip
     extras = {name: data[name] for name in known if data.get(name) is not None}
     fields = {**defaults, **extras, "rewritten_query": searched, "recall": recall}
+    if fields["scored_against"] == "query":
+        fields["recall"] = [{**item, "query_score": item.get("reranker_score")} for item in recall]
     return _read(RagAnswer, {"data": fields}, where)
 
 
@@ -204,7 +206,7 @@ def _recall(item: Any, where: str) -> dict[str, Any]:
             f"{where}: passage {item.get('id')!r} has reranker_score {score}, outside [0, 1]. "
             "Calibrate the service's reranker: thresholds and rewards need a probability."
         )
-    kept = {name: item[name] for name in ("content", "reranker_score") if name in item}
+    kept = {name: item[name] for name in ("content", "reranker_score", "query_score") if name in item}
     return {**kept, "id": str(item.get("id", "")), "metadata": item.get("metadata") or {}}
 
 

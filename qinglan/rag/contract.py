@@ -64,6 +64,9 @@ class RecalledPassage(Config):
     id: str
     content: str
     reranker_score: Fraction
+    query_score: Fraction | None = None
+    """Score against the query that retrieved, which `score_threshold` cuts by; None where a service does not tell."""
+
     metadata: dict[str, Any] = {}
 
 
@@ -81,6 +84,9 @@ class RagData(Config):
     snapshot: str
     reranker: Literal["local", "service"] = "local"
     """Who scored the passages, all of them: a reranker over HTTP, or the RAG service's own score."""
+
+    reranker_digest: str = ""
+    """As in KnowledgeBase: scores of two digests do not compare."""
 
     reranker_fallback_reason: str = ""
     """Why the reranker over HTTP that is configured did not. Such scores are for users alone, not for training."""

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from qinglan.config import Config, Fraction, Name
+from qinglan.config import Config, Fraction
+from qinglan.rag.retrieval import RetrievalConfig
 
 
 class Weights(Config):
@@ -92,14 +93,8 @@ class RewardConfig(Config):
     seed: int = 42
     """Another seed, other prompts judged."""
 
-    kb_name: Name = "default"
-    """Which of the tenant's knowledge bases."""
-
-    top_k: int = Field(default=10, ge=1, le=100)
-    """Passages asked for; ranks and nDCG are seen as far as this."""
-
-    score_threshold: Fraction = 0.0
-    """The service's own cut, by the score against the query; 0 keeps ranks whole."""
+    retrieval: RetrievalConfig = RetrievalConfig()
+    """How a rewrite retrieves: the run's, which the row was validated with."""
 
     style: StyleRewardConfig | None = None
     """Left out by default."""

@@ -1,17 +1,23 @@
 """What a reward is computed from: plain data, gathered before any of it is judged."""
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from qinglan.rag.contract import RagData
+from qinglan import rows
+from qinglan.errors import DataError
+from qinglan.rag.contract import RagData, RecalledPassage
+from qinglan.rag.retrieval import RetrievalConfig, known_query_score
+
+ScoredAgainst = Literal["need", "query"]
 
 LONGEST_HEADING = 30
 """A passage without a title is headed by its first sentence, if that is no longer."""
 
 
 class Prompt(BaseModel):
-    """What the reward needs of a training row; what else its extra_info holds is left alone."""
+    """The part of a training row that judge and penalties need; the rest of its extra_info is ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -31,13 +37,28 @@ class Prompt(BaseModel):
     @field_validator("gold", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """A parquet list comes as None, a list or an array."""
-        return () if value is None else tuple(value)
+        return _as_tuple(value)
 
     @property
     def context(self) -> str:
         """All that the conversation says."""
         return "\n".join((self.question, self.history_summary, self.user_profile, self.need))
+
+
+class TrainingPrompt(Prompt):
+    """A prompt with what its teacher's rewrite and its plain question retrieved when the row was validated."""
+
+    teacher_retrieval: rows.Retrieval
+    plain_retrieval: rows.Retrieval
+    scored_against: ScoredAgainst
+    retrieved_with: RetrievalConfig
+    reranker: str = ""
+    """Digest of the reranker that scored the passages; empty where the service does not name it."""
+
+    @field_validator("teacher_retrieval", "plain_retrieval", mode="before")
+    @classmethod
+    def _listed_hits(cls, value: Any) -> Any:
+        return value | {"hits": _as_tuple(value.get("hits"))} if isinstance(value, dict) else value
 
 
 class Hit(NamedTuple):
@@ -59,7 +80,7 @@ class RetrievalResult(NamedTuple):
     """What one query retrieved, in production's order."""
 
     hits: tuple[Hit, ...] = ()
-    scored_against: Literal["need", "query"] = "need"
+    scored_against: ScoredAgainst = "need"
 
     @property
     def scores(self) -> list[float]:
@@ -101,9 +122,59 @@ class Episode(NamedTuple):
     style: float = 0.0
 
 
-def read_retrieval_result(data: RagData) -> RetrievalResult:
-    """What we keep of an answer of the RAG service."""
-    hits = (
-        Hit(item.id, item.reranker_score, str(item.metadata.get("title", "")), item.content) for item in data.recall
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    """A parquet list, which comes as None, a list or an array."""
+    return () if value is None else tuple(value)
+
+
+def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
+    """Read an answer of the RAG service; `by_query` takes the scores against the query instead."""
+    return _read(data.recall, data.scored_against, by_query)
+
+
+def validated_results(prompt: TrainingPrompt, by_query: bool) -> tuple[RetrievalResult, RetrievalResult]:
+    """Read what the teacher's rewrite and the plain question retrieved in validation, in this order."""
+    teacher, plain = (
+        _read(retrieval.hits, prompt.scored_against, by_query)
+        for retrieval in (prompt.teacher_retrieval, prompt.plain_retrieval)
     )
-    return RetrievalResult(tuple(hits), data.scored_against)
+    return teacher, plain
+
+
+def _read(
+    passages: Iterable[RecalledPassage | rows.Hit], scored_against: ScoredAgainst, by_query: bool
+) -> RetrievalResult:
+    hits = (
+        Hit(item.id, known_query_score(item.query_score) if by_query else item.reranker_score, *_text(item))
+        for item in passages
+    )
+    return RetrievalResult(tuple(hits), "query" if by_query else scored_against)
+
+
+def _text(passage: RecalledPassage | rows.Hit) -> tuple[str, str]:
+    """Title and content, where the passage is at hand."""
+    if isinstance(passage, rows.Hit):
+        return "", ""
+    return str(passage.metadata.get("title", "")), passage.content
+
+
+def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> None:
+    """Raise where the row's own retrievals are of other settings than the rewrite's: they would not compare."""
+    if prompt.retrieved_with != config:
+        raise DataError(
+            f"row {prompt.id}: was validated with retrieval ({prompt.retrieved_with}), and this training retrieves "
+            f"with ({config}). Set `retrieval` as it was, or validate and convert again."
+        )
+
+
+def refuse_other_service(prompt: TrainingPrompt, data: RagData) -> None:
+    """Raise where another knowledge base or reranker answers than the row was validated on."""
+    for kind, answered, validated in (
+        ("knowledge base", data.snapshot, prompt.snapshot),
+        ("reranker", data.reranker_digest, prompt.reranker),
+    ):
+        if answered and validated and answered != validated:
+            raise DataError(
+                f"row {prompt.id}: the RAG service answers from {kind} {answered[:12]}, the row was validated on "
+                f"{validated[:12]}. Serve that one, or validate and convert again."
+            )

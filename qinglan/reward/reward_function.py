@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from qinglan.config import Config, explain_validation_error
 from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.episode import Prompt
+from qinglan.reward.episode import TrainingPrompt
 from qinglan.reward.outage import read_outage, write_outage
 from qinglan.reward.scorer import Scorer
 
@@ -46,7 +46,7 @@ class RewardWorker:
         self._scorer = Scorer(settings.gateway_url, settings.config)
         self._rollouts = self.folder / f"rollouts-{socket.gethostname()}-{os.getpid()}.jsonl"
 
-    async def score(self, rollouts: Sequence[tuple[Prompt, str]]) -> list[dict[str, float]]:
+    async def score(self, rollouts: Sequence[tuple[TrainingPrompt, str]]) -> list[dict[str, float]]:
         """The terms of each rewrite, in order, written down."""
         terms = await self._scorer.score_all(rollouts)
         at = round(time.time(), 3)
@@ -83,10 +83,12 @@ async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) ->
     worker = _worker(settings)
     if (stopped := read_outage(worker.folder)) is not None:
         raise stopped
-    rows = [{**(sample["extra_info"] or {}), "need": sample["ground_truth"]} for sample in samples]
-    id = str(rows[0].get("id", "")) if len(rows) == 1 else ""
+    id = str((samples[0]["extra_info"] or {}).get("id", "")) if len(samples) == 1 else ""
     try:
-        prompts = [read_prompt(row, sample["data_source"]) for row, sample in zip(rows, samples, strict=True)]
+        prompts = [
+            read_prompt(sample["extra_info"] or {}, sample["ground_truth"], sample["data_source"])
+            for sample in samples
+        ]
         return await worker.score([(p, str(s["solution_str"])) for p, s in zip(prompts, samples, strict=True)])
     except QinglanError as error:
         write_outage(worker.folder, error, id)
@@ -97,14 +99,19 @@ async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) ->
         raise
 
 
-def read_prompt(row: dict[str, Any], data_source: str) -> Prompt:
+def read_prompt(row: dict[str, Any], ground_truth: str, data_source: str) -> TrainingPrompt:
     """The row that is rewarded; what is missing in it is a DataError that names the fields."""
+    if row.get("need") != ground_truth:
+        raise DataError(
+            f"row {row.get('id')!r} of {data_source}: its ground_truth is not the need that its retrievals were "
+            "scored against. Convert the validated rows again."
+        )
     try:
-        return Prompt.model_validate(row)
+        return TrainingPrompt.model_validate(row)
     except ValidationError as error:
         raise DataError(
             f"extra_info of row {row.get('id')!r} of {data_source}: {explain_validation_error(error)}. "
-            "Convert the validated rows again: the reward needs what the convert stage writes."
+            "Validate and convert again: the reward needs what these stages write."
         ) from error
 
 

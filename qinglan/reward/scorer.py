@@ -9,19 +9,21 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from qinglan.concurrency import gather_or_cancel
-from qinglan.errors import DataError, RowError
+from qinglan.errors import RowError
 from qinglan.llm.client import MAX_LINE_CHARACTERS, GatewayClient
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagRequest
 from qinglan.reward import floor_checks
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import (
     EMPTY_RETRIEVAL,
     Episode,
     JudgeScores,
-    Prompt,
     RetrievalResult,
+    TrainingPrompt,
     read_retrieval_result,
+    refuse_other_retrieval,
+    refuse_other_service,
+    validated_results,
 )
 from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, in_sample
 from qinglan.reward.judge import passes_control_pair, score_rewrite
@@ -29,9 +31,6 @@ from qinglan.reward.reward_terms import compute_reward_terms, retrieval_quality
 from qinglan.reward.style_client import StyleClient
 
 STEP = "reward"
-MAX_CACHED_RETRIEVALS = 10_000
-"""Answers that are remembered; of ten passages each, some 80 MB."""
-
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
@@ -39,7 +38,7 @@ Answer = TypeVar("Answer")
 class ParsedRollout(NamedTuple):
     """One rollout: its rewrite, and what of it can be searched and judged."""
 
-    prompt: Prompt
+    prompt: TrainingPrompt
     rewrite: str
     query: str | None
 
@@ -56,7 +55,7 @@ class Judgement(NamedTuple):
 class Evidence(NamedTuple):
     """All that was asked about one rewrite."""
 
-    prompt: Prompt
+    prompt: TrainingPrompt
     rewrite: str
     student: RetrievalResult
     teacher: RetrievalResult
@@ -74,7 +73,7 @@ class Scorer:
         self._rag = RagClient.of_gateway(gateway_url)
         self._style = StyleClient(config.style) if config.style else None
         self._imputer = Imputer(FEATURE_COUNT)
-        self._known: dict[tuple[str, str], RetrievalResult] = {}
+        self._by_query = config.mode == "seed_v1"
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,17 +89,19 @@ class Scorer:
         if self._style:
             await self._style.aclose()
 
-    async def score(self, prompt: Prompt, text: str) -> dict[str, float]:
+    async def score(self, prompt: TrainingPrompt, text: str) -> dict[str, float]:
         """Every term of the rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
         [terms] = await self.score_all([(prompt, text)])
         return terms
 
-    async def score_all(self, rollouts: Sequence[tuple[Prompt, str]]) -> list[dict[str, float]]:
+    async def score_all(self, rollouts: Sequence[tuple[TrainingPrompt, str]]) -> list[dict[str, float]]:
         """The same for many rewrites: all are asked about together, and the judge's answers are learned from first.
 
-        So a reward follows from what stands in the batch, and not from whose answer came first. What several rollouts
-        of a prompt have in common is asked once.
+        So a reward follows from what stands in the batch, and not from whose answer came first. The same rewrite of a
+        prompt is asked about once; what teacher and question retrieve comes with the row.
         """
+        for prompt, _ in rollouts:
+            refuse_other_retrieval(prompt, self._config.retrieval)
         written = [
             ParsedRollout(prompt, rewrite := floor_checks.strip_turn_end(text), self._query(rewrite))
             for prompt, text in rollouts
@@ -112,21 +113,16 @@ class Scorer:
 
     async def _evidence(self, written: Sequence[ParsedRollout]) -> list[Evidence]:
         rewrites = {(one.prompt.id, one.query): (one.prompt, one.query) for one in written}
-        searches = {
-            (one.prompt.id, query): (one.prompt, query)
-            for one in written
-            for query in (one.query, one.prompt.teacher_rewrite, one.prompt.question)
-        }
         work: list[Coroutine[Any, Any, Any]] = [
             _gather_by_key(rewrites, self._opinion),  # first, as it takes longest
             _gather_by_key(rewrites, self._styled),
-            _gather_by_key(searches, self._find),
+            _gather_by_key(rewrites, self._find),
         ]
         opinions, styles, found = await gather_or_cancel(*work)
         return [
             Evidence(
-                prompt, rewrite, found[prompt.id, query], found[prompt.id, prompt.teacher_rewrite],
-                found[prompt.id, prompt.question], opinions[prompt.id, query], styles[prompt.id, query],
+                prompt, rewrite, found[prompt.id, query], *validated_results(prompt, self._by_query),
+                opinions[prompt.id, query], styles[prompt.id, query],
             )
             for prompt, rewrite, query in written
         ]  # fmt: skip
@@ -142,38 +138,16 @@ class Scorer:
             return None
         return rewrite if self._config.mode == "seed_v1" or not floor_checks.is_malformed(rewrite) else None
 
-    async def _find(self, prompt: Prompt, query: str | None) -> RetrievalResult:
-        """The same request for student, teacher and question: what the row brings was asked with other settings.
-
-        What teacher and question find is remembered: the same prompts come again with every pass and every test.
-        """
+    async def _find(self, prompt: TrainingPrompt, query: str | None) -> RetrievalResult:
+        """The same request that validation made for teacher and question."""
         if query is None:
             return EMPTY_RETRIEVAL
-        if (known := self._known.get((prompt.id, query))) is not None:
-            return known
-        answer = await self._ask(prompt, query)
-        if query in (prompt.teacher_rewrite, prompt.question):
-            self._known[prompt.id, query] = answer
-            if len(self._known) > MAX_CACHED_RETRIEVALS:
-                del self._known[next(iter(self._known))]
-        return answer
-
-    async def _ask(self, prompt: Prompt, query: str) -> RetrievalResult:
-        config = self._config
-        request = RagRequest(
-            query=prompt.question, rewritten_query=query, tenant_id=prompt.tenant_id, kb_name=config.kb_name,
-            need=prompt.need if config.mode == "anchored_v2" else None,
-            top_k=config.top_k, score_threshold=config.score_threshold,
-        )  # fmt: skip
+        request = self._config.retrieval.request(prompt.question, query, prompt.need, prompt.tenant_id)
         data = (await self._rag.retrieve(request)).data
-        if prompt.snapshot and data.snapshot and data.snapshot != prompt.snapshot:
-            raise DataError(
-                f"row {prompt.id}: the RAG service answers from knowledge base {data.snapshot[:12]}, the row was "
-                f"validated on {prompt.snapshot[:12]}. Serve that one, or validate and convert again."
-            )
-        return read_retrieval_result(data)
+        refuse_other_service(prompt, data)
+        return read_retrieval_result(data, self._by_query)
 
-    async def _opinion(self, prompt: Prompt, rewrite: str | None) -> Judgement:
+    async def _opinion(self, prompt: TrainingPrompt, rewrite: str | None) -> Judgement:
         """The judge's, where the prompt is in the sample and there is something to judge."""
         config = self._config
         if rewrite is None or prompt.split != "train":  # a checkpoint is chosen by what it finds
@@ -190,14 +164,14 @@ class Scorer:
         failed = trial and not await self._canary(prompt)
         return Judgement((student, teacher), canary=trial, canary_failed=failed)
 
-    async def _canary(self, prompt: Prompt) -> bool:
+    async def _canary(self, prompt: TrainingPrompt) -> bool:
         """A judge that gives no answer to a plain case has failed it."""
         try:
             return await passes_control_pair(self._gateway, prompt)
         except RowError:
             return False
 
-    async def _styled(self, prompt: Prompt, rewrite: str | None) -> float:
+    async def _styled(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
         return await self._style.wanted(prompt.question, rewrite) if self._style and rewrite else 0.0
 
     def _learn(self, one: Evidence) -> None:
@@ -219,12 +193,13 @@ class Scorer:
             self._features(one.prompt, one.prompt.teacher_rewrite, one.teacher),
         )
 
-    def _features(self, prompt: Prompt, text: str, side: RetrievalResult) -> list[float]:
+    def _features(self, prompt: TrainingPrompt, text: str, side: RetrievalResult) -> list[float]:
         return features(prompt, text, retrieval_quality(side, prompt.gold, self._config), side.top1)
 
 
 async def _gather_by_key(
-    given: Mapping[Key, tuple[Prompt, str | None]], ask: Callable[[Prompt, str | None], Coroutine[Any, Any, Answer]]
+    given: Mapping[Key, tuple[TrainingPrompt, str | None]],
+    ask: Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Answer]],
 ) -> dict[Key, Answer]:
     """The answer for each key, asked together."""
     return dict(zip(given, await gather_or_cancel(*(ask(*one) for one in given.values())), strict=True))

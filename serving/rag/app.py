@@ -82,7 +82,8 @@ def create_app(
                 scored_against="need" if request.need else "query",
                 rewriter=searched.rewriter, rewriter_version=searched.version,
                 fallback_reason=searched.fallback_reason, snapshot=knowledge_base.snapshot,
-                reranker=retrieval.reranker, reranker_fallback_reason=retrieval.fallback_reason,
+                reranker=retrieval.reranker, reranker_digest=knowledge_base.reranker,
+                reranker_fallback_reason=retrieval.fallback_reason,
             )
         )  # fmt: skip
         if searched.fallback_reason:

@@ -38,7 +38,8 @@ async def _score_candidates(
     engine: Engine, candidates: Sequence[Candidate], query: str, top_k: int, score_threshold: float, need: str | None
 ) -> ScoredRetrieval:
     by_query = await engine.rerank(query, candidates)
-    shown, against = rank_candidates(candidates, by_query, top_k, score_threshold)
+    shown, query_scores = rank_candidates(candidates, by_query, top_k, score_threshold)
+    scores = query_scores
     if need is not None:
         by_need = await (local_engine(engine) if by_query.fallback_reason else engine).rerank(need, shown)
         if by_need.fallback_reason:
@@ -46,8 +47,8 @@ async def _score_candidates(
             # threshold and scores would be of two scales.
             again = await _score_candidates(local_engine(engine), candidates, query, top_k, score_threshold, need)
             return again._replace(fallback_reason=by_need.fallback_reason)
-        against = by_need.values
-    recall = tuple(_recall(*pair) for pair in zip(shown, against, strict=True))
+        scores = by_need.values
+    recall = tuple(map(_recall, shown, scores, query_scores))
     return ScoredRetrieval(recall, by_query.by, by_query.fallback_reason)
 
 
@@ -62,9 +63,9 @@ def rank_candidates(
     return [candidate for candidate, _ in accepted], [score for _, score in accepted]
 
 
-def _recall(candidate: Candidate, score: float) -> RecalledPassage:
+def _recall(candidate: Candidate, score: float, query_score: float) -> RecalledPassage:
     passage = candidate.passage
     return RecalledPassage(
         id=passage.id, content=passage.content, reranker_score=round(score, DIGITS),
-        metadata={"title": passage.title, **passage.metadata},
+        query_score=round(query_score, DIGITS), metadata={"title": passage.title, **passage.metadata},
     )  # fmt: skip

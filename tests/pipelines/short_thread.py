@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 import yaml
 
-from pipelines.config import CONFIGS, TRAINING, merge_settings
-from qinglan.config import load_yaml
+from pipelines.config import CONFIGS, TRAINING
+from qinglan.config import load_yaml, merge_settings
 from standins.samples import write_sample
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, merge_settings, profiles
+from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, profiles
 from pipelines.line import with_base_name
 from pipelines.rewriter import RunConfig
-from qinglan.config import load_yaml
+from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
 
 PROFILES = profiles()
@@ -110,7 +110,8 @@ def test_the_resolved_configuration_reads_back_as_itself(tmp_path: Path) -> None
     [
         ({"validate": {"quality_treshold": 0.4}}, "validate.quality_treshold: Extra inputs"),
         ({"validate": {"quality_threshold": 1.5}}, "less than or equal to 1 .given: '1.5'"),
-        ({"validate": {"top_k": 0}}, "validate.top_k"),
+        ({"retrieval": {"top_k": 5}}, "retrieval.top_k"),
+        ({"validate": {"retrieval": {"top_k": 20}}}, "validate.retrieval: a run has one retrieval"),
         ({"gateway": {"budget": 0}}, "gateway.budget"),
         ({"tenant_id": "Five Doctors"}, "tenant_id"),
         ({"cluster": {"pods": {"stf": {"cpu": 4}}}}, "cluster.pods: no stage stf. There are: generate, validate"),

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 
-from pipelines.config import STYLES, load_style_config, merge_settings
+from pipelines.config import STYLES, load_style_config
 from pipelines.graph_compiler import compile_targets, style_target
 from pipelines.style import STYLE
-from qinglan.config import load_yaml
+from qinglan.config import load_yaml, merge_settings
 from qinglan.digests import digest
 from qinglan.errors import ConfigError
 from qinglan.style.labels import format_training_text

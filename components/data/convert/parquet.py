@@ -55,20 +55,22 @@ def ppo_schema() -> Any:
     import pyarrow as pa
 
     text, texts = pa.string(), pa.list_(pa.string())
-    hit = pa.struct({"id": text, "reranker_score": pa.float64()})
+    hit = pa.struct({"id": text, "reranker_score": pa.float64(), "query_score": pa.float64()})
     retrieval = pa.struct(
         {
             "query": text, "hits": pa.list_(hit), "top1_score": pa.float64(), "count": pa.int64(),
             "gold_rank": pa.int64(),
         }
     )  # fmt: skip
+    settings = pa.struct({"kb_name": text, "top_k": pa.int64(), "score_threshold": pa.float64()})
     texts_of_extra = (
-        "id conversation_id tenant_id split question user_profile history_summary need snapshot teacher call "
-        "teacher_rewrite"
+        "id conversation_id tenant_id split question user_profile history_summary need snapshot reranker teacher "
+        "call teacher_rewrite scored_against"
     )
     extra = {
         **dict.fromkeys(texts_of_extra.split(), text),
         "gold": texts, "accepted": pa.bool_(), "teacher_retrieval": retrieval, "plain_retrieval": retrieval,
+        "retrieved_with": settings,
     }  # fmt: skip
     return pa.schema(
         {

@@ -15,7 +15,8 @@ from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha2
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData, RagRequest
+from qinglan.rag.contract import RagData
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
 from qinglan.tables import Cell, write_table
 from qinglan.terminal.progress import progress
@@ -105,18 +106,21 @@ async def _check(
         need, source = await _need(gateway, row)
     except RowError as error:
         return quarantine_row(row, STEP, error)
-    plain, rewritten = await gather_or_cancel(
-        *(_retrieve(rag, row, query, need, config) for query in (row.question, row.rewritten_query))
-    )
-    _refuse_other_snapshot(row, rewritten.snapshot, snapshots)
-    retrieval = to_retrieval(row.rewritten_query, rewritten, row.gold)
+    queries = row.question, row.rewritten_query
+    requests = [config.retrieval.request(row.question, query, need, row.tenant_id) for query in queries]
+    plain, rewritten = [answer.data for answer in await gather_or_cancel(*map(rag.retrieve, requests))]
+    for data in (plain, rewritten):
+        _refuse_other_snapshot(row, data.snapshot, snapshots)
+    retrieval = to_retrieval(row.rewritten_query, rewritten, row.gold, config.retrieval)
     reason = rejection_reason(retrieval, config.quality_threshold)
     return ValidatedRewrite(
         **{**row.model_dump(), "need": need},
         need_source=source,
         scored_against=rewritten.scored_against,
         snapshot=rewritten.snapshot,
-        plain=to_retrieval(row.question, plain, row.gold),
+        reranker=rewritten.reranker_digest,
+        retrieved_with=config.retrieval,
+        plain=to_retrieval(row.question, plain, row.gold, config.retrieval),
         rewritten=retrieval,
         accepted=not reason,
         reason=reason,
@@ -140,27 +144,24 @@ async def _need(gateway: GatewayClient, row: Rewrite) -> tuple[str, Literal["she
     return answer.line(), "judge"
 
 
-async def _retrieve(rag: RagClient, row: Rewrite, query: str, need: str, config: ValidateConfig) -> RagData:
-    request = RagRequest(
-        query=row.question, rewritten_query=query, need=need, tenant_id=row.tenant_id,
-        kb_name=config.kb_name, top_k=config.top_k, score_threshold=config.score_threshold,
-    )  # fmt: skip
-    return (await rag.retrieve(request)).data
-
-
-def to_retrieval(query: str, data: RagData, gold: tuple[str, ...]) -> Retrieval:
-    """The stored part of an answer: ids, scores, and the rank of the first gold passage."""
-    hits = tuple(Hit(id=item.id, reranker_score=item.reranker_score) for item in data.recall)
-    ranks = [rank for rank, hit in enumerate(hits, 1) if hit.id in gold]
+def to_retrieval(query: str, data: RagData, gold: tuple[str, ...], config: RetrievalConfig) -> Retrieval:
+    """The stored part of an answer: every hit with its scores, and the rank of the first gold passage shown."""
+    shown = config.shown(data)
+    ranks = [rank for rank, hit in enumerate(shown, 1) if hit.id in gold]
     return Retrieval(
-        query=query, hits=hits, top1_score=hits[0].reranker_score if hits else 0.0, count=len(hits),
+        query=query,
+        hits=tuple(
+            Hit(id=item.id, reranker_score=item.reranker_score, query_score=item.query_score) for item in data.recall
+        ),
+        top1_score=shown[0].reranker_score if shown else 0.0,
+        count=len(shown),
         gold_rank=ranks[0] if ranks else None,
-    )  # fmt: skip
+    )
 
 
 def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
     """Why a rewrite is not accepted; empty when it is."""
-    if not retrieval.hits:
+    if not retrieval.count:
         return "nothing found"
     return "" if retrieval.top1_score >= threshold else "top-1 score below the threshold"
 

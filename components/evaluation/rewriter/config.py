@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from qinglan.config import Config, Fraction, Name, Positive
+from qinglan.config import Config, Fraction, Positive
+from qinglan.rag.retrieval import RetrievalConfig
 
 
 class GateConfig(Config):
@@ -42,11 +43,8 @@ class GateConfig(Config):
 class EvaluateConfig(Config):
     """How systems are compared on the locked test."""
 
-    kb_name: Name = "default"
-    """Which of the tenant's knowledge bases."""
-
-    score_threshold: Fraction = 0.5
-    """The service's own cut, by the score against the query: as production has it, the same for every system."""
+    retrieval: RetrievalConfig = RetrievalConfig()
+    """How every system's query retrieves: the run's."""
 
     batch: Positive = 64
     """Questions that a student rewrites at once."""

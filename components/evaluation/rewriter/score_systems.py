@@ -21,7 +21,8 @@ from qinglan.llm.client import GatewayClient
 from qinglan.llm.journal import Entry
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData, RagRequest
+from qinglan.rag.contract import RagData
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Question, QuestionWithNeed, ValidatedRewrite
 from qinglan.terminal.progress import progress
 
@@ -171,13 +172,10 @@ class RowScorer:
         """What the query finds; an empty one finds nothing."""
         if not query.strip():
             return RetrievalResult()
-        request = RagRequest(
-            query=row.question, rewritten_query=query, need=row.need, tenant_id=row.tenant_id,
-            kb_name=self._config.kb_name, top_k=TOP_K, score_threshold=self._config.score_threshold,
-        )  # fmt: skip
-        data = (await self._rag.retrieve(request)).data
+        config = self._config.retrieval
+        data = (await self._rag.retrieve(config.request(row.question, query, row.need, row.tenant_id))).data
         refuse_other_snapshot(row, data.snapshot)
-        return to_retrieval_result(data)
+        return to_retrieval_result(data, config)
 
     async def _scores(self, role: JudgeRole, row: ScorableRow, texts: Sequence[str]) -> dict[str, float | str]:
         return dict(
@@ -203,8 +201,8 @@ def read_score(text: str) -> float:
     return float(score)
 
 
-def to_retrieval_result(data: RagData) -> RetrievalResult:
-    hits = data.recall[:TOP_K]
+def to_retrieval_result(data: RagData, config: RetrievalConfig) -> RetrievalResult:
+    hits = config.shown(data)[:TOP_K]
     first = hits[0].reranker_score if hits else 0.0
     judged = first if data.scored_against == "need" else math.nan
     return RetrievalResult(tuple(hit.id for hit in hits), tuple(hit.content for hit in hits), judged, data.snapshot)

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.training.ppo.config import PpoConfig
-from qinglan.errors import DataError
+from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line
+from qinglan.reward.episode import refuse_other_retrieval
+from qinglan.reward.reward_function import read_prompt
 from qinglan.rewriter.model import render_prompt
-from qinglan.rows import QuarantinedRow
+from qinglan.rows import Question, quarantine_row
 
+STEP = "ppo"
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 LEFT_OUT = "left_out.jsonl"
 """In the log: the prompts that verl does not get, each with its reason and figures."""
@@ -42,6 +45,7 @@ def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -
     """Write train.parquet and dev.parquet for verl: what fits, with the hard rows' share."""
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
     _check_tokenizer(tokenizer, train[0])
+    _check_retrieval(train[0], config)
     given = {"train": train, "dev": dev}
     fits = {name: _split_by_length(those, tokenizer, config.max_prompt_tokens) for name, those in given.items()}
     for name, left in fits.items():
@@ -125,19 +129,16 @@ def _write_left_out(
     with atomic_write(target) as partial, partial.open("wb") as file:
         for row, tokens in too_long:
             detail = f"its prompt has {tokens:,} tokens, ppo.max_prompt_tokens allows {config.max_prompt_tokens:,}"
-            file.write(dump_line(_left_out(row, "prompt_too_long", detail)))
+            file.write(_left_out(row, "prompt_too_long", detail))
         for row in not_drawn:
             setting = "dev_rows" if row["extra_info"]["split"] == "dev" else "hard_share"
             detail = f"ppo.{setting} is {getattr(config, setting):g}, and other rows were drawn by ppo.seed"
-            file.write(dump_line(_left_out(row, "not_drawn", detail)))
+            file.write(_left_out(row, "not_drawn", detail))
 
 
-def _left_out(row: Mapping[str, Any], reason: str, detail: str) -> QuarantinedRow:
-    info = row["extra_info"]
-    return QuarantinedRow(
-        id=info["id"], tenant_id=info["tenant_id"], where=f"row {info['id']}", stage="ppo", reason=reason,
-        detail=detail, question=info["question"],
-    )  # fmt: skip
+def _left_out(row: Mapping[str, Any], reason: str, detail: str) -> bytes:
+    question = Question.model_validate({name: row["extra_info"][name] for name in Question.model_fields})
+    return dump_line(quarantine_row(question, STEP, RowError(reason, detail)))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -162,6 +163,12 @@ def _write(rows: list[dict[str, Any]], like: Path, target: Path) -> None:
     with atomic_write(target) as partial:
         schema = pyarrow.parquet.read_schema(like)
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
+
+
+def _check_retrieval(row: Mapping[str, Any], config: PpoConfig) -> None:
+    """Refuse here what the reward would refuse at the first rollout, when machines are up and models are loaded."""
+    prompt = read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"])
+    refuse_other_retrieval(prompt, config.reward.retrieval)
 
 
 def _check_tokenizer(tokenizer: Any, row: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from qinglan.terminal import say_error
 from serving.rollout.shadow.config import ShadowConfig
 
 PAIR = {"canary": "url", "canary_version": "canary", "stable_version": "stable"}
+RETRIEVAL = ("kb_name", "top_k", "score_threshold")
 
 
 def main() -> None:
@@ -55,7 +56,9 @@ def read_options(options: dict[str, Any]) -> ShadowConfig:
     pair = {PAIR[name]: options.pop(name) for name in PAIR if name in options}
     if pair and len(pair) < len(PAIR):
         raise ConfigError("--canary, --canary-version, --stable-version: all three, or none.")
-    return ShadowConfig.parse({**options, **({"pair": pair} if pair else {})}, "serving.rollout.shadow")
+    retrieval = {name: options.pop(name) for name in RETRIEVAL if name in options}
+    more = {"retrieval": retrieval, **({"pair": pair} if pair else {})}
+    return ShadowConfig.parse({**options, **more}, "serving.rollout.shadow")
 
 
 def serve(config: ShadowConfig) -> None:

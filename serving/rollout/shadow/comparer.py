@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import QinglanError
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagRequest
 from qinglan.reward.seed_v1 import retrieval_quality
 from qinglan.text import one_line
 from serving.rollout.shadow.config import ShadowConfig
@@ -69,15 +68,11 @@ class RagComparer:
             raise PairFailure("rag", f"{self._config.rag}: {type(error).__name__}") from error
 
     async def _quality(self, question: LoggedQuestion, need: str, query: str) -> float:
-        config = self._config
-        request = {
-            "query": question.question, "rewritten_query": query, "need": need, "tenant_id": question.tenant,
-            "kb_name": config.kb_name, "top_k": config.top_k, "score_threshold": config.score_threshold,
-        }  # fmt: skip
-        data = (await self._rag.retrieve(RagRequest.model_validate(request))).data
+        config = self._config.retrieval
+        data = (await self._rag.retrieve(config.request(question.question, query, need, question.tenant))).data
         if data.scored_against != "need":
             raise PairFailure("scored_by_query", "the RAG service does not know `need`: its scores can be gamed")
-        return retrieval_quality([hit.reranker_score for hit in data.recall])
+        return retrieval_quality([passage.reranker_score for passage in config.shown(data)])
 
 
 class JudgeComparer:

@@ -4,7 +4,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Name, Positive
+from qinglan.config import Config, Fraction
+from qinglan.rag.retrieval import RetrievalConfig
 
 VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
@@ -27,10 +28,8 @@ class ShadowConfig(Config):
     rag: str = Field(pattern=r"^https?://")
     """The RAG service that both rewrites are searched in."""
 
-    kb_name: Name = "default"
-    top_k: Positive = 5
-    score_threshold: Fraction = 0.5
-    """The settings of a production search."""
+    retrieval: RetrievalConfig = RetrievalConfig()
+    """How both rewrites retrieve."""
 
     service: str = ""
     """The InferenceService whose rollout is read from the API server."""

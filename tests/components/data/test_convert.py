@@ -16,6 +16,7 @@ from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.prompts import student_messages
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import ValidatedRewrite
 from tests.rows import validated
 
@@ -123,8 +124,9 @@ def test_a_ppo_row_asks_for_nothing_again(tmp_path: Path) -> None:
     assert [dict(m) for m in line["prompt"]] == student_messages(given_row)
     assert line["reward_model"]["ground_truth"] == given_row.need
     assert extra["teacher_rewrite"] == given_row.rewritten_query
-    assert extra["teacher_retrieval"]["hits"][0] == {"id": "k1", "reranker_score": 0.5}
+    assert extra["teacher_retrieval"]["hits"][0] == {"id": "k1", "reranker_score": 0.5, "query_score": None}
     assert extra["plain_retrieval"]["top1_score"] == 0.5
+    assert extra["retrieved_with"] == RetrievalConfig().model_dump()
     assert list(extra["gold"]) == ["k1"]
 
 

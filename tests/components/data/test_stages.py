@@ -15,6 +15,7 @@ from components.data.validate.stage import ValidateCounts, rejection_reason, to_
 from qinglan.errors import BudgetError, DataError, OutageError
 from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite
 from tests.echo import GatewayProcess, Reply, Scripted, completion, gateway_config, running
 from tests.rag import Rag
@@ -112,7 +113,7 @@ def test_a_teacher_that_is_away_is_an_outage(tmp_path: Path) -> None:
 
 
 def hit(passage: str, score: float) -> dict[str, Any]:
-    return {"id": passage, "content": "内容", "reranker_score": score, "metadata": {}}
+    return {"id": passage, "content": "内容", "reranker_score": score, "query_score": score, "metadata": {}}
 
 
 def by_query(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -151,6 +152,8 @@ def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: P
         ("虾青素 每日服用频次", "虾青素一天吃几次"), ("那它一天吃几次", "虾青素一天吃几次")
     ]  # fmt: skip
     assert (row.plain.gold_rank, row.rewritten.gold_rank, row.accepted) == (None, 1, True)
+    assert {(asked["top_k"], asked["score_threshold"]) for asked in rag.asked} == {(10, 0.0)}
+    assert row.retrieved_with == ValidateConfig().retrieval
     assert (row.need, row.need_source) == ("虾青素一天吃几次", "judge")
     assert (counts.plain_top1, counts.rewritten_top1, counts.accepted) == (0, 1, 1)
 
@@ -214,4 +217,18 @@ def test_the_rank_is_of_the_first_gold_passage(gold: tuple[str, ...], rank: int 
         {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
     )
 
-    assert to_retrieval("q", data, gold).gold_rank == rank
+    assert to_retrieval("q", data, gold, RetrievalConfig(score_threshold=0.0)).gold_rank == rank
+
+
+def test_what_production_cuts_is_kept_for_the_reward_and_counts_for_nothing_else() -> None:
+    recall = [hit("k1", 0.9) | {"query_score": 0.4}, hit("k2", 0.7)]
+    data = RagData.model_validate(
+        {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
+    )
+
+    found = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.5))
+
+    assert [(kept.id, kept.query_score) for kept in found.hits] == [("k1", 0.4), ("k2", 0.7)]
+    assert (found.top1_score, found.count, found.gold_rank) == (0.7, 1, 1)
+    nothing = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.8))
+    assert rejection_reason(nothing, 0.0) == "nothing found"

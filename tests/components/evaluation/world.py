@@ -10,6 +10,7 @@ from components.evaluation.rewriter.stage import Origins
 from components.evaluation.rewriter.student_inference import StudentOutput
 from qinglan.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Retrieval, ValidatedRewrite
 from qinglan.text import bigrams
 from standins.teacher.app import create_app
@@ -24,7 +25,9 @@ from tests.rows import validated
 PRODUCTS = ("虾青素软胶囊", "鱼油软胶囊", "益生菌冲饮粉", "叶黄素咀嚼片")
 TERMS = {"每日服用频次": "一天吃几次", "贮藏条件要求": "要放冰箱吗", "退换货政策": "买错了能退不"}
 NOTHING = Retrieval(query="q", hits=(), top1_score=0.0, count=0)
-CONFIG = EvaluateConfig(draws=500, score_threshold=0.0, agreement_rows=12, examples=3, blind_rows=8)
+CONFIG = EvaluateConfig(
+    draws=500, retrieval=RetrievalConfig(score_threshold=0.0), agreement_rows=12, examples=3, blind_rows=8
+)
 NOT_ALIKE = {"rows": 40, "same": 0, "alike": 0, "examples": []}
 ORIGINS = Origins(
     {"threshold": 0.8, "parts": {"sft": NOT_ALIKE, "ppo": NOT_ALIKE}},

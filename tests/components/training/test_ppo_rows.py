@@ -97,6 +97,13 @@ def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: 
     assert f"{longest} tokens, ppo.max_prompt_tokens allows {longest - 1}" in left_out[0].detail
 
 
+def test_rows_of_other_retrieval_settings_are_refused_before_verl_starts(tmp_path: Path, tokenizer: Any) -> None:
+    config = laptop(reward={"retrieval": {"kb_name": "other"}})
+
+    with pytest.raises(DataError, match=r"was validated with retrieval .*default.* this training .*other"):
+        prepare_prompts(write_rows(tmp_path / "rows"), tmp_path, tokenizer, config)
+
+
 def read_infos(path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet
 

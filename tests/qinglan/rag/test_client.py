@@ -12,9 +12,10 @@ import orjson
 import pytest
 import stamina
 
-from qinglan.errors import DataError, OutageError
+from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RAG_PATH, KnowledgeBase, RagAnswer, RagRequest
+from qinglan.rag.retrieval import RetrievalConfig
 
 REQUEST = RagRequest(
     query="一天吃几次", rewritten_query="虾青素 服用频次", tenant_id="fivedoctors", need="虾青素一天吃几次"
@@ -98,7 +99,7 @@ def test_an_older_service_is_understood_and_says_nothing_it_does_not_know() -> N
         "query": "一天吃几次", "rewritten_query": "虾青素 服用频次", "tenant_id": "fivedoctors", "kb_name": "default",
         "top_k": 5, "score_threshold": 0.5, "need": "虾青素一天吃几次",
     }]  # fmt: skip
-    assert [hit.id for hit in data.recall] == ["p1"]
+    assert [(hit.id, hit.query_score) for hit in data.recall] == [("p1", 0.9)]
     assert (data.scored_against, data.rewriter, data.snapshot) == ("query", "request", "")
 
 
@@ -110,6 +111,19 @@ def test_a_newer_service_tells_who_wrote_the_query_and_what_was_scored() -> None
         data = ask(url).data
 
     assert (data.scored_against, data.rewriter, data.rewriter_version, data.snapshot) == ("need", "model", "7", "abc")
+
+
+def test_productions_cut_needs_the_scores_against_the_query() -> None:
+    scored = {"scored_against": "need", "reranker_digest": "r"}
+    bodies = [{**OLDER, "data": {"recall": [{**HIT, **more}], **scored}} for more in ({"query_score": 0.4}, {})]
+    with service(*map(reply, bodies)) as (url, _):
+        told, silent = ask(url).data, ask(url).data
+
+    assert told.reranker_digest == "r"
+    assert [len(RetrievalConfig(score_threshold=cut).shown(told)) for cut in (0.0, 0.4, 0.5)] == [1, 1, 0]
+    assert len(RetrievalConfig(score_threshold=0.0).shown(silent)) == 1
+    with pytest.raises(ConfigError, match=r"query_score.*retrieval\.score_threshold: 0"):
+        RetrievalConfig(score_threshold=0.4).shown(silent)
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from qinglan.files import atomic_write
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import close
 from tests.echo import completion, gateway, gateway_config, running
@@ -33,7 +34,7 @@ class Services:
     def __init__(self) -> None:
         self.rag_status = self.judge_status = 200
         self.judgement: Callable[[str], Any] = lambda rewrite: {"综合得分": RATED.get(rewrite, 1.0), "评分理由": "。"}
-        self.snapshot = "s" * 64
+        self.snapshot, self.reranker = "s" * 64, "r" * 64
         self.delay: Callable[[str], float] = lambda text: 0.0
         self.retrieved: list[dict[str, Any]] = []
         self.judged: list[str] = []
@@ -49,11 +50,12 @@ class Services:
         query = asked["rewritten_query"]
         recall = [
             {"id": id, "content": f"{id}的内容。虾青素软胶囊请看标签。", "reranker_score": 0.9 - at / 10,
-             "metadata": {"title": GOOD if id == "gold" else id}}
+             "query_score": 0.8 - at / 10, "metadata": {"title": GOOD if id == "gold" else id}}
             for at, id in enumerate(FOUND.get(query, []))
         ]  # fmt: skip
         against = "need" if "need" in asked else "query"
-        data = {"rewritten_query": query, "recall": recall, "scored_against": against, "snapshot": self.snapshot}
+        data = {"rewritten_query": query, "recall": recall, "scored_against": against, "snapshot": self.snapshot,
+                "reranker_digest": self.reranker}  # fmt: skip
         return self.rag_status, {"code": 200, "msg": "success", "data": data}
 
     def _judge(self, asked: dict[str, Any]) -> tuple[int, Any]:
@@ -110,10 +112,21 @@ def house(services: Services, tmp_path: Path) -> Iterator[House]:
         yield House(stack.enter_context(running(services)), tmp_path)
 
 
+def validated(query: str) -> dict[str, Any]:
+    """What the services below retrieved for a query in validation."""
+    hits = [
+        {"id": id, "reranker_score": 0.9 - at / 10, "query_score": 0.8 - at / 10}
+        for at, id in enumerate(FOUND.get(query, []))
+    ]
+    return {"query": query, "hits": hits, "top1_score": 0.9, "count": len(hits), "gold_rank": None}
+
+
 def extra_info(**changes: Any) -> dict[str, Any]:
     """What verl hands on of a row, with fields that are none of the reward's business."""
     return {
         "id": "r1", "conversation_id": "c1", "tenant_id": "fivedoctors", "split": "train", "question": QUESTION,
         "user_profile": "", "history_summary": "咨询虾青素软胶囊", "need": NEED, "gold": ["gold"],
-        "snapshot": "s" * 64, "accepted": True, "teacher_rewrite": TEACHER, "num_turns": None, **changes,
+        "snapshot": "s" * 64, "accepted": True, "teacher_rewrite": TEACHER, "num_turns": None,
+        "teacher_retrieval": validated(TEACHER), "plain_retrieval": validated(QUESTION), "scored_against": "need",
+        "reranker": "r" * 64, "retrieved_with": RetrievalConfig().model_dump(), **changes,
     }  # fmt: skip

@@ -8,6 +8,8 @@ import orjson
 import pytest
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError
+from qinglan.rag.contract import RagRequest
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig, StyleRewardConfig
 from qinglan.reward.impute import DEFAULT_SCORE, in_sample
 from qinglan.reward.outage import clear_outage, read_outage
@@ -123,23 +125,42 @@ def test_the_mark_that_ends_a_turn_is_no_part_of_the_rewrite(house: House) -> No
 def test_what_is_no_rewrite_is_neither_searched_nor_judged(house: House, services: Services) -> None:
     house.run(ALL, rewarded("", "<think>嗯</think>虾青素"))
 
-    assert {asked["rewritten_query"] for asked in services.retrieved} == {TEACHER, "一天吃几次"}
-    assert services.judged == []
+    assert (services.retrieved, services.judged) == ([], [])
 
 
-def test_student_teacher_and_question_are_searched_alike_against_the_fixed_need(
-    house: House, services: Services
-) -> None:
+def test_a_rewrite_is_searched_as_validation_searched_teacher_and_question(house: House, services: Services) -> None:
     house.run(ALL, rewarded(GOOD))
 
-    assert len({(asked["need"], asked["top_k"], asked["score_threshold"]) for asked in services.retrieved}) == 1
-    assert {asked["need"] for asked in services.retrieved} == {NEED}
+    [asked] = services.retrieved
+    assert RagRequest.model_validate(asked) == RetrievalConfig().request(QUESTION, GOOD, NEED, "fivedoctors")
 
 
-def test_the_plans_mode_scores_against_the_rewrite_itself(house: House, services: Services) -> None:
-    house.run(RewardConfig(mode="seed_v1"), rewarded(GOOD))
+def test_teacher_and_question_stand_as_the_row_brings_them(house: House) -> None:
+    first = {"hits": [{"id": "gold", "reranker_score": 0.7, "query_score": None}], "query": TEACHER}
+    row = extra_info()["teacher_retrieval"] | first
 
-    assert all("need" not in asked for asked in services.retrieved)
+    [terms] = house.run(ALL, rewarded(GOOD, teacher_retrieval=row))
+
+    assert (terms["gold_teacher"], terms["top1_teacher"], terms["win"]) == (1.0, 0.7, 0.0)
+
+
+@pytest.mark.parametrize(("mode", "first"), [("seed_v1", 0.8), ("anchored_v2", 0.9)])
+def test_the_plans_mode_goes_by_scores_against_the_rewrite_itself(house: House, mode: Any, first: float) -> None:
+    [terms] = house.run(RewardConfig(mode=mode), rewarded(GOOD))
+
+    assert (terms["top1"], terms["top1_teacher"]) == (first, first)
+
+
+def test_scores_of_another_reranker_than_the_rows_are_refused(house: House, services: Services) -> None:
+    services.reranker = "q" * 64
+
+    with pytest.raises(DataError, match=r"reranker qqqqqq.*validated on rrrrrr"):
+        house.run(ALL, rewarded(GOOD))
+
+
+def test_retrievals_scored_against_another_need_are_refused(house: House) -> None:
+    with pytest.raises(DataError, match=r"ground_truth is not the need.*Convert the validated rows again"):
+        house.run(ALL, rewarded(GOOD, need="别的需求"))
 
 
 def test_a_prompt_outside_the_sample_is_imputed_and_flagged(house: House, services: Services) -> None:
@@ -226,7 +247,7 @@ def test_another_knowledge_base_than_the_rows_is_refused(house: House, services:
 
 
 def test_a_row_without_what_the_reward_needs_is_an_error_that_names_it(house: House) -> None:
-    with pytest.raises(DataError, match=r"teacher_rewrite.*Convert the validated rows again"):
+    with pytest.raises(DataError, match=r"teacher_rewrite.*Validate and convert again"):
         house.run(ALL, rewarded(GOOD, teacher_rewrite=None))
 
     assert isinstance(read_outage(house.folder), DataError)
@@ -259,4 +280,4 @@ def test_the_same_prompt_again_costs_nothing(house: House, services: Services) -
     house.run(ALL, rewarded(GOOD, GOOD, GOOD))
 
     assert sorted(services.judged) == sorted([GOOD, TEACHER])
-    assert len(services.retrieved) == 3
+    assert len(services.retrieved) == 1

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 import orjson
 import pytest
 
-from qinglan.errors import OutageError
+from qinglan.errors import DataError, OutageError
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
 from tests.echo import Reply, Scripted, running
-from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, extra_info
+from tests.qinglan.reward.conftest import GOOD, NEED, extra_info
 
 UNJUDGED = RewardConfig(judge_share=0.0, canary_share=0.0)
 NOTHING_FOUND = Reply(200, orjson.dumps({"code": 200, "msg": "success", "data": {"recall": []}}))
 REFUSED = Reply(503, orjson.dumps({"error": {"message": "away", "type": "outage"}}))
 
 
-PROMPT = read_prompt({**extra_info(), "need": NEED}, "qinglan/fivedoctors")
+PROMPT = read_prompt(extra_info(), NEED, "qinglan/fivedoctors")
 
 
 def searched(gateway: Scripted) -> list[str]:
@@ -41,17 +42,25 @@ def steps(*texts: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def test_samples_of_a_prompt_ask_once_for_what_they_have_in_common() -> None:
+def test_a_step_asks_once_for_each_rewrite_and_never_for_teacher_or_question() -> None:
     [step] = steps([GOOD, "虾青素", GOOD, GOOD])
 
-    assert step == sorted([GOOD, "虾青素", TEACHER, QUESTION])
+    assert step == sorted([GOOD, "虾青素"])
 
 
-def test_a_prompt_that_comes_again_asks_for_its_rewrite_alone() -> None:
-    _, second, third = steps([GOOD], ["虾青素"], [TEACHER])
+def test_a_row_of_other_retrieval_settings_is_refused_before_anything_is_asked() -> None:
+    row = extra_info(retrieved_with=RetrievalConfig(top_k=20).model_dump())
+    other = read_prompt(row, NEED, "qinglan/fivedoctors")
+    gateway = Scripted(NOTHING_FOUND)
 
-    assert second == ["虾青素"]
-    assert third == [], "what the teacher's rewrite finds is known"
+    async def run(url: str) -> None:
+        async with Scorer(url, UNJUDGED) as scorer:
+            with pytest.raises(DataError, match=r"r1.*top_k=20.*top_k=10.*validate and convert again"):
+                await scorer.score_all([(PROMPT, GOOD), (other, GOOD)])
+
+    with running(gateway) as url:
+        asyncio.run(run(url))
+    assert gateway.seen == []
 
 
 def test_what_was_not_answered_is_asked_again() -> None:
@@ -66,4 +75,4 @@ def test_what_was_not_answered_is_asked_again() -> None:
 
     with running(gateway) as url:
         asyncio.run(run(url))
-    assert searched(gateway) == sorted([GOOD, TEACHER, QUESTION])
+    assert searched(gateway) == [GOOD]

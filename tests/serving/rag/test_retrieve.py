@@ -5,7 +5,8 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qinglan.rag.contract import RecalledPassage
+from qinglan.rag.contract import RagData, RecalledPassage
+from qinglan.rag.retrieval import RetrievalConfig
 from serving.rag.engine import TantivyEngine
 from serving.rag.retrieve import retrieve
 
@@ -46,6 +47,22 @@ def test_need_changes_scores_and_never_order_cut_or_threshold(
     assert all(hit.reranker_score >= threshold - 1e-6 for hit in by_query)
     alone = {hit.id: hit.reranker_score for hit in recall(engines, need, None, 30)}
     assert all(hit.reranker_score == alone[hit.id] for hit in by_need if hit.id in alone)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(query=TEXTS, need=TEXTS, threshold=st.sampled_from([0.0, 0.01, 0.1, 0.5, 0.9]))
+def test_whole_ranks_cut_afterwards_are_the_beginning_of_what_the_service_cuts(
+    engines: Engines, query: str, need: str, threshold: float
+) -> None:
+    config = RetrievalConfig(score_threshold=threshold)
+    answer = {"rewritten_query": query, "scored_against": "need", "rewriter": "request", "snapshot": ""}
+
+    by_service = recall(engines, query, need, 10, threshold)
+    whole = recall(engines, query, need, 10)
+    shown = config.shown(RagData.model_validate({**answer, "recall": whole}))
+
+    assert shown == by_service[: len(shown)]
+    assert {hit.id for hit in by_service[len(shown) :]}.isdisjoint(hit.id for hit in whole)
 
 
 def test_a_need_that_the_passages_do_not_meet_shows_in_their_scores(engines: Engines) -> None:

@@ -49,7 +49,10 @@ class Eyes:
         self, world: World, stable: Server, pair: ModelPair, pairing: PairSource | None = None, **more: Any
     ) -> None:
         self.pair, self.metrics, self._log = pair, Metrics(), stable.log
-        values = {"payloads": str(stable.log), "rag": world.rag, "share": 1.0, "score_threshold": 0.0, "pair": pair}
+        values = {
+            "payloads": str(stable.log), "rag": world.rag, "share": 1.0, "retrieval": {"score_threshold": 0.0},
+            "pair": pair,
+        }  # fmt: skip
         self.config = ShadowConfig.model_validate(values | more)
         self.reader = PayloadLogReader(open_store(self.config.payloads))
         self._pairing = pairing or FixedPairSource(pair)
