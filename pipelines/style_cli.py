@@ -82,8 +82,7 @@ def blind(
     as_json: Json = False,
 ) -> None:
     """What people said without knowing the model's word, and how far model, data and people agree."""
-    from components.evaluation.style.blind_sheet import read_human_labels
-    from components.evaluation.style.markdown import human_labels_markdown
+    from components.evaluation.style.blind_sheet import human_labels_markdown, read_human_labels
     from pipelines.rundir import ARTIFACT_FILES, RunDir
 
     files = RunDir(out).files

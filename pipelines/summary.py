@@ -70,7 +70,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
 def print_style_summary(root: Path, record: dict[str, Any]) -> None:
     import orjson
 
-    from components.evaluation.style.markdown import to_markdown as evaluated
+    from components.evaluation.style.report import to_markdown as evaluated
     from components.training.style.distil import to_markdown as sizes
     from qinglan.terminal.console import Console, markdown
 
@@ -120,7 +120,7 @@ def print_human_scores(found: dict[str, Any]) -> None:
 def _evaluation(run: RunDir, verdict: dict[str, Any]) -> Any:
     import orjson
 
-    from components.evaluation.rewriter.markdown import to_markdown
+    from components.evaluation.rewriter.report import to_markdown
     from qinglan.terminal.console import markdown
 
     evaluation = orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes())

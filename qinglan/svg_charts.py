@@ -118,7 +118,7 @@ def line_element(x1: float, y1: float, x2: float, y2: float, colour: str, dash: 
 
 
 def svg_figure(title: str, height: float, parts: Sequence[str], width: float = WIDTH) -> str:
-    """A figure of its parts; the title is what a reader without eyes is told."""
+    """A figure of its parts; the title is its accessible name, read by screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
         f'font-family="sans-serif"><title>{escape(visible(title))}</title>{"".join(parts)}</svg>'

@@ -8,17 +8,16 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.rewriter.gate import decide
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, Registered, register
 from qinglan.digests import digest
+from qinglan.evaluation.rewriter_gate import GateConfig, decide
 from qinglan.lineage.gate_verdict import add_verdict
 from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.record import recorded
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
-from tests.components.evaluation.test_gate import good
+from tests.qinglan.evaluation.test_rewriter_gate import good
 
 NAME = "fivedoctors/rewriter"
 Json = dict[str, Any]

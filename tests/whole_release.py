@@ -5,10 +5,9 @@ from pathlib import Path
 
 import orjson
 
-from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.rewriter.gate import decide
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, register
+from qinglan.evaluation.rewriter_gate import GateConfig, decide
 from qinglan.lineage.gate_verdict import add_verdict
 from qinglan.lineage.record import recorded
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef

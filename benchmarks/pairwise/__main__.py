@@ -19,7 +19,7 @@ from benchmarks.pairwise.judged import Cut, cuts, read_rolled
 from benchmarks.pairwise.standing import Said, Standing, pooled, said, standing
 from benchmarks.report import report
 from qinglan.errors import QinglanError
-from qinglan.statistics import Estimate
+from qinglan.evaluation.statistics import Estimate
 
 DEMO = "runs/demo/fivedoctors"
 STRAIGHT, BENT, PAIRWISE = CONTENDERS

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pairwise.judged import SEED, Cut, Text, pairs
-from qinglan.statistics import INTERVAL_PERCENTILES, Estimate, bootstrap_means, group_numbers
+from qinglan.evaluation.statistics import INTERVAL_PERCENTILES, Estimate, bootstrap_means, group_numbers
 
 DRAWS = 2_000
 SAME = 1e-9

@@ -15,6 +15,7 @@ from pipelines.config import load_config
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
+from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.reward.summary import read_rollouts
 from qinglan.tables import read_table, write_table
 from standins.samples import write_sample
@@ -119,7 +120,7 @@ def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, A
     found = out / "evaluation.json"
     if not found.exists():
         files = root / "files"
-        places = evaluation.Outputs(
+        paths = Outputs(
             found, out / "report.html", out / "predictions.jsonl", out / "blind.xlsx", out / "blind_key.json"
         )
         own = {"own": out / "chats"} if (out / "chats").exists() else {}
@@ -127,7 +128,7 @@ def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, A
             evaluation.evaluate(
                 files / "locked_test.jsonl", {"sft": files / "sft_model", "rl": model},
                 {"sft": files / "sft", "ppo": files / "ppo", **own},
-                {"sft": files / "sft_log", "ppo": files / "ppo_log"}, places, config.evaluate, url,
+                {"sft": files / "sft_log", "ppo": files / "ppo_log"}, paths, config.evaluate, url,
             )  # fmt: skip
     values: dict[str, Any] = orjson.loads(found.read_bytes())
     return values

@@ -12,8 +12,8 @@ from examples.style_policy.responder import Answer
 from examples.style_policy.watch import Alarm, Snapshot, Values, variety
 from qinglan.config import Config, Positive
 from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.evaluation.statistics import bootstrap_means
 from qinglan.files import atomic_write
-from qinglan.statistics import bootstrap_means
 
 CARD = "policy.json"
 METRICS, NEWEST, FINAL = "metrics.jsonl", "newest.jsonl", "final.jsonl"

@@ -1,4 +1,4 @@
-"""Which teachers are compared, and what stands in for each on a laptop."""
+"""The teachers that are compared, and what stands in for each on a laptop."""
 
 from collections import Counter
 from pathlib import Path
@@ -23,7 +23,7 @@ READ_ONLY = {"price", "batch_price_factor", "typical_seconds", "strip_thinking",
 
 
 class StandIn(Skill):
-    """What a laptop's stand-in does in this teacher's place. With the real one it says nothing."""
+    """The behaviour of a laptop's stand-in in this teacher's place. With the real one it says nothing."""
 
     seconds: float = Field(default=0.02, ge=0)
     """How long an answer takes."""
@@ -36,7 +36,7 @@ class TeacherChoice(Config):
     """One candidate."""
 
     name: Name
-    """What the report calls it; also the name of its journal."""
+    """Its name in the report, and that of its journal."""
 
     model: PaidModel
     """As a profile's `gateway.teacher`."""
@@ -56,9 +56,9 @@ class TeachersConfig(Config):
 
     @model_validator(mode="after")
     def _one_name_each(self) -> Self:
-        if twice := [name for name, count in Counter(one.name for one in self.teachers).items() if count > 1]:
+        if twice := [name for name, count in Counter(teacher.name for teacher in self.teachers).items() if count > 1]:
             raise ValueError(f"the name {twice[0]!r} is given twice; each teacher needs its own")
-        if "plain" in {one.name for one in self.teachers}:
+        if "plain" in {teacher.name for teacher in self.teachers}:
             raise ValueError("the name 'plain' is the question's own, without a rewrite; choose another")
         return self
 
@@ -69,11 +69,11 @@ def load_teachers(path: Path) -> TeachersConfig:
 
 def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
     """One currency, and where money is spent a host that may be reached and a key: before anything is sent."""
-    models = {one.name: one.model for one in teachers.teachers} | dict(config.gateway.models())
+    models = {teacher.name: teacher.model for teacher in teachers.teachers} | dict(config.gateway.models())
     currencies = {name: model.price.currency for name, model in models.items()}
     if len(set(currencies.values())) > 1:
-        said = ", ".join(f"{name} in {currency}" for name, currency in currencies.items())
-        raise ConfigError(f"prices: {said}. Costs are compared in one currency: convert them.")
+        listed = ", ".join(f"{name} in {currency}" for name, currency in currencies.items())
+        raise ConfigError(f"prices: {listed}. Costs are compared in one currency: convert them.")
     if config.pays:
         for name, model in models.items():
             check_host(model.base_url, f"{name}.base_url")
@@ -82,8 +82,8 @@ def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
 
 def journal_name(choice: TeacherChoice, stands_in: bool) -> str:
     """The name of a teacher's journal: what is asked of another model, or otherwise, is another journal's."""
-    asked: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
-    asked["batch"] = None  # models once had a setting of that name: journals of then keep their names
+    request: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
+    request["batch"] = None  # models once had a setting of that name: journals of then keep their names
     if stands_in:
-        asked["stand_in"] = choice.stand_in.model_dump(mode="json")
-    return f"{choice.name}-{sha256_text(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS).decode())[:12]}"
+        request["stand_in"] = choice.stand_in.model_dump(mode="json")
+    return f"{choice.name}-{sha256_text(orjson.dumps(request, option=orjson.OPT_SORT_KEYS).decode())[:12]}"

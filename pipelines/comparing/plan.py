@@ -1,4 +1,4 @@
-"""What a comparison would call and cost, before anything is spent."""
+"""The calls and the cost of a comparison, before anything is spent."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -38,7 +38,7 @@ def plan_lines(config: RunConfig, teachers: TeachersConfig, rows: Sequence[Quest
     examined = min(len(rows), config.evaluate.examined_rows) * (len(teachers.teachers) + 1)
     at_once = config.gateway.limits.concurrency
     return [
-        *(_line(one.name, "rewrite", one.model, rewrites, at_once) for one in teachers.teachers),
+        *(_line(teacher.name, "rewrite", teacher.model, rewrites, at_once) for teacher in teachers.teachers),
         _line("judge", "need", models["judge"], needs, at_once),
         _line("examiner", "judgement", models["examiner"], judgements.of(examined), at_once),
     ]
@@ -54,15 +54,15 @@ def _line(who: str, what: str, model: PaidModel, tokens: TokenCount, at_once: in
 
 
 def warnings(config: RunConfig, teachers: TeachersConfig, lines: Sequence[PlanLine], today: date) -> list[str]:
-    found = []
+    remarks = []
     if (total := sum(line.most for line in lines)) > config.gateway.budget:
-        found.append(
+        remarks.append(
             f"At worst it costs {total:.2f}, and gateway.budget of {config.gateway.budget:g} ends it early; it can "
             "be resumed with more."
         )
-    for one in teachers.teachers:
-        found += stale_price_warning(one.name, one.model.price, today) if config.pays else []
-    return found
+    for teacher in teachers.teachers:
+        remarks += stale_price_warning(teacher.name, teacher.model.price, today) if config.pays else []
+    return remarks
 
 
 def print_plan(config: RunConfig, teachers: TeachersConfig, lines: Sequence[PlanLine], rows: int) -> None:

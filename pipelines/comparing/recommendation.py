@@ -1,4 +1,4 @@
-"""Which teacher to take, in words: a pure function of levels, paired differences and prices."""
+"""Recommend a teacher, in words: a pure function of levels, paired differences and prices."""
 
 import math
 import sys
@@ -13,10 +13,10 @@ TOO_MANY_FAILED = 0.2
 """Above it nobody is taken, at any price."""
 
 FEWEST_CONVERSATIONS = 20
-"""Of fewer, the bootstrap's intervals are too narrow to say anything by."""
+"""With fewer, the bootstrap's intervals are too narrow to say anything by."""
 
 RULE_OF_THREE = 3
-"""Where none of n conversations differs, the interval has no width; yet up to 3 / n of all may, at 95 %."""
+"""If none of n conversations differs, the interval has no width; yet up to 3 / n of all may, at 95 %."""
 
 SPANS = {"points": 1.0, "of 5": 4.0}
 """By how much one row can differ at most, by unit."""
@@ -54,21 +54,22 @@ class TeacherDifference(NamedTuple):
     """Rows that would show one as large as the margin."""
 
     rows: int
-    """That both are known on."""
+    """Rows that both are known on."""
 
     conversations: int
-    """Of these rows."""
+    """Conversations of these rows."""
 
-    def fewest(self, margin: float, unit: str) -> int:
-        """Conversations without which its interval says nothing."""
-        if self.low < self.high:
-            return FEWEST_CONVERSATIONS
-        if not margin > 0:
-            return sys.maxsize  # no number of them shows that there is no difference at all
-        return max(FEWEST_CONVERSATIONS, math.ceil(round(RULE_OF_THREE * SPANS[unit] / margin, 6)))
+    @property
+    def shown_worse(self) -> bool:
+        """The whole interval and the corrected p say that the second is worse; what is unknown says nothing."""
+        return self.low > 0 and self.p < P
 
     def turned(self) -> "TeacherDifference":
         return self._replace(difference=-self.difference, low=-self.high, high=-self.low)
+
+
+Gaps = Mapping[str, TeacherDifference]
+"""The best teacher's difference to each of the others, by the other's name."""
 
 
 class Recommendation(NamedTuple):
@@ -82,107 +83,123 @@ class Recommendation(NamedTuple):
     lines: list[str]
 
 
+class Scale(NamedTuple):
+    """The deciding metric's margin and unit: how differences are judged and read."""
+
+    margin: float
+    unit: str
+
+    @property
+    def tolerated(self) -> str:
+        return self.amount(self.margin, sign=False)
+
+    def amount(self, value: float, sign: bool = True) -> str:
+        """A difference: points of a share, else in the metric's own unit."""
+        return f"{self.number(value, sign)} {self.unit}" if math.isfinite(value) else "an unknown amount"
+
+    def number(self, value: float, sign: bool = True) -> str:
+        plus = "+" if sign else "-"
+        # z: never -0.0
+        return f"{100 * value:{plus}z.1f}" if self.unit == "points" else f"{value:{plus}z.2f}"
+
+    def ends(self, gap: TeacherDifference) -> str:
+        return ", ".join(self.number(end) if math.isfinite(end) else "unknown" for end in (gap.low, gap.high))
+
+    def fewest(self, gap: TeacherDifference) -> int:
+        """Conversations without which its interval says nothing."""
+        if gap.low < gap.high:
+            return FEWEST_CONVERSATIONS
+        if not self.margin > 0:
+            return sys.maxsize  # no number of them shows that there is no difference at all
+        return max(FEWEST_CONVERSATIONS, math.ceil(round(RULE_OF_THREE * SPANS[self.unit] / self.margin, 6)))
+
+    def rows_of_fewest(self, gap: TeacherDifference) -> int:
+        """Rows like these that hold as many conversations; 0 where nobody knows."""
+        fewest = self.fewest(gap)
+        if not gap.conversations or fewest == sys.maxsize:
+            return 0
+        return math.ceil(fewest * gap.rows / gap.conversations)
+
+    def lacks(self, gap: TeacherDifference) -> str | None:
+        """The reason why its interval says nothing yet, and the rows that would do; None where it may be believed."""
+        if gap.conversations >= self.fewest(gap):
+            return None
+        if not gap.conversations:
+            return "no row is known of both"
+        reason = f"{gap.conversations:,} conversations are too few to tell"
+        rows = self.rows_of_fewest(gap)
+        return f"{reason}: {self.fewest(gap):,} are needed, about {rows:,} rows like these" if rows else reason
+
+
 def recommend(
-    standings: Sequence[TeacherScore],
+    scores: Sequence[TeacherScore],
     gaps: Mapping[tuple[str, str], TeacherDifference],
     margin: float,
     rows: int,
     unit: str,
 ) -> Recommendation:
     """`gaps` holds each pair once, in either order; `rows` are those on which the deciding metric is known."""
-    able = [one for one in standings if can_teach(one)]
+    able, failures, scale = (
+        [score for score in scores if can_teach(score)],
+        failure_lines(scores),
+        Scale(margin, unit),
+    )
     if len(able) < 2:
-        return _without_choice(able, failure_lines(standings))
-    best = max(able, key=lambda one: (one.value, -one.cost))
-    others = [one for one in able if one.name != best.name]
-    above = {one.name: difference_between(gaps, best.name, one.name) for one in others}
-    known = [one for one in others if missing_evidence(above[one.name], margin, unit) is None]
-    within = [one for one in known if above[one.name].high < margin]
-    worse = [one for one in known if shown_worse(above[one.name]) and one not in within]
-    open_ = [one for one in others if one not in within and one not in worse]
-    sure = min([best, *within], key=lambda one: one.cost)
-    cheaper = [one for one in open_ if one.cost < sure.cost]
-    lines = [describe_difference(best, one, above[one.name], margin, unit) for one in others]
-    if not cheaper:
-        word: Conclusion = "as good" if within else "not shown" if open_ else "better"
-        return Recommendation(
-            word, sure.name, [_taken(sure, best, word, margin, unit), *lines, *failure_lines(standings)]
-        )
-    hopeful = [one for one in cheaper if above[one.name].difference <= margin]
-    take = min(hopeful, key=lambda one: one.cost) if hopeful else sure
-    first = _not_shown(take, best, above, cheaper, margin, rows, unit)
-    return Recommendation("not shown", take.name, [first, *lines, *failure_lines(standings)])
+        return _without_choice(able, failures)
+    best = max(able, key=lambda score: (score.value, -score.cost))
+    rest = [score for score in able if score.name != best.name]
+    above = {
+        score.name: gaps[best.name, score.name]
+        if (best.name, score.name) in gaps
+        else gaps[score.name, best.name].turned()
+        for score in rest
+    }
+    known = [score for score in rest if scale.lacks(above[score.name]) is None]
+    within = [score for score in known if above[score.name].high < margin]
+    worse = [score for score in known if above[score.name].shown_worse and score not in within]
+    unclear = [score for score in rest if score not in within and score not in worse]
+    sure = min([best, *within], key=lambda score: score.cost)
+    lines = [*(describe_difference(best, score, above[score.name], scale) for score in rest), *failures]
+    if not (cheaper := [score for score in unclear if score.cost < sure.cost]):
+        word: Conclusion = "as good" if within else "not shown" if unclear else "better"
+        return Recommendation(word, sure.name, [_taken(sure, best, word, scale), *lines])
+    hopeful = [score for score in cheaper if above[score.name].difference <= margin]
+    take = min(hopeful, key=lambda score: score.cost) if hopeful else sure
+    return Recommendation("not shown", take.name, [_not_shown(take, best, above, cheaper, rows, scale), *lines])
 
 
-def _without_choice(able: Sequence[TeacherScore], failing: Sequence[str]) -> Recommendation:
+def _without_choice(able: Sequence[TeacherScore], failures: Sequence[str]) -> Recommendation:
     """Nothing is said of quality where there is nobody to compare with."""
     if not able:
         first = "Take none of them: no teacher gave a rewrite that can be judged for enough of the rows."
-        return Recommendation("none", "", [first, *failing])
+        return Recommendation("none", "", [first, *failures])
     first = f"Take {able[0].name}: it alone gave rewrites that can be judged for enough of the rows."
-    return Recommendation("alone", able[0].name, [first, *failing])
+    return Recommendation("alone", able[0].name, [first, *failures])
 
 
-def difference_between(gaps: Mapping[tuple[str, str], TeacherDifference], one: str, other: str) -> TeacherDifference:
-    return gaps[one, other] if (one, other) in gaps else gaps[other, one].turned()
+def can_teach(score: TeacherScore) -> bool:
+    """Tell if there is enough of it to judge; what is unknown is never the best, and nothing is not cheap."""
+    return math.isfinite(score.value) and math.isfinite(score.cost) and score.failed <= TOO_MANY_FAILED
 
 
-def can_teach(one: TeacherScore) -> bool:
-    """Whether there is enough of it to judge; what is unknown is never the best, and nothing is not cheap."""
-    return math.isfinite(one.value) and math.isfinite(one.cost) and one.failed <= TOO_MANY_FAILED
-
-
-def missing_evidence(gap: TeacherDifference, margin: float, unit: str) -> str | None:
-    """Why its interval says nothing yet, with the rows that would do; None where it may be believed."""
-    fewest = gap.fewest(margin, unit)
-    if gap.conversations >= fewest:
-        return None
-    if not gap.conversations:
-        return "no row is known of both"
-    said = f"{gap.conversations:,} conversations are too few to tell"
-    if fewest == sys.maxsize:
-        return said
-    return f"{said}: {fewest:,} are needed, about {_as_rows(gap, fewest):,} rows like these"
-
-
-def _as_rows(gap: TeacherDifference, conversations: int) -> int:
-    return math.ceil(conversations * gap.rows / gap.conversations)
-
-
-def shown_worse(gap: TeacherDifference) -> bool:
-    """The whole interval and the corrected p say so; what is unknown says nothing."""
-    return gap.low > 0 and gap.p < P
-
-
-def describe_difference(
-    best: TeacherScore, other: TeacherScore, gap: TeacherDifference, margin: float, unit: str
-) -> str:
-    """What is known of one teacher beside the best."""
-    interval = f"{best.name} minus {other.name}: {format_amount(gap.difference, unit)} [{_ends(gap, unit)}]"
-    tolerated = format_amount(margin, unit, sign=False)
-    if lacks := missing_evidence(gap, margin, unit):
-        said = f"no difference is shown; {lacks}"
-    elif gap.high < margin and gap.low <= 0:
-        said = f"{other.name} is as good: the two are less than {tolerated} apart"
-    elif gap.high < margin:
-        said = f"{other.name} is worse, yet by less than the {tolerated} that are tolerated"
-    elif shown_worse(gap):
-        said = f"{other.name} is shown to be worse"
+def describe_difference(best: TeacherScore, other: TeacherScore, gap: TeacherDifference, scale: Scale) -> str:
+    """One teacher beside the best, as far as it is known."""
+    if lacks := scale.lacks(gap):
+        conclusion = f"no difference is shown; {lacks}"
+    elif gap.high < scale.margin and gap.low <= 0:
+        conclusion = f"{other.name} is as good: the two are less than {scale.tolerated} apart"
+    elif gap.high < scale.margin:
+        conclusion = f"{other.name} is worse, yet by less than the {scale.tolerated} that are tolerated"
+    elif gap.shown_worse:
+        conclusion = f"{other.name} is shown to be worse"
     else:
-        said = f"no difference is shown{_rows_needed(gap, margin, unit)}"
-    return f"{interval}: {said}."
+        needed = [f"about {gap.needed:,} rows would show one of this size"] if gap.needed else []
+        needed += [f"{gap.needed_for_margin:,} one of {scale.tolerated}"] if gap.needed_for_margin else []
+        conclusion = "; ".join(["no difference is shown", *([", ".join(needed)] if needed else [])])
+    return f"{best.name} minus {other.name}: {scale.amount(gap.difference)} [{scale.ends(gap)}]: {conclusion}."
 
 
-def _rows_needed(gap: TeacherDifference, margin: float, unit: str) -> str:
-    parts = []
-    if gap.needed:
-        parts.append(f"about {gap.needed:,} rows would show one of this size")
-    if gap.needed_for_margin:
-        parts.append(f"{gap.needed_for_margin:,} one of {format_amount(margin, unit, sign=False)}")
-    return f"; {', '.join(parts)}" if parts else ""
-
-
-def _taken(sure: TeacherScore, best: TeacherScore, word: Conclusion, margin: float, unit: str) -> str:
+def _taken(sure: TeacherScore, best: TeacherScore, word: Conclusion, scale: Scale) -> str:
     if word == "better":
         return f"Take {sure.name}: every other teacher is shown to be worse."
     if word == "not shown":
@@ -190,61 +207,47 @@ def _taken(sure: TeacherScore, best: TeacherScore, word: Conclusion, margin: flo
     if sure.name == best.name:
         return f"Take {sure.name}: none is shown to be better, and it is the cheapest of those as good."
     return (
-        f"Take {sure.name}: it is at most {format_amount(margin, unit, sign=False)} worse than {best.name}, "
+        f"Take {sure.name}: it is at most {scale.tolerated} worse than {best.name}, "
         f"and costs {cost_ratio(sure.cost, best.cost)} what {best.name} does."
     )
 
 
 def _not_shown(
-    take: TeacherScore,
-    best: TeacherScore,
-    above: Mapping[str, TeacherDifference],
-    cheaper: Sequence[TeacherScore],
-    margin: float,
-    rows: int,
-    unit: str,
+    take: TeacherScore, best: TeacherScore, above: Gaps, cheaper: Sequence[TeacherScore], rows: int, scale: Scale
 ) -> str:
     """Too few rows to choose between the best seen and what costs less."""
     first = f"No difference shown with {rows:,} rows"
     if take not in cheaper:
-        names = " and ".join(one.name for one in cheaper)
-        look = "looks" if len(cheaper) == 1 else "look"
-        most = max(_until(above[one.name], margin, unit) for one in cheaper)
+        names = " and ".join(score.name for score in cheaper)
+        verb = "looks" if len(cheaper) == 1 else "look"
+        most = max(max(above[score.name].needed or 0, scale.rows_of_fewest(above[score.name])) for score in cheaper)
         until = f"Until about {most:,} rows have told" if most else "Until more rows have told"
         return (
-            f"{first}, but {names} {look} worse by more than is tolerated, or is unknown. {until}, take {take.name}."
+            f"{first}, but {names} {verb} worse by more than is tolerated, or is unknown. {until}, take {take.name}."
         )
     gap = above[take.name]
     costs = f"{take.name} costs {cost_ratio(take.cost, best.cost)} what {best.name} does"
-    if lacks := missing_evidence(gap, margin, unit):
+    if lacks := scale.lacks(gap):
         return f"{first}; {lacks}. {costs}: take {take.name} for now."
     more = f"; {gap.needed:,} would be needed for the difference seen" if gap.needed else ""
     return (
-        f"{first}{more}. {costs}: take {take.name}, unless up to {format_amount(gap.high, unit, sign=False)} "
-        "matter more "
-        "than the price; then ask that many rows first."
+        f"{first}{more}. {costs}: take {take.name}, unless up to {scale.amount(gap.high, sign=False)} "
+        "matter more than the price; then ask that many rows first."
     )
 
 
-def _until(gap: TeacherDifference, margin: float, unit: str) -> int:
-    """Rows that would tell; 0 where nobody knows."""
-    fewest = gap.fewest(margin, unit)
-    least = _as_rows(gap, fewest) if gap.conversations and fewest < sys.maxsize else 0
-    return max(gap.needed or 0, least)
-
-
-def failure_lines(standings: Sequence[TeacherScore]) -> list[str]:
+def failure_lines(scores: Sequence[TeacherScore]) -> list[str]:
     lines = []
-    for one in standings:
-        if one.failed > MANY_FAILED:
+    for score in scores:
+        if score.failed > MANY_FAILED:
             lines.append(
-                f"{one.name} gave no rewrite for {one.failed:.1%} of the rows. They count here as the question "
+                f"{score.name} gave no rewrite for {score.failed:.1%} of the rows. They count here as the question "
                 "itself; in training data they would be missing."
             )
-        if one.failed > TOO_MANY_FAILED:
-            lines.append(f"{one.name} is left out of the choice: more than {TOO_MANY_FAILED:.0%} are missing.")
-        elif not can_teach(one):
-            lines.append(f"{one.name} is left out of the choice: its quality or its cost is unknown.")
+        if score.failed > TOO_MANY_FAILED:
+            lines.append(f"{score.name} is left out of the choice: more than {TOO_MANY_FAILED:.0%} are missing.")
+        elif not can_teach(score):
+            lines.append(f"{score.name} is left out of the choice: its quality or its cost is unknown.")
     return lines
 
 
@@ -253,19 +256,3 @@ def cost_ratio(cost: float, other: float) -> str:
     if not (math.isfinite(cost) and math.isfinite(other) and other > 0):
         return "an unknown part of"
     return f"{cost / other:.2g} times"
-
-
-def format_amount(value: float, unit: str, sign: bool = True) -> str:
-    """A difference: points of a share, else in the metric's own unit."""
-    if not math.isfinite(value):
-        return "an unknown amount"
-    plus = "+" if sign else "-"
-    number = f"{100 * value:{plus}z.1f}" if unit == "points" else f"{value:{plus}z.2f}"  # z: never -0.0
-    return f"{number} {unit}"
-
-
-def _ends(gap: TeacherDifference, unit: str) -> str:
-    scale, places = (100, 1) if unit == "points" else (1, 2)
-    return ", ".join(
-        f"{scale * end:+z.{places}f}" if math.isfinite(end) else "unknown" for end in (gap.low, gap.high)
-    )

@@ -1,161 +1,147 @@
-"""One self-contained page from comparison.json and predictions, and a table for the terminal. It adds no number."""
+"""The comparison's page and its tables for the terminal, from comparison.json and predictions. It adds no number."""
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from components.evaluation.rewriter.formatting import interval, number
-from components.evaluation.rewriter.measures import METRICS
-from qinglan.files import atomic_write
-from qinglan.page import render_page
-from qinglan.report_format import NO_VALUE, format_p_value, format_points
-from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
+from components.evaluation.rewriter.measures import METRICS, SYSTEM_METRICS
+from components.evaluation.rewriter.report import example
+from qinglan.evaluation import report as kernel
+from qinglan.evaluation.evaluation_file import Json, read_predictions
+from qinglan.evaluation.metrics import NO_VALUE
 
 SHOWN = ("top1", "ndcg", "recall", "judged_top1", "quality", "zero_hit", "copied", "invented", "same", "length")
-SHORT = ("top1", "judged_top1", "quality", "zero_hit")
+DIFFERENT = "where they differ"
 EXAMPLES = 8
 PLAIN_NAME = "no rewrite"
 WORDS = {
-    "better": "{take}: better than every other",
-    "as good": "{take}: as good as any within the margin, and the cheapest",
-    "not shown": "{take}, for now: no difference is shown",
-    "alone": "{take}: the only one that gave enough rewrites",
-    "none": "None of them can be taken: too few rewrites",
+    "better": "Take {take}: better than every other.",
+    "as good": "Take {take}: as good as any within the margin, and the cheapest.",
+    "not shown": "Take {take}, for now: no difference is shown.",
+    "alone": "Take {take}: the only one that gave enough rewrites.",
+    "none": "None of them can be taken: too few rewrites.",
 }
-Json = dict[str, Any]
 
 
 def write_report(comparison: Json, root: Path) -> None:
-    """The page, whole or not at all."""
-    page = render(comparison, pick(root / "predictions.jsonl", comparison["names"], EXAMPLES))
-    with atomic_write(root / "comparison.html") as partial:
-        partial.write_text(page, encoding="utf-8")
-
-
-def render(comparison: Json, examples: list[Json]) -> str:
-    """Everything but our own figures is escaped: questions and rewrites are data."""
-    from markupsafe import Markup
-
-    metric = comparison["deciding"]
-    return render_page(
-        Path(__file__).parent / "report.html.j2", headline(comparison), c=comparison, examples=examples,
-        metrics=METRICS, shown=SHOWN, number=number, interval=interval, points=format_points, p_value=format_p_value,
-        difference=difference, money=money, milliseconds=milliseconds, plain_name=PLAIN_NAME,
-        forest=Markup(forest_plot(METRICS[metric].name, gaps(comparison), unit=comparison["unit"])),
-        levels=[Markup(levels(comparison, one)) for one in ("top1", "judged_top1", "quality")],
-    )  # fmt: skip
-
-
-def headline(comparison: Json) -> str:
-    found = comparison["recommendation"]
-    return WORDS[found["word"]].format(take=found["take"])
-
-
-def gaps(comparison: Json) -> list[ChartRow]:
-    """Each pair's difference in the deciding metric."""
-    scale = 100.0 if comparison["unit"] == "points" else 1.0
-    lines = []
-    for one in comparison["paired"].values():
-        value, low, high = (None if one[x] is None else scale * one[x] for x in ("difference", "low", "high"))
-        lines.append(
-            ChartRow(f"{one['one']} − {one['other']}", value, low, high, difference(one, comparison["unit"]))
-        )
-    return lines
-
-
-def levels(comparison: Json, metric: str) -> str:
-    """Each teacher's level in one metric, the plain question's first."""
-    lines = [
-        ChartRow(PLAIN_NAME if name == "plain" else name, found[metric]["value"], found[metric]["low"],
-             found[metric]["high"], number(found[metric]["value"], metric))
-        for name, found in comparison["systems"].items()
-    ]  # fmt: skip
-    return bar_chart(METRICS[metric].name, lines, 5.0 if metric == "quality" else 1.0)
-
-
-def difference(found: Mapping[str, Any], unit: str, key: str = "difference") -> str:
-    value = found[key]
-    if value is None:
-        return NO_VALUE
-    return f"{100 * value:+z.1f}" if unit == "points" else f"{value:+z.2f}"
-
-
-def money(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, int | float) else NO_VALUE
-
-
-def milliseconds(value: Any) -> str:
-    return f"{value:,.0f} ms" if isinstance(value, int | float) else NO_VALUE
-
-
-def pick(predictions: Path, names: list[str], wanted: int) -> list[Json]:
-    """Rows on which some teacher finds the gold passage first and another does not, one a conversation; the order
-    has nothing to do with their content."""
-    found: dict[tuple[str, str], tuple[bytes, Json]] = {}
-    with predictions.open("rb") as file:
-        for line in file:
-            row: Json = orjson.loads(line)
-            if len({outcome(row, name) for name in names}) > 1:
-                found.setdefault(
-                    (row["tenant_id"], row["conversation_id"]),
-                    (hashlib.sha256(str(row["id"]).encode()).digest(), row),
-                )
-    return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])[:wanted]]
-
-
-def outcome(row: Json, name: str) -> Any:
-    """What tells teachers apart on a row: the gold passage first or not; without gold, what was found first."""
-    one = row["systems"][name]
-    return one["rank"] == 1 if row["gold"] else one["hits"][:1]
+    """Write the page, whole or not at all."""
+    examples = draw_examples(root / "predictions.jsonl", comparison["names"])
+    kernel.write_report(build_report(comparison, examples), root / "comparison.html")
 
 
 def print_comparison(comparison: Json, root: Path) -> None:
-    from qinglan.terminal.console import Console
+    from qinglan.terminal.console import Console, markdown
 
     console = Console()
-    console.print(_table(comparison))
-    console.print(f"{headline(comparison)}.", style="bold", highlight=False)
-    for line in comparison["recommendation"]["lines"]:
-        console.print(f" • {line}", highlight=False)
-    console.print(comparison["why"], highlight=False)
-    for note in comparison["notes"]:
-        console.print(f"   {note}", style="dim", highlight=False)
+    console.print(markdown(kernel.to_markdown(build_report(comparison), notes=True)))
     console.print(f"{root / 'comparison.html'}  {root / 'comparison.json'}", highlight=False, soft_wrap=True)
 
 
-def _table(comparison: Json) -> Any:
-    from rich.console import Group
-    from rich.table import Table
+def build_report(comparison: Json, examples: Sequence[Json] = ()) -> kernel.Report:
+    counts, settings, taken = comparison["counts"], comparison["settings"], comparison["recommendation"]
+    names = {name: name for name in comparison["names"]}
+    drawn = kernel.Text(
+        "Drawn without looking, one a conversation. The number is the gold passage's place among the first ten."
+    )
+    return kernel.Report(
+        WORDS[taken["word"]].format(take=taken["take"]),
+        taken["word"] in ("better", "as good"),
+        f"{counts['rows']:,} rows in {counts['conversations']:,} conversations of {comparison['tenant']}, drawn "
+        f"from {counts['training_rows']:,} rows of training; {counts['locked_rows']:,} rows of dev and test were not "
+        f"looked at. {comparison['why']}",
+        taken["lines"],
+        [
+            kernel.Section("Each teacher", list(_teachers(comparison))),
+            kernel.Section("Who is better than whom", list(_pairs(comparison))),
+            kernel.Section(
+                "Where they differ", [drawn, kernel.Examples("", [example(row, names) for row in examples])]
+            ),
+        ],
+        [
+            *comparison["notes"],
+            f"Intervals: {settings['draws']:,} bootstrap draws of whole conversations; p: as many sign flips of "
+            f"whole conversations, corrected by Holm over pairs. Seed {settings['seed']}.",
+        ],
+        comparison["digests"],
+    )
 
-    rows = comparison["counts"]["rows"]
-    table = Table(title=f"Teachers of {comparison['tenant']}, {rows:,} rows of training", title_justify="left")
-    names = list(comparison["systems"])
-    table.add_column("")
-    for name in names:
-        table.add_column(PLAIN_NAME if name == "plain" else name, justify="right")
-    for metric in SHORT:
-        cells = [comparison["systems"][name][metric] for name in names]
-        table.add_row(METRICS[metric].name, *(Group(number(x["value"], metric), interval(x, metric)) for x in cells))
-    for title, said in _of_teacher(comparison["currency"]).items():
-        found = [comparison["systems"][name] for name in names]
-        table.add_row(title, *(said(x) if "failed" in x else "" for x in found))
-    return table
+
+def _teachers(comparison: Json) -> Iterator[kernel.Block]:
+    systems = {PLAIN_NAME if name == "plain" else name: levels for name, levels in comparison["systems"].items()}
+    yield kernel.Figures([kernel.bars(systems, name, METRICS[name]) for name in ("top1", "judged_top1", "quality")])
+    table = kernel.levels_table(systems, {name: METRICS[name] for name in SHOWN})
+    paid = {name: _paid(levels, comparison["currency"]) for name, levels in systems.items() if "failed" in levels}
+    titles = next(iter(paid.values()))
+    rows = [[title, *(paid[name][title] if name in paid else "" for name in systems)] for title in titles]
+    yield table._replace(rows=[*table.rows, *rows])
 
 
-def _of_teacher(currency: str) -> dict[str, Any]:
-    """The rows of the table that the plain question has not."""
+def _paid(teacher: Json, currency: str) -> dict[str, str | kernel.Cell]:
+    """A teacher's model and calls; the plain question has none."""
+    calls, tokens, failed = teacher["calls"], teacher["tokens"], teacher["failed"]
+    cost, price = SYSTEM_METRICS["cost"].number(teacher["cost"]["value"]), teacher["model"]["price"]["as_of"]
     return {
-        "latency, median": lambda x: milliseconds(x["latency_p50"]["value"]),
-        "latency, 95th percentile": lambda x: milliseconds(x["latency_p95"]["value"]),
-        f"cost per 1,000 rewrites, {currency}": lambda x: money(x["cost"]["value"]),
-        "rows without a rewrite": lambda x: reasons(x["failed"]),
-        "calls sent, lost": lambda x: f"{x['calls']['sent']:,}, {x['calls']['lost']:,}",
-    }
+        "model": teacher["model"]["model"],
+        **{
+            f"{SYSTEM_METRICS[name].name}, live calls": kernel.level_cell(teacher[name], SYSTEM_METRICS[name])
+            for name in ("latency_p50", "latency_p95")
+        },
+        f"cost per 1,000 rewrites given, {currency}": kernel.Cell(cost, f"price of {price}"),
+        "tokens an answer, as the service counts: in, out (thought)":
+            f"{tokens['input']:.0f}, {tokens['output']:.0f} ({tokens['reasoning']:.0f})",
+        "rows without a rewrite": kernel.Cell(
+            f"{failed['rows']:,}", ", ".join(f"{reason} {count}" for reason, count in failed["reasons"].items())
+        ),
+        "calls in the journal: sent, answered, rejected, lost":
+            ", ".join(f"{calls[outcome]:,}" for outcome in ("sent", "answered", "rejected", "lost")),
+    }  # fmt: skip
 
 
-def reasons(failed: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{reason} {count}" for reason, count in failed["reasons"].items())
-    return f"{failed['rows']:,}" + (f" ({said})" if said else "")
+def _pairs(comparison: Json) -> Iterator[kernel.Block]:
+    unit, deciding = comparison["unit"], METRICS[comparison["deciding"]]
+    if unit == "points":
+        deciding = deciding._replace(unit="share")
+    paired = {f"{gap['one']} − {gap['other']}": gap for gap in comparison["paired"].values()}
+    caption = f"{deciding.name}: difference in {unit}, 95 % interval over conversations"
+    yield kernel.Figures([kernel.forest(deciding.name, paired, deciding, unit)], caption)
+    yield kernel.gaps_table(f"{deciding.name}, {unit}", ((pair, gap, deciding) for pair, gap in paired.items()))
+    header = ["", "rows here", "the two differ on", "alike turns cost", "for the difference seen", "for the margin"]
+    rows = [[pair, *_power(gap["power"])] for pair, gap in paired.items()]
+    yield kernel.Table(header, rows, "How many rows a firm answer needs")
+    yield kernel.Text(
+        "Paired rows like these that would show such a difference, two-sided at 5 %, with a power of 80 %. The "
+        "margin: by so much a cheaper teacher may at most be worse."
+    )
+    by_metric = (
+        (f"{pair}: {METRICS[name].name}", its, METRICS[name])
+        for pair, gap in paired.items()
+        for name, its in gap["metrics"].items()
+        if name != comparison["deciding"]
+    )
+    yield kernel.gaps_table("", by_metric, "By the other metrics", terminal=False)
+
+
+def _power(power: Json) -> list[str]:
+    needed = (f"{rows:,}" if rows else NO_VALUE for rows in (power["needed"], power["needed_for_margin"]))
+    return [
+        str(power["rows"]),
+        METRICS["top1"].number(power["discordant"]),
+        f"{power['clustering']:.2f} times",
+        *needed,
+    ]
+
+
+def draw_examples(predictions: Path, names: Sequence[str]) -> list[Json]:
+    """Rows on which some teacher finds the gold passage first and another does not, one a conversation."""
+
+    def kind_of(row: Json) -> str | None:
+        return DIFFERENT if len({_outcome(row, name) for name in names}) > 1 else None
+
+    rows = read_predictions(predictions)
+    return kernel.pick_examples(rows, [DIFFERENT], kind_of, EXAMPLES, kernel.conversation_of)[DIFFERENT]
+
+
+def _outcome(row: Json, name: str) -> Any:
+    """The outcome that tells teachers apart: the gold passage first or not; without gold, the first passage."""
+    answer = row["systems"][name]
+    return answer["rank"] == 1 if row["gold"] else tuple(answer["hits"][:1])

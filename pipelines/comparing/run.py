@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from components.data.validate.stage import known_snapshots
-from components.evaluation.rewriter.results import MetricTable
+from components.evaluation.rewriter.measures import METRICS
+from components.evaluation.rewriter.score_systems import ScoredRows
 from pipelines.comparing import results
 from pipelines.comparing.config import TeacherChoice, TeachersConfig, check_payable, journal_name
 from pipelines.comparing.report import write_report
@@ -41,6 +42,7 @@ from pipelines.run import start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import read_sheet
 from qinglan.errors import DataError
+from qinglan.evaluation.metric_table import MetricTable
 from qinglan.files import sha256_file
 from qinglan.lineage.code import code_version
 from qinglan.llm.config import GatewayConfig
@@ -56,13 +58,13 @@ Json = dict[str, Any]
 
 
 class ComparisonData(NamedTuple):
-    """What was asked, before it is counted."""
+    """Everything that the models answered, before it is counted."""
 
     known: RowsWithNeeds
-    written: dict[str, list[TeacherRewrite]]
-    """For the rows that have a need."""
+    rewrites: dict[str, list[TeacherRewrite]]
+    """Rewrites of the rows that have a need, by teacher."""
 
-    asking: Any
+    scored: ScoredRows
 
 
 def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Confirm) -> Json:
@@ -99,15 +101,15 @@ def _collect(
                 f"{config.questions}: none of {len(sample.rows)} rows has a need, and the judge gave none "
                 f"({_counted(known.without)}). Write one into {config.generate.columns.need}, or try another judge."
             )
-        written = {one.name: _write(one, teachers, config, run, sample.rows) for one in teachers.teachers}
-        kept = {row.id for row in known.rows}
-        mine = {
-            name: [one for row, one in zip(sample.rows, rewrites, strict=True) if row.id in kept]
-            for name, rewrites in written.items()
+        written = {teacher.name: _write(teacher, teachers, config, run, sample.rows) for teacher in teachers.teachers}
+        ids = {row.id for row in known.rows}
+        rewrites = {
+            name: [rewrite for row, rewrite in zip(sample.rows, of_teacher, strict=True) if row.id in ids]
+            for name, of_teacher in written.items()
         }
         with _shared_gateway(backends, teachers, config, run) as url:
-            asking = score_rewrites(known.rows, mine, run.root / "predictions.jsonl", config.evaluate, url)
-    return ComparisonData(known, mine, asking)
+            scored = score_rewrites(known.rows, rewrites, run.root / "predictions.jsonl", config.evaluate, url)
+    return ComparisonData(known, rewrites, scored)
 
 
 def _write(
@@ -164,9 +166,9 @@ def journal_of(choice: TeacherChoice, config: RunConfig, run: RunDir) -> Path:
     return run.root / "journals" / f"{journal_name(choice, config.stand_ins.teacher)}.sqlite"
 
 
-def budget_left(config: RunConfig, run: RunDir, mine: Path) -> float:
+def budget_left(config: RunConfig, run: RunDir, journal: Path) -> float:
     """The budget without what this comparison has spent in other journals, those of earlier settings among them."""
-    journals = {run.journal, *(run.root / "journals").glob("*.sqlite")} - {mine}
+    journals = {run.journal, *(run.root / "journals").glob("*.sqlite")} - {journal}
     spent = sum(float(read_report(path)["cost"]) for path in journals if path.is_file())
     return max(config.gateway.budget - spent, LEAST)
 
@@ -180,24 +182,24 @@ def _snapshots(config: RunConfig) -> dict[str, str]:
 def build_comparison(
     config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, compared: ComparisonData
 ) -> Json:
-    known, written, asking = compared
-    names = [one.name for one in teachers.teachers]
-    table = MetricTable.of(known.rows, asking, {})
+    known, rewrites, scored = compared
+    names = [teacher.name for teacher in teachers.teachers]
+    table = MetricTable.of(known.rows, scored.values, METRICS, config.evaluate.draws, config.evaluate.seed)
     ids = {row.id for row in known.rows}
-    spent = {one.name: _spent(journal_of(one, config, run), ids) for one in teachers.teachers}
+    spent = {teacher.name: _spent(journal_of(teacher, config, run), ids) for teacher in teachers.teachers}
     metric = results.deciding_metric(table)
     margin = results.scaled(teachers.margin, metric)
-    levels = results.teacher_results(table, written, spent, config.evaluate)
-    paired = results.paired_results(table, names, metric, margin, config.evaluate)
-    for one in teachers.teachers:
-        levels[one.name]["model"] = one.model.model_dump(mode="json")
+    levels = results.teacher_results(table, rewrites, spent, config.evaluate)
+    paired = results.paired_results(table, names, metric, margin)
+    for teacher in teachers.teachers:
+        levels[teacher.name]["model"] = teacher.model.model_dump(mode="json")
     return {
         "tenant": config.tenant_id, "names": names, "systems": levels, "paired": paired, "deciding": metric,
         "margin": margin, "unit": results.UNITS[metric], "why": results.why_it_decides(metric, table),
         "recommendation": results.recommendation(levels, paired, names, metric, margin)._asdict(),
         "currency": config.gateway.teacher.price.currency,
         "counts": {
-            "rows": len(known.rows), "conversations": int(table.conversations.max()) + 1,
+            "rows": len(known.rows), "conversations": table.conversation_count,
             "training_rows": sample.training, "locked_rows": sample.locked, "without_need": dict(known.without),
             "examined": levels[PLAIN]["quality"]["n"],
         },
@@ -205,7 +207,7 @@ def build_comparison(
         "settings": {
             "seed": config.evaluate.seed, "draws": config.evaluate.draws, "stand_ins": config.stand_ins.teacher,
         },
-        "digests": _digests(config, run, names, asking.snapshots),
+        "digests": _digests(config, run, names, scored.snapshots),
     }  # fmt: skip
 
 
@@ -213,11 +215,13 @@ def _spent(journal: Path, rows: set[str]) -> results.JournalUsage:
     report = read_report(journal)
     answered = report["answered"] or 1
     tokens = {name: report[f"{name}_tokens"] / answered for name in ("input", "output", "reasoning")}
-    return results.JournalUsage([one for one in read_attempts(journal, STEP, "teacher") if one.row in rows], tokens)
+    return results.JournalUsage(
+        [attempt for attempt in read_attempts(journal, STEP, "teacher") if attempt.row in rows], tokens
+    )
 
 
 def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData) -> list[str]:
-    """What a reader must know to read the numbers right."""
+    """Facts that a reader must know to read the numbers right."""
     models = config.gateway.models()
     lines = [
         "Rows are whole conversations of training, drawn by seed; dev and the locked test were not looked at.",
@@ -227,9 +231,9 @@ def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData
         "Cost is the journal's: every attempt counts, and one without an outcome counts at its worst.",
     ]
     judges = {models["judge"].model, models["examiner"].model}
-    if own := [one.name for one in teachers.teachers if one.model.model in judges]:
+    if judging := [teacher.name for teacher in teachers.teachers if teacher.model.model in judges]:
         lines.append(
-            f"{' and '.join(own)} is also judge or examiner here: it judges itself, and models like their own."
+            f"{' and '.join(judging)} is also judge or examiner here: it judges itself, and models like their own."
         )
     if config.stand_ins.teacher:
         lines.append(
@@ -237,8 +241,8 @@ def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData
         )
     if compared.known.without:
         lines.append(f"Rows left out for all, as the judge gave no need: {_counted(compared.known.without)}.")
-    if compared.asking.unexamined:
-        lines.append(f"Rewrites without the examiner's score: {_counted(compared.asking.unexamined)}.")
+    if compared.scored.unexamined:
+        lines.append(f"Rewrites without the examiner's score: {_counted(compared.scored.unexamined)}.")
     return lines
 
 

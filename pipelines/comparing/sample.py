@@ -21,7 +21,7 @@ class Sample(NamedTuple):
     """Rows of dev and test, which were not looked at."""
 
 
-def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
+def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
     """About so many rows; the same sheet and seed give the same ones, and more rows keep those of fewer."""
     surveyed = [
         SplitInput(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
@@ -34,17 +34,17 @@ def draw_sample(config: RunConfig, wanted: int, seed: int) -> Sample:
             f"{config.questions}: none of {locked:,} rows is for training. Teachers are never compared on dev or "
             "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
         )
-    chosen = choose_conversations(counts, wanted, seed)
+    chosen = choose_conversations(counts, count, seed)
     rows = [row for row in _questions(config) if _conversation(row) in chosen]
     return Sample(rows, counts.total(), locked)
 
 
-def choose_conversations(conversations: Mapping[Conversation, int], wanted: int, seed: int) -> set[Conversation]:
+def choose_conversations(conversations: Mapping[Conversation, int], count: int, seed: int) -> set[Conversation]:
     """Conversations in an order that the seed alone gives, until their rows are enough."""
     chosen: set[Conversation] = set()
     rows = 0
-    for name in sorted(conversations, key=lambda one: _place(one, seed)):
-        if rows >= wanted:
+    for name in sorted(conversations, key=lambda name: _place(name, seed)):
+        if rows >= count:
             break
         chosen.add(name)
         rows += conversations[name]

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import orjson
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.score_systems import RowScorer, ScoredRow, ScoredRows, draw_rows
+from components.evaluation.rewriter.score_systems import ScoredRows, score_all
 from qinglan.concurrency import map_in_order
 from qinglan.errors import RowError
 from qinglan.files import atomic_write
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages, teacher_messages
-from qinglan.rag.client import RagClient
 from qinglan.rows import Question, QuestionWithNeed
 from qinglan.terminal.progress import progress
 
@@ -25,13 +24,13 @@ ROWS_UNDER_WAY = 32
 
 
 class TeacherRewrite(NamedTuple):
-    """What one teacher made of one question."""
+    """One teacher's rewrite of one question."""
 
     rewrite: str
     """Empty where there is none."""
 
     reason: str
-    """Why there is none."""
+    """The reason why there is none."""
 
     detail: str
     call: str
@@ -86,62 +85,40 @@ async def _collect_needs(rows: Sequence[Question], snapshots: Mapping[str, str],
 
         async def need(row: Question) -> QuestionWithNeed | RowError:
             try:
-                said = row.need or (await gateway.ask("judge", need_messages(row), row=row.id)).line()
+                text = row.need or (await gateway.ask("judge", need_messages(row), row=row.id)).line()
             except RowError as error:
                 return error
-            return QuestionWithNeed(**{**row.model_dump(), "need": said}, snapshot=snapshots.get(row.tenant_id, ""))
+            return QuestionWithNeed(**{**row.model_dump(), "need": text}, snapshot=snapshots.get(row.tenant_id, ""))
 
         with progress("needs", len(rows)) as tick:
-            async for one in map_in_order(rows, need, ROWS_UNDER_WAY):
-                if isinstance(one, RowError):
-                    known.without[one.reason] += 1
+            async for row_with_need in map_in_order(rows, need, ROWS_UNDER_WAY):
+                if isinstance(row_with_need, RowError):
+                    known.without[row_with_need.reason] += 1
                 else:
-                    known.rows.append(one)
+                    known.rows.append(row_with_need)
                 tick()
     return known
 
 
 def score_rewrites(
-    rows: Sequence[QuestionWithNeed], written: Mapping[str, Sequence[TeacherRewrite]], predictions: Path,
+    rows: Sequence[QuestionWithNeed], rewrites: Mapping[str, Sequence[TeacherRewrite]], predictions: Path,
     config: EvaluateConfig, gateway_url: str,
 ) -> ScoredRows:  # fmt: skip
     """Put every teacher's query through the RAG, and a sample of them before the examiner.
 
     Where a teacher gave no rewrite, the question itself is its query: so would the user be served.
     """
-    return asyncio.run(_score_rewrites(rows, written, predictions, config, gateway_url))
+    questions = [row.question for row in rows]
+    queries = {
+        name: [answer.rewrite or question for answer, question in zip(answers, questions, strict=True)]
+        for name, answers in rewrites.items()
+    }
+    texts = {PLAIN: questions, **queries}
+    return score_all(rows, texts, {}, predictions, config, gateway_url, STEP, judged_rows=0)
 
 
-async def _score_rewrites(
-    rows: Sequence[QuestionWithNeed], written: Mapping[str, Sequence[TeacherRewrite]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str,
-) -> ScoredRows:  # fmt: skip
-    examined = set(draw_rows(rows, config.examined_rows, config.seed))
-    out = ScoredRows([], [], Counter(), [], {})
-    async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        asker = RowScorer(gateway, rag, config)
-
-        async def ask(at: int) -> ScoredRow:
-            mine = {name: one[at].rewrite or rows[at].question for name, one in written.items()}
-            return await asker.row(rows[at], {PLAIN: rows[at].question, **mine}, (), at in examined, False)
-
-        with (
-            atomic_write(predictions) as partial,
-            partial.open("wb") as file,
-            progress("retrieve", len(rows)) as tick,
-        ):
-            async for answered in map_in_order(range(len(rows)), ask, ROWS_UNDER_WAY):
-                file.write(answered.prediction)
-                out.values.append(answered.values)
-                out.unexamined.update(answered.unexamined)
-                if answered.snapshot and answered.snapshot not in out.snapshots:
-                    out.snapshots.append(answered.snapshot)
-                tick()
-        return out._replace(report=await gateway.report())
-
-
-def write_rewrites(path: Path, rows: Sequence[Question], written: Sequence[TeacherRewrite]) -> None:
-    """A line for each row: what the teacher gave, or why nothing."""
+def write_rewrites(path: Path, rows: Sequence[Question], rewrites: Sequence[TeacherRewrite]) -> None:
+    """Write a line for each row: the teacher's rewrite, or why there is none."""
     with atomic_write(path) as partial, partial.open("wb") as file:
-        for row, one in zip(rows, written, strict=True):
-            file.write(orjson.dumps({"id": row.id, "question": row.question, **one._asdict()}) + b"\n")
+        for row, rewrite in zip(rows, rewrites, strict=True):
+            file.write(orjson.dumps({"id": row.id, "question": row.question, **rewrite._asdict()}) + b"\n")

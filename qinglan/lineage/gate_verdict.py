@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import orjson
 
+from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import sha256_bytes
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
 from qinglan.lineage.record import StepReport
 from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, parse_time
-from qinglan.verdict import Verdict, verdict_bytes
 
 VERDICT = "verdict"
 PROMOTE, HOLD = "promote", "hold"

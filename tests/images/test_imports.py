@@ -33,12 +33,6 @@ BY_HAND = {
 DISTRIBUTIONS = {"google": "protobuf"}
 """Of names that several packages share."""
 
-NOT_CALLED = {
-    "components.evaluation.rewriter.component.gate": {"kserve", "safetensors", "torch", "transformers"},
-    "components.evaluation.style.component.gate_style": {"onnxruntime", "safetensors", "torch", "transformers"},
-}
-"""Imports inside functions that a step never calls: a gate shares its module with the evaluation before it."""
-
 JOINED_BY_RAY = "ppo"
 """A job's pods start Ray in this image alone; in the others they are joined by torchrun."""
 
@@ -166,9 +160,7 @@ def test_an_image_has_what_its_steps_import(image: str) -> None:
         for name, names in running_in(image).items()
     }
 
-    assert {name: packages for name, packages in missing.items() if packages} == {
-        name: NOT_CALLED[name] for name in missing if name in NOT_CALLED
-    }
+    assert {name: packages for name, packages in missing.items() if packages} == {}
 
 
 def test_an_import_inside_a_function_is_found() -> None:

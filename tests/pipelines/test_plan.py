@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.evaluation.rewriter.formatting import headline
+from components.evaluation.rewriter.report import headline
 from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import prepayment_in_words

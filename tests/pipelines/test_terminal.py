@@ -318,7 +318,7 @@ def test_a_report_in_markdown_opens_no_link_and_obeys_no_entity(tmp_path: Path) 
     code = f"""
 from qinglan.terminal.console import Console, markdown
 from qinglan.terminal import visible
-from qinglan.report_format import markdown_table
+from qinglan.evaluation.report import markdown_table
 table = markdown_table(["", "top1"], [[{ALL!r}, "1"]])
 Console().print(markdown("**Promote**\\n\\n" + table + "\\n\\n- " + visible({ALL!r})))
 """

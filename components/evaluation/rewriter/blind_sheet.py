@@ -1,11 +1,11 @@
 """A sheet that people score without knowing who wrote what, and the reading of it.
 
-export(...)        blind_sample.xlsx: question, history, rewrites A B C in shuffled order; the key is another file
-read_scores(...)   per-system means with intervals, and the people's agreement with the examiner
+write_blind_sheet(...)  blind_sample.xlsx: question, history, rewrites A B C in shuffled order; its key beside it
+read_scores(...)        per-system means with intervals, and the people's agreement with the examiner
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,126 +13,101 @@ from typing import Any
 import numpy as np
 import orjson
 
-from qinglan import statistics
-from qinglan.blind_sheet import (
-    NUMBER_COLUMN,
-    KeyRow,
-    digest_of_texts,
-    find_key_row,
-    read_filled_rows,
-    read_key,
-    refuse_changed_texts,
-    write_key,
-)
 from qinglan.errors import DataError
-from qinglan.tables import Cells, write_table
+from qinglan.evaluation import statistics
+from qinglan.evaluation.blind_sheet import FilledRow, KeyRow, SheetRow, read_key, read_sheet, write_sheet
+from qinglan.evaluation.evaluation_file import Json, read_predictions
+from qinglan.tables import Cells
 
 LETTERS = "ABCDE"
-QUESTION, SCORE = "问题", "{}评分(1-5)"
+QUESTION, HISTORY, SCORE = "问题", "历史摘要", "{}评分(1-5)"
 
 
-def write_blind_sheet(predictions: Path, sheet: Path, key: Path, wanted: int, seed: int) -> int:
+def write_blind_sheet(predictions: Path, sheet: Path, key: Path, count: int, seed: int) -> int:
     """Write sheet and key for some rows; equal rewrites share a letter, so that nobody scores one twice."""
-    rows = list(_picked(predictions, wanted, seed))
-    width = max((len(row["letters"]) for row in rows), default=0)
-    letters = LETTERS[:width]
-    columns = [NUMBER_COLUMN, QUESTION, "历史摘要", *letters, *(SCORE.format(letter) for letter in letters)]
-    with write_table(sheet, columns) as add:
-        for number, row in enumerate(rows, 1):
-            texts = [row["texts"].get(letter, "") for letter in letters]
-            add([number, row["question"], row["history"], *texts, *[None] * width])
-    write_key(
-        key,
-        (
-            {name: row[name] for name in ("id", "conversation", "letters")}
-            | {"shown": digest_of_texts(*_visible_cells(row["question"], row["texts"]))}
-            for row in rows
-        ),
-    )
-    return len(rows)
+    rows = list(_picked(predictions, count, seed))
+    letters = LETTERS[: max((len(texts) for _, texts in rows), default=0)]
+    return write_sheet(
+        sheet, key, [QUESTION, HISTORY, *letters, *map(SCORE.format, letters)],
+        [
+            SheetRow(
+                [row["question"], row["history_summary"], *(texts.get(letter, "") for letter in letters),
+                 *[None] * len(letters)],
+                [row["question"], *texts.values()],
+                {
+                    "id": row["id"], "conversation": [row["tenant_id"], row["conversation_id"]],
+                    "letters": {letter: _writers(row, text) for letter, text in texts.items()},
+                },
+            )
+            for row, texts in rows
+        ],
+    )  # fmt: skip
 
 
-def _picked(predictions: Path, wanted: int, seed: int) -> Iterator[KeyRow]:
-    """Examined rows first, since only there people and examiner can be compared."""
+def _writers(row: Json, text: str) -> list[str]:
+    return [name for name, answer in row["systems"].items() if answer["rewrite"] == text]
+
+
+def _picked(predictions: Path, count: int, seed: int) -> Iterator[tuple[Json, dict[str, str]]]:
+    """Rows and their rewrites by letter; examined rows first, as only there people and examiner can be compared."""
     lines = predictions.read_bytes().splitlines()
     order = sorted(range(len(lines)), key=lambda at: (not _examined(lines[at]), Random(f"{seed} {at}").random()))
-    for at in order[:wanted]:
-        yield _shuffled(orjson.loads(lines[at]), Random(f"{seed} order {at}"))
+    for at in order[:count]:
+        row = orjson.loads(lines[at])
+        texts = sorted({answer["rewrite"] for answer in row["systems"].values()})
+        Random(f"{seed} order {at}").shuffle(texts)
+        yield row, dict(zip(LETTERS, texts, strict=False))
 
 
 def _examined(line: bytes) -> bool:
-    return any(one.get("quality") is not None for one in orjson.loads(line)["systems"].values())
-
-
-def _shuffled(row: KeyRow, random: Random) -> KeyRow:
-    by_text: dict[str, list[str]] = {}
-    for name, one in row["systems"].items():
-        by_text.setdefault(one["rewrite"], []).append(name)
-    texts = sorted(by_text)
-    random.shuffle(texts)
-    lettered = dict(zip(LETTERS, texts, strict=False))
-    return {
-        "id": row["id"], "conversation": [row["tenant_id"], row["conversation_id"]], "question": row["question"],
-        "history": row["history_summary"], "texts": lettered,
-        "letters": {letter: by_text[text] for letter, text in lettered.items()},
-    }  # fmt: skip
-
-
-def _visible_cells(question: Any, texts: Mapping[str, Any]) -> list[Any]:
-    """What people see of a row."""
-    return [question, *texts.values()]
+    return any(answer.get("quality") is not None for answer in orjson.loads(line)["systems"].values())
 
 
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
-    """What people gave each system, and how far they agree with the examiner; cells left empty are left out."""
-    kept = read_key(key, sheet)
-    letters = sorted({letter for row in kept.values() for letter in row["letters"]})
-    rows = read_filled_rows(sheet, [QUESTION, *letters, *map(SCORE.format, letters)])
-    given = [one for number, cells in rows for one in _scores(sheet, number, cells, kept)]
-    if not given:
+    """People's scores of each system, and how far they agree with the examiner; cells left empty are left out."""
+    rows = read_key(key, sheet)
+    letters = sorted({letter for row in rows.values() for letter in row["letters"]})
+    filled = read_sheet(sheet, rows, [QUESTION, *letters, *map(SCORE.format, letters)], _shown)
+    scores = [score for row in filled for score in _scores(row)]
+    if not scores:
         raise DataError(f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')} ... with 1 to 5.")
-    examined = _examiner_scores(predictions)
-    pairs = [(score, other) for _, row, name, score in given if (other := examined.get((row, name))) is not None]
-    agreed = statistics.agreement([one for one, _ in pairs], [other for _, other in pairs])
-    names = sorted({name for _, _, name, _ in given})
-    column = np.array([[score if name == one else math.nan for one in names] for _, _, name, score in given])
-    found = statistics.bootstrap_means(column, statistics.group_numbers([c for c, *_ in given]), draws, seed)
+    examiner = {
+        (row["id"], name): answer["quality"]
+        for row in read_predictions(predictions)
+        for name, answer in row["systems"].items()
+        if answer.get("quality") is not None
+    }
+    both = [(score, examiner[row, name]) for _, row, name, score in scores if (row, name) in examiner]
+    agreed = statistics.agreement([score for score, _ in both], [score for _, score in both])
+    names = sorted({name for _, _, name, _ in scores})
+    columns = np.array([[score if name == column else math.nan for column in names] for _, _, name, score in scores])
+    groups = statistics.group_numbers([conversation for conversation, *_ in scores])
+    means = statistics.bootstrap_means(columns, groups, draws, seed)
     return {
-        "systems": {name: estimate._asdict() for name, estimate in zip(names, found, strict=True)},
+        "systems": {name: estimate._asdict() for name, estimate in zip(names, means, strict=True)},
         "agreement": agreed._asdict(),
     }
+
+
+def _shown(cells: Cells, row: KeyRow) -> list[Any]:
+    return [cells[QUESTION], *(cells.get(letter) for letter in row["letters"])]
 
 
 HumanScore = tuple[tuple[str, ...], str, str, float]
 """Conversation, row, system, score."""
 
 
-def _scores(sheet: Path, number: int, cells: Cells, key: Mapping[str, KeyRow]) -> Iterator[HumanScore]:
-    row = find_key_row(sheet, number, cells, key)
-    seen = _visible_cells(cells[QUESTION], {letter: cells.get(letter) for letter in row["letters"]})
-    refuse_changed_texts(sheet, number, row, seen, "question or rewrites are not those of the key")
-    for letter, systems in row["letters"].items():
-        value = _number(cells.get(SCORE.format(letter)))
+def _scores(row: FilledRow) -> Iterator[HumanScore]:
+    for letter, systems in row.key["letters"].items():
+        value = _number(row.cells.get(SCORE.format(letter)))
         if value in (None, ""):
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 5:
-            raise DataError(
-                f"{sheet}, row {number}: {SCORE.format(letter)} is {value!r}. Write a number from 1 to 5."
-            )
+            raise DataError(f"{row.where}: {SCORE.format(letter)} is {value!r}. Write a number from 1 to 5.")
         for system in systems:
-            yield tuple(row["conversation"]), row["id"], system, float(value)
+            yield tuple(row.key["conversation"]), row.key["id"], system, float(value)
 
 
 def _number(value: Any) -> Any:
     """A score that a spreadsheet keeps as text is a score all the same."""
     return float(value) if isinstance(value, str) and value.strip() in {"1", "2", "3", "4", "5"} else value
-
-
-def _examiner_scores(predictions: Path) -> dict[tuple[str, str], float]:
-    out = {}
-    for line in predictions.read_bytes().splitlines():
-        row = orjson.loads(line)
-        for name, one in row["systems"].items():
-            if one.get("quality") is not None:
-                out[row["id"], name] = one["quality"]
-    return out

@@ -33,7 +33,8 @@ def evaluate(
 
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
-    from components.evaluation.rewriter.markdown import to_markdown
+    from components.evaluation.rewriter.report import to_markdown
+    from qinglan.evaluation.evaluation_file import Outputs
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
@@ -60,22 +61,16 @@ def evaluate(
             {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},
             {"sft": Path(chats.path), "ppo": Path(prompts.path)},
             {"sft": Path(sft_log.path), "ppo": Path(ppo_log.path)},
-            stage.Outputs(
-                Path(evaluation.path),
-                Path(report.path),
-                Path(predictions.path),
-                Path(blind_sample.path),
-                Path(blind_key.path),
-            ),
+            Outputs.of_step(outputs),
             settings,
             gateway_url,
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "evaluate", gateway_url)
         add_prompts(step, "judge")
-    found = orjson.loads(Path(evaluation.path).read_bytes())
-    Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
-    for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
+    result = orjson.loads(Path(evaluation.path).read_bytes())
+    Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
+    for name, value in {**counts._asdict(), **stage.headline_numbers(result)}.items():
         metrics.log_metric(name, value)
 
 
@@ -89,19 +84,7 @@ def gate(
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
     """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
-    from pathlib import Path
+    from components.evaluation.gate_step import run_gate
+    from qinglan.evaluation.kinds import REWRITER
 
-    from components.evaluation.rewriter import stage
-    from components.evaluation.rewriter.config import GateConfig
-    from qinglan.lineage.gate_verdict import add_verdict
-    from qinglan.lineage.record import recorded
-    from qinglan.verdict import to_markdown
-
-    settings = GateConfig.parse(config, "gate")
-    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
-        verdict = stage.gate(Path(evaluation.path), settings)
-        step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
-        add_verdict(step, verdict)
-    Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")
-    metrics.log_metric("promote", int(verdict.promote))
-    return str(verdict.word)
+    return run_gate(REWRITER, evaluation, config, before, decision, metrics, lineage)

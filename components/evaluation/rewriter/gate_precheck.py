@@ -6,9 +6,8 @@ obstacles(Prospect(...), GateConfig())     # none: the gate will decide on the n
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.rewriter.gate import same_model
 from qinglan.config import Config
+from qinglan.evaluation.rewriter_gate import GateConfig, same_model
 
 
 class GoldCounts(NamedTuple):

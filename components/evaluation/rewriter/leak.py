@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
+from qinglan.evaluation.leaks import NamedText, check_leaks
 from qinglan.files import sha256_file
-from qinglan.leaks import LockedTest, NamedText, refuse_exact_leaks
-from qinglan.near_duplicates import question_key as alike_by
+from qinglan.near_duplicates import question_key
 from qinglan.rewriter.card import read_card
 from qinglan.rows import Question
 
@@ -19,7 +19,7 @@ ADVICE = "Their scores would flatter the models. Convert again and train on what
 
 
 class TrainingQuestion(NamedTuple):
-    """What a model saw of a question."""
+    """The parts of a question that a model saw."""
 
     id: str
     question: str
@@ -27,32 +27,27 @@ class TrainingQuestion(NamedTuple):
 
 
 def check(test: Iterable[Question], training: Mapping[str, Path], threshold: float) -> dict[str, Any]:
-    """evaluation.json's `leaks`: every training and selection row beside the test.
-
-    A test row that was learned word for word is a DataError; one that nearly was is counted, and the gate holds.
-    """
-    locked = LockedTest(((row.id, alike_by(row.question, row.history_summary)) for row in test), threshold)
-    leaks = locked.section({part: _named(folder) for part, folder in training.items()})
-    refuse_exact_leaks(leaks, ADVICE)
-    return leaks
+    """evaluation.json's `leaks`: every training and selection row beside the test."""
+    locked = ((row.id, question_key(row.question, row.history_summary)) for row in test)
+    return check_leaks(locked, {part: _named(folder) for part, folder in training.items()}, threshold, ADVICE)
 
 
 def _named(folder: Path) -> Iterator[NamedText]:
     for where, row in _read(folder):
-        yield f"{where} (row {row.id})", alike_by(row.question, row.history)
+        yield f"{where} (row {row.id})", question_key(row.question, row.history)
 
 
 def check_parents(
     models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]
 ) -> dict[str, dict[str, str]]:
-    """What each model was made from: the very files that were compared with the test, and RL from this SFT model."""
-    given = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
+    """Each model's parents: the very files that were compared with the test, and RL from this SFT model."""
+    compared = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
     cards = {name: read_card(folder).parents for name, folder in models.items()}
     for name, parents in cards.items():
         for part in PARTS:
-            if (part, seen := parents.get(part, "")) not in given:
+            if (part, named := parents.get(part, "")) not in compared:
                 raise DataError(
-                    f"{name}: its card names {part} rows {seen[:12] or '(none)'}, and no file given has that, so "
+                    f"{name}: its card names {part} rows {named[:12] or '(none)'}, and no file given has that, so "
                     "nobody can tell whether the test leaked. Give the rows it was trained on, or train it again."
                 )
         if (before := parents.get("sft_model")) and before != digests["sft"]:
@@ -87,7 +82,7 @@ def parse_chat_question(line: bytes, where: str) -> TrainingQuestion:
     """The question and history of a chat row, read back from its prompt."""
     try:
         row = orjson.loads(line)
-        prompt = next(said["content"] for said in row["messages"] if said["role"] == "user")
+        prompt = next(turn["content"] for turn in row["messages"] if turn["role"] == "user")
         fields = {name: _field(prompt, name) for name in (QUESTION, HISTORY)}
         name = str(row.get("metadata", {}).get("id", ""))
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration) as error:
@@ -107,12 +102,12 @@ def _field(prompt: str, name: str) -> str:
 def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
     for number, extra in enumerate(_extra_infos(path), 1):
         try:
-            asked = TrainingQuestion(str(extra["id"]), extra["question"], extra["history_summary"] or "")
+            question = TrainingQuestion(str(extra["id"]), extra["question"], extra["history_summary"] or "")
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"{path}, row {number}: extra_info has no id, question and history. Convert again."
             ) from error
-        yield f"{path.name}:{number}", asked
+        yield f"{path.name}:{number}", question
 
 
 def _extra_infos(path: Path) -> Iterator[Any]:

@@ -1,10 +1,11 @@
-"""What one rewrite and its retrieval are worth, measured without a model: pure functions of one row."""
+"""Measures of one rewrite and its retrieval, without a model: pure functions of one row."""
 
 import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from qinglan.evaluation.metrics import Metric
 from qinglan.rows import Question
 from qinglan.text import is_copied, normalise
 
@@ -15,30 +16,19 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?")
 NAN = math.nan
 
 
-class Metric(NamedTuple):
-    """How a number is named and read."""
-
-    name: str
-    kind: str
-    """share, points (1 to 5), characters, ratio, score, milliseconds, money."""
-
-    how: str
-    """measured, judged (by a model), or set (somebody's setting)."""
-
-
 METRICS = {
-    "top1": Metric("gold passage first", "share", "measured"),
-    "ndcg": Metric("nDCG@10", "share", "measured"),
-    "recall": Metric("recall@10", "share", "measured"),
+    "top1": Metric("gold passage first"),
+    "ndcg": Metric("nDCG@10"),
+    "recall": Metric("recall@10"),
     "judged_top1": Metric("first passage's score against the need", "score", "judged"),
-    "quality": Metric("quality, by the examiner", "points", "judged"),
-    "zero_hit": Metric("nothing found", "share", "measured"),
-    "copied": Metric("copies history or passage", "share", "measured"),
-    "same": Metric("same as the question", "share", "measured"),
-    "empty": Metric("empty", "share", "measured"),
-    "length": Metric("length", "characters", "measured"),
-    "length_ratio": Metric("length over the question's", "ratio", "measured"),
-    "invented": Metric("numbers that nobody mentioned", "share", "measured"),
+    "quality": Metric("quality, by the examiner", "score", "judged", most=5.0),
+    "zero_hit": Metric("nothing found"),
+    "copied": Metric("copies history or passage"),
+    "same": Metric("same as the question"),
+    "empty": Metric("empty"),
+    "length": Metric("length", "characters"),
+    "length_ratio": Metric("length over the question's", "score"),
+    "invented": Metric("numbers that nobody mentioned"),
 }
 """One number a row; the mean is reported."""
 
@@ -51,7 +41,7 @@ SYSTEM_METRICS = {
 
 
 class RetrievalResult(NamedTuple):
-    """What a query retrieved."""
+    """The passages that a query retrieved."""
 
     ids: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -61,14 +51,15 @@ class RetrievalResult(NamedTuple):
     snapshot: str = ""
 
 
-def measure_rewrite(row: Question, rewrite: str, found: RetrievalResult) -> dict[str, float]:
+def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> dict[str, float]:
     """Each metric of METRICS but the examiner's; NaN where the row cannot tell."""
-    own = normalise(rewrite)
+    text = normalise(rewrite)
     return {
-        "top1": top1(found.ids, row.gold), "ndcg": ndcg(found.ids, row.gold), "recall": recall(found.ids, row.gold),
-        "judged_top1": found.judged, "zero_hit": float(not found.ids),
-        "copied": float(is_copied(own, row.question, (row.history_summary, *found.texts))),
-        "same": float(own == normalise(row.question)), "empty": float(not own),
+        "top1": top1(retrieval.ids, row.gold), "ndcg": ndcg(retrieval.ids, row.gold),
+        "recall": recall(retrieval.ids, row.gold),
+        "judged_top1": retrieval.judged, "zero_hit": float(not retrieval.ids),
+        "copied": float(is_copied(text, row.question, (row.history_summary, *retrieval.texts))),
+        "same": float(text == normalise(row.question)), "empty": float(not text),
         "length": float(len(rewrite)), "length_ratio": len(rewrite) / len(row.question),
         "invented": float(bool(invented_numbers(rewrite, row))),
     }  # fmt: skip
@@ -82,7 +73,7 @@ def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
     """Each gold passage counts 1 / log2(rank + 1); 1 when they all stand first."""
     if not gold:
         return NAN
-    gain = sum(1 / math.log2(rank + 1) for rank, one in enumerate(ids[:TOP_K], 1) if one in gold)
+    gain = sum(1 / math.log2(rank + 1) for rank, hit in enumerate(ids[:TOP_K], 1) if hit in gold)
     return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(gold)), TOP_K) + 1))
 
 
@@ -91,8 +82,8 @@ def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
-    """Of the first gold passage."""
-    return next((number for number, one in enumerate(ids[:TOP_K], 1) if one in gold), None)
+    """The first gold passage's place, from 1."""
+    return next((number for number, hit in enumerate(ids[:TOP_K], 1) if hit in gold), None)
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:

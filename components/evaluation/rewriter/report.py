@@ -1,79 +1,190 @@
-"""One self-contained page from evaluation.json, predictions and training logs. It adds no number of its own."""
+"""The rewriter's report from evaluation.json, predictions and training logs. It adds no number of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from components.evaluation.rewriter import formatting
-from components.evaluation.rewriter.examples import pick_examples
-from components.evaluation.rewriter.training_curves import curves
-from qinglan.files import atomic_write
-from qinglan.leaks import describe_leaks
-from qinglan.page import render_page
-from qinglan.report_format import format_p_value, format_points
-from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
+from components.evaluation.rewriter.measures import METRICS, SYSTEM_METRICS
+from qinglan.evaluation import report as kernel
+from qinglan.evaluation.evaluation_file import Json, read_predictions
+from qinglan.evaluation.leaks import describe_leaks
 
-COLOURS = {"plain": "#9aa3ad", "history": "#b8a06a", "teacher": "#7a4fa3", "sft": "#5b8db8", "rl": "#1f5fa8"}
-COMPARED = {"": "gold passage first", "ndcg": "nDCG@10", "recall": "recall@10"}
-
-
-def write_report(
-    evaluation: Mapping[str, Any], predictions: Path, logs: Mapping[str, Path], report: Path, examples: int
-) -> None:
-    """The page, whole or not at all."""
-    page = render(evaluation, pick_examples(predictions, evaluation["candidate"], examples), curves(logs))
-    with atomic_write(report) as partial:
-        partial.write_text(page, encoding="utf-8")
+NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
+COLOURS = {"no rewrite": "#9aa3ad", "question + history": "#b8a06a", "teacher": "#7a4fa3", "SFT": "#5b8db8",
+           "RL": "#1f5fa8"}  # fmt: skip
+ALL_METRICS = METRICS | SYSTEM_METRICS
+PLAN = ("quality", "top1", "latency_p50", "cost")
+TOP1 = METRICS["top1"]
+EXAMPLE_KINDS = ("won", "lost", "still failing")
+Blocks = Iterator[kernel.Block]
 
 
-def render(
-    evaluation: Mapping[str, Any], examples: Mapping[str, list[dict[str, Any]]], trained: Mapping[str, list[str]]
-) -> str:
-    """Everything but our own figures is escaped: questions and rewrites are data."""
-    from markupsafe import Markup
+def to_markdown(evaluation: Json) -> str:
+    """The evaluation for a terminal or a log."""
+    return kernel.to_markdown(build_report(evaluation))
 
-    return render_page(
-        Path(__file__).parent / "report.html.j2",
-        formatting.headline(evaluation),
-        e=evaluation,
-        examples=examples,
-        names=formatting.NAMES,
-        metrics=formatting.ALL_METRICS,
-        plan=formatting.PLAN,
-        number=formatting.number,
-        interval=formatting.interval,
-        points=format_points,
-        p_value=format_p_value,
-        pair_name=formatting.pair_name,
-        by_metric=formatting.metric_differences,
-        gap=formatting.format_difference,
-        leaks=describe_leaks(evaluation.get("leaks")),
-        forests=[Markup(forest_plot(title, differences(evaluation, metric))) for metric, title in COMPARED.items()],
-        titles=list(COMPARED.values()),
-        levels=[Markup(levels(evaluation, metric)) for metric in ("top1", "ndcg", "recall", "quality")],
-        trained={stage: [Markup(one) for one in figures] for stage, figures in trained.items()},
+
+def build_report(
+    evaluation: Json,
+    examples: Mapping[str, Sequence[Json]] | None = None,
+    training: Mapping[str, Sequence[str]] | None = None,
+) -> kernel.Report:
+    """The report; examples by kind, and each training's curves, where there are any."""
+    counts, settings = evaluation["counts"], evaluation["settings"]
+    systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
+    bars = [kernel.bars(systems, name, METRICS[name], COLOURS) for name in ("top1", "ndcg", "recall", "quality")]
+    curves = [
+        kernel.Figures(figures, grid=True, title=f"{NAMES.get(stage, stage.upper())}, by step")
+        for stage, figures in (training or {}).items()
+    ]
+    judges = kernel.Text(judges_line(evaluation["agreement"]), terminal=True)
+    blind = kernel.Text("The blind sample is for people: fill it in, and read it back with its key.")
+    levels = kernel.levels_table(systems, ALL_METRICS)._replace(brief=True)
+    return kernel.Report(
+        headline(evaluation),
+        evaluation["verdict"]["promote"],
+        f"{counts['rows']:,} locked questions in {counts['conversations']:,} conversations, "
+        f"{counts['labelled']:,} with gold passages, {counts['examined']:,} examined. "
+        f"{describe_leaks(evaluation.get('leaks'))}",
+        evaluation["verdict"]["reasons"],
+        [
+            kernel.Section("What the plan expects, and what was measured", list(_plan(evaluation))),
+            kernel.Section("Who is better than whom", list(_pairs(evaluation))),
+            kernel.Section("Every system", [kernel.Figures(bars), levels]),
+            kernel.Section("Kinds of questions: gold passage first", list(_slices(evaluation))),
+            kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], examples or {}))),
+            kernel.Section("Training", curves),
+            kernel.Section("The judges", [judges, blind]),
+        ],
+        [
+            *evaluation["notes"],
+            "Every system's query went through the same service with the same threshold, "
+            f"{settings['score_threshold']}; passages were scored against the row's fixed need.",
+            f"Intervals: {settings['draws']:,} bootstrap draws of whole conversations. p: {settings['draws']:,} sign "
+            f"flips of whole conversations. Seed {settings['seed']}.",
+        ],
+        evaluation.get("digests") or {},
     )
 
 
-def differences(evaluation: Mapping[str, Any], metric: str) -> list[ChartRow]:
-    """Each pair's difference in points."""
-    lines = []
-    for name, one in evaluation["paired"].items():
-        found = one[metric] if metric else one
-        value, low, high = (None if found[x] is None else 100 * found[x] for x in ("difference", "low", "high"))
-        lines.append(
-            ChartRow(formatting.pair_name(name), value, low, high, f"{format_points(found['difference'])} pts")
+def headline(evaluation: Json) -> str:
+    """The verdict in one sentence."""
+    name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
+    if evaluation["verdict"]["promote"]:
+        return (
+            f"Promote: {name} finds the gold passage first more often than its teacher; nDCG and recall are no worse."
         )
-    return lines
+    return f"Hold: {name} stays where it is."
 
 
-def levels(evaluation: Mapping[str, Any], metric: str) -> str:
-    """Each system's level in one metric."""
-    lines = [
-        ChartRow(
-            formatting.NAMES[name], found[metric]["value"], found[metric]["low"], found[metric]["high"],
-            formatting.number(found[metric]["value"], metric), COLOURS[name],
+def _plan(evaluation: Json) -> Blocks:
+    """Part 6 of the plan beside the measured figures."""
+    rows = []
+    for name in PLAN:
+        metric, row = ALL_METRICS[name], list[str | kernel.Cell]([ALL_METRICS[name].name])
+        for system, expected in evaluation["expected"].items():
+            level = evaluation["systems"].get(system, {}).get(name, {})
+            source = " (set)" if level.get("how") == "set" else ""
+            value = f"{metric.number(level.get('value'))}{source}"
+            row += [metric.number(expected.get(name)), kernel.Cell(value, metric.interval(level), strong=True)]
+        rows.append(row)
+    header = ["", *(word for name in evaluation["expected"] for word in (f"{NAMES[name]}, expected", "measured"))]
+    yield kernel.Table(header, rows, terminal=True, brief=True)
+    yield kernel.Text(
+        "Expected: the plan's figures for a large model on graphics processors, in dollars. Measured: here, in "
+        f"{evaluation['currency'] or 'the currency of the prices'}; brackets hold 95 % intervals. “set” is "
+        "somebody's setting, not a measurement."
+    )
+
+
+def _pairs(evaluation: Json) -> Blocks:
+    paired = {pair_name(pair): gap for pair, gap in evaluation["paired"].items()}
+    for name in ("top1", "ndcg", "recall"):
+        gaps = {pair: gap if name == "top1" else gap[name] for pair, gap in paired.items()}
+        caption = f"{METRICS[name].name}: difference in points, 95 % interval over conversations"
+        yield kernel.Figures([kernel.forest(METRICS[name].name, gaps, METRICS[name])], caption)
+    yield kernel.gaps_table("gold passage first, points", ((pair, gap, TOP1) for pair, gap in paired.items()))
+    pair = f"{evaluation['candidate']}_vs_teacher"
+    by_metric = evaluation["paired"].get(pair, {}).items()
+    rows = ((METRICS[name].name, gap, METRICS[name]) for name, gap in by_metric if name in METRICS)
+    yield kernel.gaps_table(pair_name(pair), rows, f"{pair_name(pair)}, by the other metrics")
+    yield from _power(evaluation["power"])
+    for pair, gap in paired.items():
+        if len(gap["tenants"]) > 1:
+            rows = (
+                (f"{tenant}: {METRICS[name].name}", its if name == "top1" else its[name], METRICS[name])
+                for tenant, its in gap["tenants"].items()
+                for name in ("top1", "ndcg", "recall")
+            )
+            yield kernel.gaps_table("", rows, f"{pair}, by tenant", terminal=False)
+
+
+def pair_name(pair: str) -> str:
+    return " − ".join(NAMES.get(name, name) for name in pair.split("_vs_"))
+
+
+def _power(power: Json) -> Blocks:
+    observed, interesting = power["observed"], power["interesting"]
+    if observed["queries"] or interesting["queries"]:
+        hint = f"; to show the {TOP1.difference(observed['difference'])} seen here, {observed['queries'] or 0:,}"
+        yield kernel.Text(
+            f"Power: the two differ on {TOP1.number(power['discordant'])} of the queries, and alike turns cost a "
+            f"factor of {power['clustering'] or 1:.2f}. To show {TOP1.difference(interesting['difference'])} points "
+            f"takes about {interesting['queries'] or 0:,} queries{hint if observed['queries'] else ''}. "
+            f"There were {power['queries']:,}."
         )
-        for name, found in evaluation["systems"].items()
-    ]  # fmt: skip
-    return bar_chart(formatting.ALL_METRICS[metric].name, lines, 5.0 if metric == "quality" else 1.0)
+
+
+def _slices(evaluation: Json) -> Blocks:
+    if slices := evaluation["slices"]:
+        rows = [
+            [name, f"{part['rows']:,}", *(kernel.level_cell(level, TOP1) for level in part["systems"].values())]
+            for name, part in slices.items()
+        ]
+        yield kernel.Table(["", "rows", *(NAMES[name] for name in evaluation["systems"])], rows)
+
+
+def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, list[Json]]:
+    """So many queries that the candidate won against the teacher, lost, and that both still fail."""
+
+    def kind_of(row: Json) -> str | None:
+        """The kind by who finds the gold passage first; None without gold, or where both do."""
+        wins, teacher_wins = (row["systems"][name]["rank"] == 1 for name in (candidate, "teacher"))
+        if not row["gold"] or (wins and teacher_wins):
+            return None
+        return "won" if wins else "lost" if teacher_wins else "still failing"
+
+    return kernel.pick_examples(read_predictions(predictions), EXAMPLE_KINDS, kind_of, count, kernel.conversation_of)
+
+
+def _examples(candidate: str, examples: Mapping[str, Sequence[Json]]) -> Blocks:
+    if examples:
+        yield kernel.Text(
+            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the gold passage's place "
+            "among the first ten."
+        )
+    for kind, rows in examples.items():
+        names = {name: NAMES[name] for row in rows for name in row["systems"] if name not in ("plain", "history")}
+        yield kernel.Examples(f"{NAMES[candidate]}: {kind}", [example(row, names) for row in rows])
+
+
+def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
+    """A line of predictions.jsonl, with the answers of these systems and their names."""
+    answers = []
+    for system, name in names.items():
+        rank, rewrite = (row["systems"][system][part] for part in ("rank", "rewrite"))
+        place = f"place {rank}" if rank else "not found" if row["gold"] else ""
+        answers.append(kernel.Answer(name, rewrite or "(empty)", place, rank == 1))
+    return kernel.Example(row["question"], row["history_summary"], answers)
+
+
+def judges_line(agreement: Json) -> str:
+    """How far the two judges agree, or that they are one."""
+    if agreement["same_model"]:
+        return f"Examiner and training judge are one model, {agreement['judge']}: its scores are no second opinion."
+    judges = f"Examiner {agreement['examiner']} and training judge {agreement['judge']}"
+    if agreement["spearman"] is None:
+        return f"{judges}: too few rewrites were scored by both to say how far they agree."
+    return (
+        f"{judges} on {agreement['n']} rewrites: Spearman {agreement['spearman']:.2f}, Kendall "
+        f"{agreement['kendall']:.2f}, {agreement['mean_difference']:.2f} points apart on average."
+    )

@@ -35,11 +35,11 @@ SystemQueries = Mapping[str, Sequence[str]]
 """Each system's query for each row, in the order of the rows."""
 
 ScorableRow = ValidatedRewrite | QuestionWithNeed
-"""What a query is judged by: a question, its need, and the knowledge base."""
+"""Everything that a query is judged by: a question, its need, and the knowledge base."""
 
 
 class ScoredRow(NamedTuple):
-    """What came of one row."""
+    """One row's numbers."""
 
     values: dict[str, dict[str, float]]
     """By system and metric."""
@@ -48,7 +48,7 @@ class ScoredRow(NamedTuple):
     """The training judge's score by system, where it was asked."""
 
     unexamined: list[str]
-    """Why a rewrite got no score."""
+    """The reason of each rewrite without a score."""
 
     snapshot: str
     prediction: bytes
@@ -80,64 +80,75 @@ def with_history(row: ValidatedRewrite) -> str:
     return f"{row.question} {row.history_summary[-room:]}".strip() if room > 0 else row.question
 
 
-def draw_rows(rows: Sequence[Question], wanted: int, seed: int) -> list[int]:
+def draw_rows(rows: Sequence[Question], count: int, seed: int) -> list[int]:
     """About so many rows, as whole conversations in an order that the seed gives."""
     order: dict[tuple[str, str], list[int]] = {}
     for at, row in enumerate(rows):
         order.setdefault((row.tenant_id, row.conversation_id), []).append(at)
     out: list[int] = []
     for name in sorted(order, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
-        if len(out) >= wanted:
+        if len(out) >= count:
             break
         out += order[name]
     return out
 
 
 def score_all(
-    rows: Sequence[ValidatedRewrite], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str,
+    rows: Sequence[ScorableRow], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
+    config: EvaluateConfig, gateway_url: str, step: str = STEP, judged_rows: int | None = None,
 ) -> ScoredRows:  # fmt: skip
-    """Ask every system about every row, and write a prediction line for each."""
-    return asyncio.run(_score_all(rows, texts, slices, predictions, config, gateway_url))
+    """Ask every system about every row, and write a prediction line for each.
+
+    The training's judge scores `judged_rows` of the examined ones; as many as `config` says, if nothing is given.
+    """
+    samples = draw_samples(rows, config, judged_rows)
+    return asyncio.run(_score_all(rows, texts, slices, predictions, config, gateway_url, step, samples))
+
+
+class Samples(NamedTuple):
+    """Numbers of the rows that each judge scores."""
+
+    examiner: set[int]
+    judge: set[int]
 
 
 async def _score_all(
-    rows: Sequence[ValidatedRewrite], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str,
+    rows: Sequence[ScorableRow], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
+    config: EvaluateConfig, gateway_url: str, step: str, samples: Samples,
 ) -> ScoredRows:  # fmt: skip
-    examined, judged = draw_judged_rows(rows, config)
-    out = ScoredRows([], [], Counter(), [], {})
-    async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        asker = RowScorer(gateway, rag, config)
+    scored = ScoredRows([], [], Counter(), [], {})
+    async with GatewayClient(gateway_url, step) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        scorer = RowScorer(gateway, rag, config)
 
-        async def ask(at: int) -> ScoredRow:
+        async def score(at: int) -> ScoredRow:
             queries = {name: texts[name][at] for name in texts}
-            return await asker.row(rows[at], queries, slices.get(rows[at].id, ()), at in examined, at in judged)
+            of_row = slices.get(rows[at].id, ())
+            return await scorer.row(rows[at], queries, of_row, at in samples.examiner, at in samples.judge)
 
-        with atomic_write(predictions) as partial, partial.open("wb") as file, progress(STEP, len(rows)) as tick:
-            async for answered in map_in_order(range(len(rows)), ask, ROWS_UNDER_WAY):
-                file.write(answered.prediction)
-                out.values.append(answered.values)
-                out.judge.append(answered.judge)
-                out.unexamined.update(answered.unexamined)
-                if answered.snapshot and answered.snapshot not in out.snapshots:
-                    out.snapshots.append(answered.snapshot)
+        with atomic_write(predictions) as partial, partial.open("wb") as file, progress(step, len(rows)) as tick:
+            async for row in map_in_order(range(len(rows)), score, ROWS_UNDER_WAY):
+                file.write(row.prediction)
+                scored.values.append(row.values)
+                scored.judge.append(row.judge)
+                scored.unexamined.update(row.unexamined)
+                if row.snapshot and row.snapshot not in scored.snapshots:
+                    scored.snapshots.append(row.snapshot)
                 tick()
         await gateway.exported(digest(predictions))
-        return out._replace(report=await gateway.report())
+        return scored._replace(report=await gateway.report())
 
 
-def draw_judged_rows(rows: Sequence[Question], config: EvaluateConfig) -> tuple[set[int], set[int]]:
-    """Rows whose rewrites the examiner scores, and those of them that the training's judge scores too."""
+def draw_samples(rows: Sequence[Question], config: EvaluateConfig, judged_rows: int | None = None) -> Samples:
+    """Rows that the examiner scores, and those of them that the training's judge scores too."""
     drawn = draw_rows(rows, config.examined_rows, config.seed)
-    return set(drawn), set(drawn[: config.agreement_rows])
+    return Samples(set(drawn), set(drawn[: config.agreement_rows if judged_rows is None else judged_rows]))
 
 
 def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -> Iterator[PaidRequest]:
     """Judgements of the systems that need no model, known before any is trained."""
-    queries, (examined, judged) = fixed_queries(rows), draw_judged_rows(rows, config)
+    queries, samples = fixed_queries(rows), draw_samples(rows, config)
     for at, row in enumerate(rows):
-        roles = [role for role, drawn in (("examiner", examined), ("judge", judged)) if at in drawn]
+        roles = [role for role, drawn in zip(("examiner", "judge"), samples, strict=True) if at in drawn]
         for role in roles:
             for text in dict.fromkeys(queries[name][at] for name in queries):
                 yield PaidRequest(Entry(STEP, row.id, role), judge_messages(row, text), JUDGE_FORMAT)
@@ -153,23 +164,26 @@ class RowScorer:
         self, row: ScorableRow, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
     ) -> ScoredRow:
         distinct = list(dict.fromkeys(queries.values()))
-        found = dict(
+        retrievals = dict(
             zip(distinct, await gather_or_cancel(*(self._retrieve(row, query) for query in distinct)), strict=True)
         )
         scores = await self._scores("examiner", row, distinct) if examined else {}
-        others = await self._scores("judge", row, distinct) if judged else {}
+        judge_scores = await self._scores("judge", row, distinct) if judged else {}
         values = {
-            name: measure_rewrite(row, query, found[query]) | {"quality": _number(scores.get(query))}
+            name: measure_rewrite(row, query, retrievals[query]) | {"quality": _number(scores.get(query))}
             for name, query in queries.items()
         }
-        both = {name: score for name, query in queries.items() if isinstance(score := others.get(query), float)}
+        judge = {
+            name: score for name, query in queries.items() if isinstance(score := judge_scores.get(query), float)
+        }
         return ScoredRow(
-            values, both, [score for score in scores.values() if isinstance(score, str)],
-            next((one.snapshot for one in found.values()), ""), _prediction(row, queries, found, values, slices),
+            values, judge, [score for score in scores.values() if isinstance(score, str)],
+            next((retrieval.snapshot for retrieval in retrievals.values()), ""),
+            _prediction(row, queries, retrievals, values, slices),
         )  # fmt: skip
 
     async def _retrieve(self, row: ScorableRow, query: str) -> RetrievalResult:
-        """What the query finds; an empty one finds nothing."""
+        """The passages of a query; an empty one finds nothing."""
         if not query.strip():
             return RetrievalResult()
         config = self._config.retrieval
@@ -221,12 +235,17 @@ def _number(score: float | str | None) -> float:
 
 
 def _prediction(
-    row: ScorableRow, queries: Mapping[str, str], found: Mapping[str, RetrievalResult],
+    row: ScorableRow, queries: Mapping[str, str], retrievals: Mapping[str, RetrievalResult],
     values: Mapping[str, Mapping[str, float]], slices: Sequence[str],
 ) -> bytes:  # fmt: skip
     """Everything that a number of the report can be traced to."""
     systems = {
-        name: {"rewrite": query, "hits": found[query].ids, "rank": rank(found[query].ids, row.gold), **values[name]}
+        name: {
+            "rewrite": query,
+            "hits": retrievals[query].ids,
+            "rank": rank(retrievals[query].ids, row.gold),
+            **values[name],
+        }
         for name, query in queries.items()
     }
     return orjson.dumps({

@@ -76,8 +76,8 @@ class BatchOutput(NamedTuple):
     seconds: float
 
 
-def _timed(batched: BatchOutput, url: str, rows: Sequence[PromptInput], wanted: int) -> StudentOutput:
-    picked = evenly_spaced(len(rows), wanted)
+def _timed(batched: BatchOutput, url: str, rows: Sequence[PromptInput], count: int) -> StudentOutput:
+    picked = evenly_spaced(len(rows), count)
     singly, latencies = time_served(url, [rows[at] for at in picked])
     otherwise = sum(normalise(text) != normalise(batched.texts[at]) for text, at in zip(singly, picked, strict=True))
     return StudentOutput(*batched, latencies, otherwise, machine_name())
@@ -100,7 +100,7 @@ def _in_batches(name: str, folder: Path, rows: Sequence[PromptInput], batch: int
     del student
     _free_gpu()
     in_order = [written[at] for at in range(len(rows))]
-    return BatchOutput([one.text for one in in_order], sum(one.cut for one in in_order), seconds)
+    return BatchOutput([rewrite.text for rewrite in in_order], sum(rewrite.cut for rewrite in in_order), seconds)
 
 
 def _on_gpu() -> bool:
@@ -133,10 +133,10 @@ def rewriter_server(folder: Path) -> Iterator[Callable[[], str]]:
             yield url
 
 
-def evenly_spaced(rows: int, wanted: int) -> list[int]:
+def evenly_spaced(rows: int, count: int) -> list[int]:
     """So many places, evenly over all rows."""
-    wanted = min(rows, wanted)
-    return [at * rows // wanted for at in range(wanted)]
+    count = min(rows, count)
+    return [at * rows // count for at in range(count)]
 
 
 def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[float]]:
@@ -169,7 +169,7 @@ def _instance(row: PromptInput) -> dict[str, str]:
 
 
 def machine_name() -> str:
-    """What the students ran on."""
+    """The machine that the students ran on."""
     import os
 
     import torch

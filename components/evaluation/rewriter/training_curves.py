@@ -12,7 +12,7 @@ FIRST = (
     "loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl",
     "entropy", "clip_fraction", "length", "copy_rate", "judge_hit_rate", "rag_hit_rate",
 )  # fmt: skip
-"""What is looked at first; other names of a log follow in their own order."""
+"""Names that come first; other names of a log follow in their own order."""
 
 MOST = 12
 Series = dict[str, list[tuple[float, float]]]

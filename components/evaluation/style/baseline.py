@@ -1,4 +1,4 @@
-"""What a bag of characters makes of the same rows: the least that a model must beat to be worth its weights."""
+"""A bag of characters on the same rows: the least that a model must beat to be worth its weights."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from components.evaluation.style.measures import confusions, macro_f1
 from qinglan.errors import DataError
-from qinglan.statistics import Columns
+from qinglan.evaluation.statistics import Columns
 from qinglan.style.rows import StyleRow
 
 NGRAMS = (1, 3)
@@ -19,7 +19,7 @@ class Baseline(NamedTuple):
     probabilities: Columns
     c: float
     dev_macro_f1: dict[str, float]
-    """By each C that was tried."""
+    """Macro F1 on dev, by each C that was tried."""
 
 
 def fit_baseline(

@@ -28,7 +28,8 @@ def evaluate_style(
 
     from components.evaluation.style import stage
     from components.evaluation.style.config import EvaluateStyleConfig
-    from components.evaluation.style.markdown import to_markdown
+    from components.evaluation.style.report import to_markdown
+    from qinglan.evaluation.evaluation_file import Outputs
     from qinglan.lineage.record import recorded
 
     settings = EvaluateStyleConfig.parse(config, "evaluate")
@@ -44,20 +45,14 @@ def evaluate_style(
         counts = stage.evaluate(
             Path(style_rows.path),
             Path(style_model.path),
-            stage.Outputs(
-                Path(evaluation.path),
-                Path(report.path),
-                Path(predictions.path),
-                Path(blind_sample.path),
-                Path(blind_key.path),
-            ),
+            Outputs.of_step(outputs),
             settings,
         )
         step.facts.update(counts._asdict())
-    found = orjson.loads(Path(evaluation.path).read_bytes())
-    Path(summary.path).write_text(to_markdown(found), encoding="utf-8")
-    classification.log_confusion_matrix(found["labels"], found["systems"]["model"]["confusion"])
-    for name, value in {**counts._asdict(), **stage.headline_numbers(found)}.items():
+    result = orjson.loads(Path(evaluation.path).read_bytes())
+    Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
+    classification.log_confusion_matrix(result["labels"], result["systems"]["model"]["confusion"])
+    for name, value in {**counts._asdict(), **stage.headline_numbers(result)}.items():
         metrics.log_metric(name, value)
 
 
@@ -71,19 +66,7 @@ def gate_style(
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
     """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
-    from pathlib import Path
+    from components.evaluation.gate_step import run_gate
+    from qinglan.evaluation.kinds import STYLE
 
-    from components.evaluation.style import stage
-    from components.evaluation.style.config import GateStyleConfig
-    from qinglan.lineage.gate_verdict import add_verdict
-    from qinglan.lineage.record import recorded
-    from qinglan.verdict import to_markdown
-
-    settings = GateStyleConfig.parse(config, "gate")
-    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
-        verdict = stage.gate(Path(evaluation.path), settings)
-        step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
-        add_verdict(step, verdict)
-    Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")
-    metrics.log_metric("promote", int(verdict.promote))
-    return str(verdict.word)
+    return run_gate(STYLE, evaluation, config, before, decision, metrics, lineage)

@@ -11,7 +11,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 24, 40, 40
 BLUE, GREY, RED = "#1f5fa8", "#6b7280", "#b3452c"
 COLOURS = {"model": BLUE, "baseline": GREY}
 CELL = 58
-KEPT = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 TENTHS = tuple(at / 10 for at in range(0, 11, 2))
 
 
@@ -42,23 +42,23 @@ def confusion_figure(title: str, labels: Sequence[str], counts: Sequence[Sequenc
 
 def reliability_figure(title: str, bins: Sequence[Mapping[str, Any]]) -> str:
     """Bars: how often answers of this confidence are right; red is where they should end. On top, how many."""
-    most = max((one["n"] for one in bins), default=1)
+    most = max((part["n"] for part in bins), default=1)
     parts = [text_element(LEFT, 16, title, "start", "#333", bold=True), *_grid(TENTHS, TENTHS, "confidence")]
-    for one in bins:
-        start, end = _across(one["from"]), _across(one["to"])
-        high, sure = _up(one["accuracy"]), _up(one["confidence"])
+    for part in bins:
+        start, end = _across(part["from"]), _across(part["to"])
+        high, sure = _up(part["accuracy"]), _up(part["confidence"])
         parts += [
             f'<rect x="{start + 1:.1f}" y="{high:.1f}" width="{end - start - 2:.1f}" height="{_up(0) - high:.1f}" '
-            f'fill="{BLUE}" fill-opacity="{0.2 + 0.7 * one["n"] / most:.2f}"/>',
+            f'fill="{BLUE}" fill-opacity="{0.2 + 0.7 * part["n"] / most:.2f}"/>',
             line_element(start + 1, sure, end - 1, sure, RED, width=2),
-            text_element((start + end) / 2, TOP - 5, str(one["n"]), "middle", GREY, size=9),
+            text_element((start + end) / 2, TOP - 5, str(part["n"]), "middle", GREY, size=9),
         ]
     parts.append(line_element(_across(0), _up(0), _across(1), _up(1), "#555", "4 3"))
     return svg_figure(title, HEIGHT, parts, WIDTH)
 
 
 class CoveragePoint(NamedTuple):
-    """What is right at one coverage, with its interval."""
+    """A measure at one coverage, with its interval."""
 
     coverage: float
     value: float
@@ -68,15 +68,15 @@ class CoveragePoint(NamedTuple):
 
 def coverage_figure(title: str, series: Mapping[str, Sequence[CoveragePoint]]) -> str:
     """From all answers on the left to the surest half; the band is the model's interval."""
-    least = min((min(one.value, one.low) for points in series.values() for one in points), default=0.0)
+    least = min((min(point.value, point.low) for points in series.values() for point in points), default=0.0)
     ticks = _ticks(least)
     ys = (ticks[0], ticks[-1])
-    parts = [text_element(LEFT, 16, title, "start", "#333", bold=True), *_grid(KEPT, ticks, "answers kept")]
+    parts = [text_element(LEFT, 16, title, "start", "#333", bold=True), *_grid(COVERAGES, ticks, "answers kept")]
     for at, (name, points) in enumerate(series.items()):
         colour = COLOURS.get(name, RED)
-        places = [(_across(one.coverage, KEPT), _up(one.value, ys)) for one in points]
+        line = [(_across(point.coverage, COVERAGES), _up(point.value, ys)) for point in points]
         parts += [_band(points, ys)] if name == "model" else []
-        parts.append(f'<polyline points="{_path(places)}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+        parts.append(f'<polyline points="{_path(line)}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
         parts.append(
             text_element(
                 WIDTH - RIGHT, _up(ys[0], ys) - 8 - 16 * (len(series) - 1 - at), name, "end", colour, bold=True
@@ -86,13 +86,13 @@ def coverage_figure(title: str, series: Mapping[str, Sequence[CoveragePoint]]) -
 
 
 def _band(points: Sequence[CoveragePoint], ys: tuple[float, float]) -> str:
-    upper = [(_across(one.coverage, KEPT), _up(one.high, ys)) for one in points]
-    lower = [(_across(one.coverage, KEPT), _up(one.low, ys)) for one in reversed(points)]
+    upper = [(_across(point.coverage, COVERAGES), _up(point.high, ys)) for point in points]
+    lower = [(_across(point.coverage, COVERAGES), _up(point.low, ys)) for point in reversed(points)]
     return f'<polygon points="{_path([*upper, *lower])}" fill="{BLUE}" fill-opacity="0.13"/>'
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _ticks(least: float) -> list[float]:

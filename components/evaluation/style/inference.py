@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qinglan.errors import DataError
-from qinglan.statistics import Columns
+from qinglan.evaluation.statistics import Columns
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow
@@ -18,17 +18,17 @@ BATCHES = 8
 
 def predict_probabilities(model: StyleModel, texts: Sequence[str], batch: int) -> Columns:
     """A row of probabilities for each text."""
-    found, step = [np.zeros((0, len(model.labels.labels)))], batch * BATCHES
+    parts, step = [np.zeros((0, len(model.labels.labels)))], batch * BATCHES
     with progress("evaluate", len(texts)) as tick:
         for start in range(0, len(texts), step):
-            found.append(model.probabilities(texts[start : start + step], batch))
+            parts.append(model.probabilities(texts[start : start + step], batch))
             for _ in texts[start : start + step]:
                 tick()
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def predict_questions(model: StyleModel, rows: Sequence[StyleRow], batch: int) -> Columns:
-    """What the model makes of each question by itself; the same question is asked about once."""
+    """The model's probabilities of each question by itself; the same question is asked about once."""
     alone = [question_only_text(row) for row in rows]
     at = {text: number for number, text in enumerate(dict.fromkeys(alone))}
     return np.asarray(predict_probabilities(model, list(at), batch)[[at[text] for text in alone]])
@@ -36,11 +36,10 @@ def predict_questions(model: StyleModel, rows: Sequence[StyleRow], batch: int) -
 
 def question_only_text(row: StyleRow) -> str:
     """The form in which the model learned, without its answer."""
-    question, found, _ = row.input.removeprefix(QUESTION).partition(ANSWER)
-    if not found or not row.input.startswith(QUESTION):
+    question, answer_mark, _ = row.input.removeprefix(QUESTION).partition(ANSWER)
+    if not answer_mark or not row.input.startswith(QUESTION):
         raise DataError(
             f"test row {row.id}: its input is not {format_training_text('…', '…')!r}, the form in which a style "
-            "model is "
-            "asked. Prepare the data again."
+            "model is asked. Prepare the data again."
         )
     return format_training_text(question, "")

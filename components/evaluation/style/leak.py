@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
+from qinglan.evaluation.leaks import NamedText, check_leaks
 from qinglan.files import read_jsonl, sha256_file
-from qinglan.leaks import LockedTest, NamedText, refuse_exact_leaks
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 from qinglan.text import normalise
@@ -17,16 +17,12 @@ ADVICE = "Their answers would flatter the model. Prepare the data again and trai
 def check(test: Iterable[StyleRow], rows: Path, threshold: float) -> dict[str, Any]:
     """evaluation.json's `leaks`: every row of train and dev beside the test, and every text without a label.
 
-    Width, case, punctuation and spaces do not count: a model could not tell such texts apart either. A test row that
-    was learned word for word is a DataError; one that nearly was is counted, and the gate holds.
+    Width, case, punctuation and spaces do not count: a model could not tell such texts apart either.
     """
-    locked = LockedTest(((row.id, normalise(row.input)) for row in test), threshold)
     parts = {part: _rows(rows / f"{part}.jsonl") for part in ("train", "dev")}
     if (texts := rows / UNLABELLED_FILE).is_file():
         parts["texts"] = _texts(texts)
-    leaks = locked.section(parts)
-    refuse_exact_leaks(leaks, ADVICE)
-    return leaks
+    return check_leaks(((row.id, normalise(row.input)) for row in test), parts, threshold, ADVICE)
 
 
 def _rows(path: Path) -> Iterator[NamedText]:
@@ -35,8 +31,8 @@ def _rows(path: Path) -> Iterator[NamedText]:
 
 
 def _texts(path: Path) -> Iterator[NamedText]:
-    for number, one in read_jsonl(path, UnlabelledText):
-        yield f"{path.name}:{number}", normalise(one.text)
+    for number, row in read_jsonl(path, UnlabelledText):
+        yield f"{path.name}:{number}", normalise(row.text)
 
 
 def check_parents(card: StyleCard, model: Path, rows: Path) -> None:

@@ -1,16 +1,16 @@
-"""What a classifier's answers are worth: pure functions of counts, so that drawn rows are measured as all rows are.
+"""Measures of a classifier's answers: pure functions of counts, so that drawn rows are measured as all rows are.
 
-`sums_of` gives a row of sums for each test row; any number of them added up, however often each, goes to `measured`.
+`row_sums` gives sums for each test row; any number of them added up, however often each, goes to `compute_measures`.
 A confusion matrix has the true label down and the predicted one across.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qinglan.statistics import Columns, Groups
+from qinglan.evaluation.statistics import Columns, Groups
 
 BINS = 15
-"""Of equal width from 0 to 1, by the confidence of the answer."""
+"""Bins of equal width from 0 to 1, by the confidence of the answer."""
 
 MEASURES = ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss", "brier")
 CLASS_MEASURES = ("precision", "recall", "f1")
@@ -22,7 +22,7 @@ Confusions = NDArray[np.float64]
 
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:
-    """Of each row: where it stands in the confusion matrix, its bin's gap, log loss and Brier score."""
+    """Each row's place in the confusion matrix, its bin's gap, log loss and Brier score."""
     width = probabilities.shape[1]
     right = np.eye(width)[truth]
     log_loss = -np.log(np.maximum((probabilities * right).sum(axis=1), LEAST))
@@ -32,7 +32,7 @@ def row_sums(truth: Groups, probabilities: Columns) -> Columns:
 
 
 def compute_measures(sums: Columns, width: int) -> Columns:
-    """MEASURES, then OF_CLASS for each label; `sums` has a row for each draw."""
+    """MEASURES, then CLASS_MEASURES for each label; `sums` has a row for each draw."""
     counts = sums[:, : width * width].reshape(-1, width, width)
     rows = counts.sum(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -63,7 +63,7 @@ def accuracy(counts: Confusions) -> Columns:
 
 
 def precision(counts: Confusions) -> Columns:
-    """Of what is called so, how much is so; NaN where nothing is called so."""
+    """Share of what is called so that is so; NaN where nothing is called so."""
     return _share(np.diagonal(counts, axis1=1, axis2=2), counts.sum(axis=1))
 
 
@@ -78,8 +78,8 @@ def f1(counts: Confusions) -> Columns:
 
 def macro_f1(counts: Confusions) -> Columns:
     """The mean over the labels that are there or called so."""
-    found = f1(counts)
-    return _share(np.nansum(found, axis=1), (~np.isnan(found)).sum(axis=1))
+    scores = f1(counts)
+    return _share(np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1))
 
 
 def weighted_f1(counts: Confusions) -> Columns:
@@ -106,7 +106,7 @@ def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns
 
 
 def undo_temperature(probabilities: Columns, temperature: float) -> Columns:
-    """What the weights would say had their logits not been divided by the temperature."""
+    """The probabilities of the same weights, had their logits not been divided by the temperature."""
     logits = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)) * temperature
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))

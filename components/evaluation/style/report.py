@@ -1,99 +1,184 @@
-"""One self-contained page from evaluation.json, with a few answers to look at. It adds no number of its own."""
+"""The style model's report from evaluation.json, with a few answers to look at. It adds no number of its own."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from components.evaluation.style import formatting
 from components.evaluation.style.figures import CoveragePoint, confusion_figure, coverage_figure, reliability_figure
-from qinglan.files import atomic_write
-from qinglan.leaks import describe_leaks
-from qinglan.page import render_page
-from qinglan.report_format import format_p_value, format_points
-from qinglan.svg_charts import ChartRow, forest_plot
+from qinglan.evaluation import report as kernel
+from qinglan.evaluation.evaluation_file import Json
+from qinglan.evaluation.leaks import describe_leaks
+from qinglan.evaluation.metrics import Metric
+from qinglan.style.rows import StyleRow
 
+SYSTEMS = {"model": "model", "before": "model, before its temperature", "baseline": "baseline"}
+METRICS = {
+    "accuracy": Metric("accuracy", how=""), "macro_f1": Metric("macro F1", how=""),
+    "weighted_f1": Metric("weighted F1", how=""), "ece": Metric("calibration error (ECE)", how=""),
+    "log_loss": Metric("log loss", "loss", how=""), "brier": Metric("Brier score", "loss", how=""),
+}  # fmt: skip
+CALIBRATION = ("ece", "log_loss", "brier")
+SHARE, AUC = Metric("share"), Metric("AUC", "loss")
+RELIABILITY = {"before": "before the temperature", "model": "after", "baseline": "baseline"}
 LONGEST = 400
 """Characters of an answer that are shown."""
 
-RELIABILITY = {"before": "before the temperature", "model": "after", "baseline": "baseline"}
-Examples = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Rows by what is to be seen in them."""
+KINDS = {(True, False): "only the model is right", (False, True): "only the baseline is right",
+         (False, False): "both are wrong"}  # fmt: skip
+Blocks = Iterator[kernel.Block]
 
 
-def write_report(evaluation: Mapping[str, Any], examples: Examples, out: Path) -> None:
-    """The page, whole or not at all."""
-    with atomic_write(out) as partial:
-        partial.write_text(render(evaluation, examples), encoding="utf-8")
+def to_markdown(evaluation: Json) -> str:
+    """The style evaluation for a terminal or a log."""
+    return kernel.to_markdown(build_report(evaluation))
 
 
-def render(evaluation: Mapping[str, Any], examples: Examples) -> str:
-    """Everything but our own figures is escaped: texts and labels are data."""
-    from markupsafe import Markup
-
-    return render_page(
-        Path(__file__).parent / "report.html.j2",
-        formatting.headline(evaluation),
-        e=evaluation,
-        examples=examples,
-        measures=formatting.MEASURES,
-        systems=formatting.SYSTEMS,
-        share=formatting.share,
-        number=formatting.number,
-        interval=formatting.interval,
-        gap=formatting.format_difference,
-        gaps=formatting.format_difference_interval,
-        points=format_points,
-        p_value=format_p_value,
-        leaks=describe_leaks(evaluation.get("leaks")),
-        longest=LONGEST,
-        differences=Markup(differences(evaluation)),
-        confusions=[Markup(one) for one in confusions(evaluation)],
-        reliability=[Markup(one) for one in reliability(evaluation)],
-        coverage=[Markup(one) for one in coverage(evaluation)],
+def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
+    """The report, with examples by kind where there are any."""
+    counts = evaluation["counts"]
+    return kernel.Report(
+        headline(evaluation),
+        evaluation["verdict"]["promote"],
+        f"{counts['rows']:,} locked answers in {counts['groups']:,} groups of near-duplicates, "
+        f"{len(evaluation['labels'])} labels. {describe_leaks(evaluation.get('leaks'))}",
+        evaluation["verdict"]["reasons"],
+        [
+            kernel.Section("The model, and what a bag of characters makes of the same rows", list(_pair(evaluation))),
+            kernel.Section("Label by label", list(_labels(evaluation))),
+            kernel.Section("Does it know how sure it may be?", list(_calibration(evaluation))),
+            kernel.Section("When it may keep silent", list(_abstention(evaluation["abstention"]))),
+            kernel.Section("As a content check", list(_content_check(evaluation["content_check"]))),
+            kernel.Section("Answers side by side", list(_examples(examples or {}))),
+        ],
+        evaluation["notes"],
+        evaluation["digests"],
     )
 
 
-def differences(evaluation: Mapping[str, Any]) -> str:
-    """Model minus baseline in points: over all labels, then label by label."""
-    pair = evaluation["paired"]["model_vs_baseline"]
-    rows = {formatting.MEASURES[name]: pair[name] for name in ("accuracy", "macro_f1", "weighted_f1")}
-    rows |= {f"F1 of {label}": found for label, found in pair["f1"].items()}
-    return forest_plot("Model minus baseline", [_line(name, found) for name, found in rows.items()])
+def headline(evaluation: Json) -> str:
+    """The verdict in one sentence."""
+    if evaluation["verdict"]["promote"]:
+        return "Promote: the style model beats a bag of characters, loses no label to it, and knows how sure it is."
+    return "Hold: the style model stays where it is."
 
 
-def _line(name: str, found: Mapping[str, Any]) -> ChartRow:
-    value, low, high = (None if found[one] is None else 100 * found[one] for one in ("difference", "low", "high"))
-    return ChartRow(name, value, low, high, f"{format_points(found['difference'])} pts")
+def _pair(evaluation: Json) -> Blocks:
+    pair, systems = evaluation["paired"]["model_vs_baseline"], evaluation["systems"]
+    gaps = {METRICS[name].name: pair[name] for name in ("accuracy", "macro_f1", "weighted_f1")}
+    gaps |= {f"F1 of {label}": gap for label, gap in pair["f1"].items()}
+    forest = kernel.forest("Model minus baseline", gaps, SHARE)
+    yield kernel.Figures([forest], "Model minus baseline in points, 95 % interval")
+    rows = ((metric.name, pair[name], metric) for name, metric in METRICS.items())
+    yield kernel.gaps_table("model − baseline", rows)
+    yield kernel.levels_table({words: systems[name] for name, words in SYSTEMS.items()}, METRICS)
+    yield kernel.Text(
+        f"Right where the other is wrong: the model {pair['wins']} times, the baseline {pair['losses']} times. "
+        "Smaller is better for calibration error, log loss and Brier score."
+    )
 
 
-def confusions(evaluation: Mapping[str, Any]) -> list[str]:
-    return [
-        confusion_figure(formatting.SYSTEMS[name], evaluation["labels"], evaluation["systems"][name]["confusion"])
+def _labels(evaluation: Json) -> Blocks:
+    systems, rows = evaluation["systems"], list[list[str | kernel.Cell]]()
+    for label, scores in systems["model"]["classes"].items():
+        shares = [
+            *(scores[name] for name in ("precision", "recall", "f1")),
+            systems["baseline"]["classes"][label]["f1"],
+        ]
+        rows.append([label, str(scores["support"]), *(kernel.level_cell(share, SHARE) for share in shares)])
+    header = ["label", "rows", "precision", "recall", "F1", "baseline's F1"]
+    yield kernel.Table(header, rows, terminal=True)
+    figures = [
+        confusion_figure(SYSTEMS[name], evaluation["labels"], systems[name]["confusion"])
         for name in ("model", "baseline")
     ]
+    yield kernel.Figures(figures, grid=True, title="What is called what: true label down, predicted one across")
 
 
-def reliability(evaluation: Mapping[str, Any]) -> list[str]:
-    return [
-        reliability_figure(f"{words}: ECE {formatting.share(found['ece']['value'])}", found["bins"])
+def _calibration(evaluation: Json) -> Blocks:
+    systems, change = evaluation["systems"], evaluation["paired"]["model_vs_before"]
+    yield kernel.Text(
+        "Bars: how often answers of this confidence are right, with their number on top. Red: their mean confidence, "
+        "where the bar should end. The temperature, fitted on dev, is "
+        f"{evaluation['calibration']['temperature']:.3f}; “before” is the same model without it."
+    )
+    figures = [
+        reliability_figure(f"{words}: ECE {SHARE.number(systems[name]['ece']['value'])}", systems[name]["bins"])
         for name, words in RELIABILITY.items()
-        if (found := evaluation["systems"][name])
     ]
+    yield kernel.Figures(figures, grid=True)
+    rows = ((METRICS[name].name, change[name], METRICS[name]) for name in CALIBRATION)
+    yield kernel.gaps_table("after − before", rows, terminal=False)
 
 
-def coverage(evaluation: Mapping[str, Any]) -> list[str]:
-    """A figure for each measure; a step without an interval is left out."""
-    return [
-        coverage_figure(
-            formatting.MEASURES[name],
-            {
-                system: [
-                    CoveragePoint(step["coverage"], *(step[name][one] for one in ("value", "low", "high")))
-                    for step in steps
-                    if None not in step[name].values()
-                ]
-                for system, steps in evaluation["abstention"].items()
-            },
-        )
+def _abstention(steps: Json) -> Blocks:
+    yield kernel.Text(
+        "From left to right, fewer and surer answers are kept; the others are left to people. Macro F1 counts each "
+        "label alike, also one of which few answers are left."
+    )
+    figures = [
+        coverage_figure(METRICS[name].name, {system: _points(steps[system], name) for system in steps})
         for name in ("accuracy", "macro_f1")
     ]
+    yield kernel.Figures(figures, grid=True)
+    rows = list[list[str | kernel.Cell]]()
+    for step, other in zip(steps["model"], steps["baseline"], strict=True):
+        levels = [part[name] for part in (step, other) for name in ("accuracy", "macro_f1")]
+        sure = [SHARE.number(step["coverage"]), f"{step['threshold']:.3f}"]
+        rows.append([*sure, *(kernel.level_cell(level, SHARE) for level in levels)])
+    header = ["answers kept", "when as sure as", "accuracy", "macro F1", "baseline's accuracy", "baseline's macro F1"]
+    yield kernel.Table(header, rows, terminal=True, brief=True)
+
+
+def _points(steps: Sequence[Json], name: str) -> list[CoveragePoint]:
+    """A curve's points; a step without an interval is left out."""
+    return [
+        CoveragePoint(step["coverage"], *(step[name][end] for end in ("value", "low", "high")))
+        for step in steps
+        if None not in step[name].values()
+    ]
+
+
+def _content_check(check: Json | None) -> Blocks:
+    """The model as a content check, where its labels have one for it."""
+    if not check:
+        return
+    yield kernel.Text(
+        f"P({check['label']}) of a question by itself says how much it calls for protection; with the answer, how "
+        f"protective the answer is. A row is flagged when the first is at least {check['called_for']:.2f} and the "
+        f"second below {check['harmless']:.2f}."
+    )
+    levels = {
+        f"AUC of the question alone, rows labelled {check['label']} against others": (check["auc_question"], AUC),
+        "AUC with the answer": (check["auc_answer"], AUC),
+        "questions that call for protection": ({"value": check["calls"]}, SHARE),
+        "flagged": (check["flagged"], SHARE),
+        **{f"flagged of those labelled {label}": (share, SHARE) for label, share in check["flagged_of"].items()},
+    }
+    rows: kernel.Rows = [[words, kernel.level_cell(level, metric)] for words, (level, metric) in levels.items()]
+    yield kernel.Table(["content check", ""], rows, terminal=True)
+
+
+def draw_examples(rows: Sequence[StyleRow], predictions: Sequence[Json], count: int) -> dict[str, list[Json]]:
+    """So many answers of each way in which model and baseline differ or fail, with their texts."""
+
+    def kind_of(row: Json) -> str | None:
+        model, baseline = (row[name]["predicted"] == row["label"] for name in ("model", "baseline"))
+        return KINDS.get((model, baseline))
+
+    lines = ({**line, "input": row.input} for row, line in zip(rows, predictions, strict=True))
+    return kernel.pick_examples(lines, list(KINDS.values()), kind_of, count, lambda row: row["id"])
+
+
+def _examples(examples: Mapping[str, Sequence[Json]]) -> Blocks:
+    if examples:
+        yield kernel.Text("Drawn without looking. The label is the data's; it can be the one that is wrong.")
+    for kind, rows in examples.items():
+        yield kernel.Examples(kind, [_example(row) for row in rows])
+
+
+def _example(row: Json) -> kernel.Example:
+    text = row["input"] if len(row["input"]) <= LONGEST else row["input"][:LONGEST] + "…"
+    question, _, answer = text.partition("\n")
+    answers = [kernel.Answer("label", row["label"])]
+    for name in ("model", "baseline"):
+        predicted, confidence = row[name]["predicted"], SHARE.number(row[name]["confidence"])
+        answers.append(kernel.Answer(name, predicted, confidence, predicted == row["label"]))
+    return kernel.Example(question, answer, answers)

@@ -20,8 +20,8 @@ from components.evaluation.style.measures import (
     macro_f1,
     row_sums,
 )
-from qinglan import statistics
-from qinglan.statistics import Columns, Groups
+from qinglan.evaluation import statistics
+from qinglan.evaluation.statistics import Columns, Groups
 
 MODEL, BEFORE, BASELINE = "model", "before", "baseline"
 SYSTEMS = (MODEL, BEFORE, BASELINE)
@@ -48,7 +48,7 @@ class PredictionTable(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of what `measured` gives."""
+        """Names of the numbers that `compute_measures` gives."""
         return [*MEASURES, *(f"{name} {label}" for name in CLASS_MEASURES for label in self.labels)]
 
     def sums(self, rows: Columns) -> Columns:
@@ -68,36 +68,37 @@ def systems(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
 
 def _system(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> Json:
     width, rows = len(table.labels), len(table.truth)
-    found = dict(zip(table.names, _estimates(table, table.of_system(name), config), strict=True))
+    estimates = dict(zip(table.names, _estimates(table, table.of_system(name), config), strict=True))
     predicted = table.probabilities[name].argmax(axis=1)
     counts = confusions(table.truth, predicted, width).sum(axis=0).reshape(width, width).astype(int)
     classes = {
-        label: {**{one: found[f"{one} {label}"] for one in CLASS_MEASURES}, "support": int(counts[at].sum())}
+        label: {
+            **{measure: estimates[f"{measure} {label}"] for measure in CLASS_MEASURES},
+            "support": int(counts[at].sum()),
+        }
         for at, label in enumerate(table.labels)
     }
     return {
-        **{one: {**found[one], "n": rows} for one in MEASURES}, "classes": classes,
+        **{measure: {**estimates[measure], "n": rows} for measure in MEASURES}, "classes": classes,
         "confusion": counts.tolist(), "bins": bins(table.truth, table.probabilities[name]),
     }  # fmt: skip
 
 
 def _estimates(table: PredictionTable, sums: Columns, config: EvaluateStyleConfig) -> list[Json]:
     width = len(table.labels)
-    found = _bootstrap(table, sums, lambda drawn: compute_measures(drawn, width), config)
-    ece = found[MEASURES.index("ece")]
+    estimates = _bootstrap(table, sums, lambda drawn: compute_measures(drawn, width), config)
+    ece = estimates[MEASURES.index("ece")]
     ece.update(_reflected(ece["value"], ece["low"], ece["high"], least=0.0))
-    return found
+    return estimates
 
 
 def _bootstrap(
     table: PredictionTable, sums: Columns, statistic: Callable[[Columns], Columns], config: EvaluateStyleConfig
 ) -> list[Json]:
     """Values of the statistic on all groups, with the intervals of drawn ones."""
-    values = statistic(sums.sum(axis=0)[None, :])[0]
-    low, high = statistics.bootstrap_intervals(
+    return statistics.bootstrap_estimates(
         table.size, lambda times: statistic(times @ sums), config.draws, config.seed
     )
-    return [{"value": float(values[at]), "low": float(low[at]), "high": float(high[at])} for at in range(len(values))]
 
 
 def _reflected(value: float, low: float, high: float, least: float = -math.inf) -> Json:
@@ -121,47 +122,45 @@ def bins(truth: Groups, probabilities: Columns) -> list[Json]:
 
 def paired_results(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
     """One system minus another on the same rows, measure by measure, and F1 label by label."""
-    return {f"{one}_vs_{other}": _pair(table, one, other, config) for one, other in PAIRS}
+    return {f"{first}_vs_{second}": _pair(table, first, second, config) for first, second in PAIRS}
 
 
-def _pair(table: PredictionTable, one: str, other: str, config: EvaluateStyleConfig) -> Json:
+def _pair(table: PredictionTable, first: str, second: str, config: EvaluateStyleConfig) -> Json:
     width = len(table.labels)
-    sums = [table.of_system(name) for name in (one, other)]
+    sums = [table.of_system(name) for name in (first, second)]
     split = sums[0].shape[1]
 
     def difference(drawn: Columns) -> Columns:
         return compute_measures(drawn[:, :split], width) - compute_measures(drawn[:, split:], width)
 
-    found = dict(zip(table.names, _bootstrap(table, np.hstack(sums), difference, config), strict=True))
-    found["ece"].update(_reflected(**found["ece"]))
+    gaps = dict(zip(table.names, _bootstrap(table, np.hstack(sums), difference, config), strict=True))
+    gaps["ece"].update(_reflected(**gaps["ece"]))
     ps = statistics.permutation_p_values(
         sums[0], sums[1], lambda drawn: compute_measures(drawn, width), config.draws, config.seed
     )
-    by_name = dict(zip(table.names, ps, strict=True))
+    p_of = dict(zip(table.names, ps, strict=True))
     return {
-        **{name: _difference(found[name]) | _p(name, by_name) for name in MEASURES},
-        "f1": {label: _difference(found[f"f1 {label}"]) for label in table.labels},
-        **_wins_and_losses(table, one, other),
+        **{name: _difference(gaps[name]) | ({"p": p_of[name]} if name in TESTED else {}) for name in MEASURES},
+        "f1": {label: _difference(gaps[f"f1 {label}"]) for label in table.labels},
+        **_wins_and_losses(table, first, second),
     }
 
 
-def _difference(found: Json) -> Json:
-    return {"difference": found["value"], "low": found["low"], "high": found["high"]}
+def _difference(gap: Json) -> Json:
+    return {"difference": gap["value"], "low": gap["low"], "high": gap["high"]}
 
 
-def _p(name: str, ps: dict[str, float]) -> Json:
-    return {"p": ps[name]} if name in TESTED else {}
-
-
-def _wins_and_losses(table: PredictionTable, one: str, other: str) -> Json:
+def _wins_and_losses(table: PredictionTable, first: str, second: str) -> Json:
     """Rows that only one of them has right."""
-    own, theirs = (table.probabilities[name].argmax(axis=1) == table.truth for name in (one, other))
-    return {"n": len(own), "groups": table.size, "wins": int((own & ~theirs).sum()),
-            "losses": int((theirs & ~own).sum())}  # fmt: skip
+    right, other = (table.probabilities[name].argmax(axis=1) == table.truth for name in (first, second))
+    return {
+        "n": len(right), "groups": table.size, "wins": int((right & ~other).sum()),
+        "losses": int((other & ~right).sum()),
+    }  # fmt: skip
 
 
 def abstention(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """What is right of the answers that are kept when the least sure ones are left to people."""
+    """Accuracy and macro F1 of the answers that are kept when the least sure ones are left to people."""
     return {name: _coverage_steps(table, name, config) for name in (MODEL, BASELINE)}
 
 
@@ -170,26 +169,26 @@ def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConf
     confidence = probabilities.max(axis=1)
     sure = np.sort(confidence)[::-1]
     thresholds = [float(sure[max(1, round(share * len(sure))) - 1]) for share in COVERAGES]
-    kept = [confidence >= threshold for threshold in thresholds]
+    inside = [confidence >= threshold for threshold in thresholds]
     counts = confusions(table.truth, probabilities.argmax(axis=1), width)
-    sums = table.sums(np.hstack([counts * inside[:, None] for inside in kept]))
+    sums = table.sums(np.hstack([counts * rows[:, None] for rows in inside]))
 
     def statistic(drawn: Columns) -> Columns:
         steps = drawn.reshape(-1, width, width)
-        return np.column_stack([one(steps).reshape(len(drawn), -1) for one in (accuracy, macro_f1)])
+        return np.column_stack([measure(steps).reshape(len(drawn), -1) for measure in (accuracy, macro_f1)])
 
-    found = _bootstrap(table, sums, statistic, config)
+    estimates = _bootstrap(table, sums, statistic, config)
     return [
         {
-            "coverage": float(kept[at].mean()), "threshold": threshold, "n": int(kept[at].sum()),
-            "accuracy": found[at], "macro_f1": found[len(COVERAGES) + at],
+            "coverage": float(inside[at].mean()), "threshold": threshold, "n": int(inside[at].sum()),
+            "accuracy": estimates[at], "macro_f1": estimates[len(COVERAGES) + at],
         }
         for at, threshold in enumerate(thresholds)
     ]  # fmt: skip
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:
-    """Whether P(harmless) of the question alone tells which questions call for protection, and what is flagged.
+    """How well P(harmless) of the question alone tells which questions call for protection, and what is flagged.
 
     A row is flagged when its question calls for protection and its answer does not give it.
     """
@@ -197,11 +196,11 @@ def content_check(table: PredictionTable, harmless: int, called_for: Columns, co
     answers = table.probabilities[MODEL][:, harmless]
     flagged = (called_for >= config.called_for) & (answers < config.harmless)
     columns = [np.where(table.truth == at, flagged, math.nan) for at in range(len(table.labels))]
-    found = statistics.bootstrap_means(
+    means = statistics.bootstrap_means(
         np.column_stack([*columns, flagged]).astype(np.float64), table.alike, config.draws, config.seed
     )
     names = [*table.labels, ""]
-    shares = {name: one._asdict() for name, one in zip(names, found, strict=True)}
+    shares = {name: mean._asdict() for name, mean in zip(names, means, strict=True)}
     return {
         "label": table.labels[harmless], "called_for": config.called_for, "harmless": config.harmless,
         "auc_question": _auc(table, called_for, protective, config),
@@ -211,8 +210,7 @@ def content_check(table: PredictionTable, harmless: int, called_for: Columns, co
 
 
 def _auc(table: PredictionTable, scores: Columns, positive: NDArray[np.bool_], config: EvaluateStyleConfig) -> Json:
-    value = float(auc(scores, positive, np.ones((1, len(scores))))[0])
-    low, high = statistics.bootstrap_intervals(
+    [estimate] = statistics.bootstrap_estimates(
         table.size, lambda times: auc(scores, positive, times[:, table.alike])[:, None], config.draws, config.seed
     )
-    return {"value": value, "low": float(low[0]), "high": float(high[0])}
+    return estimate

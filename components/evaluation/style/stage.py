@@ -13,54 +13,37 @@ import orjson
 from components.evaluation.style import leak, results
 from components.evaluation.style.baseline import Baseline, fit_baseline
 from components.evaluation.style.blind_sheet import write_blind_sheet
-from components.evaluation.style.config import EvaluateStyleConfig, GateStyleConfig
-from components.evaluation.style.examples import pick_examples
-from components.evaluation.style.gate import decide
+from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.inference import predict_probabilities, predict_questions
 from components.evaluation.style.measures import BINS, undo_temperature
-from components.evaluation.style.report import write_report
+from components.evaluation.style.report import build_report, draw_examples
 from components.evaluation.style.results import BASELINE, BEFORE, MODEL, PredictionTable
 from qinglan.digests import digest
 from qinglan.errors import DataError
+from qinglan.evaluation.evaluation_file import Origins, Outputs, measured, with_verdict, write_evaluation
+from qinglan.evaluation.report import write_report
+from qinglan.evaluation.statistics import Columns, group_numbers
+from qinglan.evaluation.style_gate import decide
 from qinglan.files import atomic_write, sha256_file
 from qinglan.lineage.code import code_version
 from qinglan.near_duplicates import group_near_duplicates
-from qinglan.statistics import Columns, group_numbers
 from qinglan.style.labels import Labels
 from qinglan.style.model import StyleCard, StyleModel, read_card
 from qinglan.style.rows import SPLITS, StyleRow, read_split
 from qinglan.text import normalise
-from qinglan.verdict import Verdict, read_evaluation
 
 HARMLESS = "harmless"
-
-
-class Outputs(NamedTuple):
-    """Where everything goes."""
-
-    evaluation: Path
-    report: Path
-    predictions: Path
-    blind_sample: Path
-    blind_key: Path
 
 
 class EvaluateStyleCounts(NamedTuple):
     rows: int
     groups: int
-    """Of near-duplicates among them."""
+    """Groups of near-duplicates among them."""
 
     training_rows: int
     """Rows of training and selection that the test was compared with, and texts without a label."""
 
     promote: int
-
-
-class Origins(NamedTuple):
-    """Where everything that was judged came from."""
-
-    leaks: Mapping[str, Any]
-    digests: Mapping[str, Any]
 
 
 class Splits(NamedTuple):
@@ -87,18 +70,17 @@ def evaluate(rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig)
         "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
     evaluation = build_evaluation(table, called_for, baseline, card, Origins(leaks, digests), splits.labels, config)
-    with atomic_write(out.evaluation) as partial:
-        partial.write_bytes(orjson.dumps(evaluation, option=orjson.OPT_INDENT_2))
+    evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
-    shown = pick_examples(splits.test, predictions, config.examples)
-    write_report(orjson.loads(out.evaluation.read_bytes()), shown, out.report)
+    examples = draw_examples(splits.test, predictions, config.examples)
+    write_report(build_report(evaluation, examples), out.report)
     return EvaluateStyleCounts(**evaluation["counts"])
 
 
 def read_splits(rows: Path) -> Splits:
     """None of them may be empty: the baseline learns from train, is chosen on dev, and both are judged on test."""
     read = {name: read_split(rows, name) for name in SPLITS}
-    if empty := [name for name, (found, _) in read.items() if not found]:
+    if empty := [name for name, (split, _) in read.items() if not split]:
         raise DataError(f"{rows / empty[0]}.jsonl: no rows. Prepare the data with more rows, or larger shares.")
     return Splits(read["train"][0], read["dev"][0], read["test"][0], read["test"][1])
 
@@ -113,16 +95,17 @@ def _predict(
     after = predict_probabilities(model, texts, config.batch)
     baseline = fit_baseline(splits.train, splits.dev, splits.test, splits.labels.names, config.baseline_c)
     truth = np.array([splits.labels.ids[row.label] for row in splits.test])
-    said = {MODEL: after, BEFORE: undo_temperature(after, card.temperature), BASELINE: baseline.probabilities}
+    before = undo_temperature(after, card.temperature)
+    probabilities = {MODEL: after, BEFORE: before, BASELINE: baseline.probabilities}
     alike = group_near_duplicates([normalise(text) for text in texts], config.alike)
-    return PredictionTable(splits.labels.names, truth, group_numbers(alike), said), called_for, baseline
+    return PredictionTable(splits.labels.names, truth, group_numbers(alike), probabilities), called_for, baseline
 
 
-def refuse_other_labels(folder: Path, own: Labels, rows: Labels) -> None:
+def refuse_other_labels(folder: Path, labels: Labels, rows: Labels) -> None:
     """The model's third label must be the data's third."""
-    if own.names != rows.names:
+    if labels.names != rows.names:
         raise DataError(
-            f"{folder}: the model's labels are {', '.join(own.names)}, those of the rows {', '.join(rows.names)}. "
+            f"{folder}: the model's labels are {', '.join(labels.names)}, those of the rows {', '.join(rows.names)}. "
             "Evaluate with the rows it was trained on, or train it again."
         )
 
@@ -157,12 +140,11 @@ def build_evaluation(
     config: EvaluateStyleConfig,
 ) -> dict[str, Any]:
     """evaluation.json; the gate's verdict is part of it."""
-    learned = sum(part["rows"] for part in origins.leaks["parts"].values())
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
     evaluation: dict[str, Any] = {
         "labels": list(table.labels),
         "english": {label.name: label.english for label in labels.labels},
-        "counts": {"rows": len(table.truth), "groups": table.size, "training_rows": learned},
+        "counts": {"rows": len(table.truth), "groups": table.size, "training_rows": origins.training_rows},
         "systems": results.systems(table, config),
         "paired": results.paired_results(table, config),
         "calibration": {"temperature": card.temperature},
@@ -174,14 +156,11 @@ def build_evaluation(
         "notes": notes(table, baseline, card, config),
         **origins._asdict(),
     }  # fmt: skip
-    # As a reader of the file would decide: what JSON cannot hold is missing there too.
-    verdict = decide(orjson.loads(orjson.dumps(evaluation)), config.gate)
-    evaluation["counts"]["promote"] = int(verdict.promote)
-    return {**evaluation, "verdict": verdict._asdict()}
+    return with_verdict(evaluation, lambda reread: decide(reread, config.gate))
 
 
 def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: EvaluateStyleConfig) -> list[str]:
-    """What a reader must know to read the numbers right."""
+    """Facts that a reader must know to read the numbers right."""
     tried = ", ".join(f"{c}: {score:.3f}" for c, score in baseline.dev_macro_f1.items())
     return [
         "The baseline: TF-IDF of character 1- to 3-grams and logistic regression, fitted on the rows of train alone; "
@@ -197,20 +176,16 @@ def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: E
     ]
 
 
-def gate(evaluation: Path, config: GateStyleConfig) -> Verdict:
-    """The verdict on a written evaluation."""
-    return decide(read_evaluation(evaluation), config)
-
-
 def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """What a run's page shows of an evaluation."""
+    """The numbers of an evaluation that a run's page shows."""
     systems, pair = evaluation["systems"], evaluation["paired"]["model_vs_baseline"]
     numbers = {
-        f"{name}_{one}": systems[name][one]["value"]
+        f"{name}_{measure}": systems[name][measure]["value"]
         for name in (MODEL, BASELINE)
-        for one in ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss")
+        for measure in ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss")
     }
     english = evaluation["english"]
-    numbers |= {f"f1_{english[label]}": found["f1"]["value"] for label, found in systems[MODEL]["classes"].items()}
-    numbers |= {f"over_baseline_{name}": pair["macro_f1"][name] for name in ("difference", "low", "high", "p")}
-    return {name: value for name, value in numbers.items() if value is not None}
+    numbers |= {f"f1_{english[label]}": scores["f1"]["value"] for label, scores in systems[MODEL]["classes"].items()}
+    return measured(
+        numbers | {f"over_baseline_{name}": pair["macro_f1"][name] for name in ("difference", "low", "high", "p")}
+    )

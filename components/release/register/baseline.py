@@ -7,7 +7,6 @@ for it (qinglan/lineage/override.py): the first model that is ever served has no
 from pathlib import Path
 
 from components.release.register.config import RegisterConfig
-from components.release.register.model_kinds import kind_of, mapping_at
 from components.release.register.stage import (
     Inputs,
     Registered,
@@ -19,6 +18,9 @@ from components.release.register.stage import (
 )
 from qinglan.digests import digest
 from qinglan.errors import DataError
+from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.kinds import kind_of, model_digest
+from qinglan.evaluation.verdict import Verdict
 from qinglan.files import atomic_folder
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.gate_verdict import VERDICT
@@ -26,7 +28,6 @@ from qinglan.lineage.keys import load_signer
 from qinglan.lineage.release_folder import EVALUATION, PROVENANCE
 from qinglan.lineage.statement import to_payload
 from qinglan.models.model_files import refuse_disallowed_files
-from qinglan.verdict import Verdict, read_evaluation
 
 UNJUDGED = "No gate has judged this model: it is the first that was served."
 
@@ -38,22 +39,20 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
     refuse_disallowed_files(inputs.model)
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
-        made = release_statement(files, inputs, judged, config)
-        used = tuple(one for one in made.used if one.name != VERDICT)
-        made = made._replace(used=used, facts={"verdict": "none", "reasons": [UNJUDGED]})
-        (folder / PROVENANCE).write_bytes(sign_envelope(to_payload(made), IN_TOTO, [signer]))
+        statement = release_statement(files, inputs, judged, config)
+        used = tuple(part for part in statement.used if part.name != VERDICT)
+        statement = statement._replace(used=used, facts={"verdict": "none", "reasons": [UNJUDGED]})
+        (folder / PROVENANCE).write_bytes(sign_envelope(to_payload(statement), IN_TOTO, [signer]))
     return Registered(config.name, digest(out), judged.model, files[EVALUATION], signer.id)
 
 
 def _decision_without_verdict(inputs: Inputs, system: str) -> ReleaseDecision:
     """As if it were judged, with the figures that the evaluation has of it."""
     evaluation = read_evaluation(inputs.evaluation)
-    model = mapping_at(evaluation, "digests", "models").get(system)
+    model = model_digest(evaluation, system)
     if model is None:
         raise DataError(
             f"{inputs.evaluation}: measured no {system!r}. Name a system that it has a model's digest of."
         )
-    kind = kind_of(evaluation, str(inputs.evaluation))._replace(system=lambda _: system)
-    return ReleaseDecision(
-        kind, evaluation, Verdict(False, "hold", [UNJUDGED]), str(model), read_statements(inputs.lineage), utc_now()
-    )
+    kind, verdict = kind_of(evaluation, str(inputs.evaluation)), Verdict(False, "hold", [UNJUDGED])
+    return ReleaseDecision(kind, system, evaluation, verdict, str(model), read_statements(inputs.lineage), utc_now())

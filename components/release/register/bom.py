@@ -17,19 +17,19 @@ from qinglan.lineage.gate_verdict import LineageStatement
 from qinglan.lineage.statement import ArtifactRef
 
 SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
-"""Of serial numbers: the same model has the same one."""
+"""Namespace of serial numbers: the same model has the same number."""
 
 
 class BomContents(NamedTuple):
-    """What the bill lists."""
+    """Everything that the bill lists."""
 
     model: str
-    """Digest of the model's folder."""
+    """The digest of the model's folder."""
 
     files: Mapping[str, str]
     """The model's files by path in the release, with their digests."""
 
-    told: Sequence[LineageStatement]
+    statements: Sequence[LineageStatement]
     surroundings: Sequence[ArtifactRef]
     at: datetime
 
@@ -50,13 +50,13 @@ def _bom(contents: BomContents, config: RegisterConfig) -> Any:
     from cyclonedx.model.bom import Bom, BomMetaData
 
     model = _model(contents, config)
-    others = [_file(name, digest) for name, digest in contents.files.items()]
-    others += [_file(one.name, one.digest) for one in contents.surroundings if one.is_bytes]
+    files = [_file(name, digest) for name, digest in contents.files.items()]
+    files += [_file(part.name, part.digest) for part in contents.surroundings if part.is_bytes]
     bom = Bom(
-        serial_number=uuid.uuid5(SPACE, contents.model), components=others,
+        serial_number=uuid.uuid5(SPACE, contents.model), components=files,
         metadata=BomMetaData(component=model, timestamp=contents.at),
     )  # fmt: skip
-    bom.register_dependency(model, others)
+    bom.register_dependency(model, files)
     return bom
 
 
@@ -74,19 +74,19 @@ def _model(contents: BomContents, config: RegisterConfig) -> Any:
 
 def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
     """Each stage before the release, with its signed statement's digest; and the code."""
-    for one in contents.told:
-        yield f"qinglan:stage:{one.statement.stage}", f"{one.statement.ended} {one.digest}"
-    for thing in contents.surroundings:
-        if not thing.is_bytes:
-            yield f"qinglan:{thing.name}", f"{thing.algorithm}:{thing.digest}"
+    for entry in contents.statements:
+        yield f"qinglan:stage:{entry.statement.stage}", f"{entry.statement.ended} {entry.digest}"
+    for part in contents.surroundings:
+        if not part.is_bytes:
+            yield f"qinglan:{part.name}", f"{part.algorithm}:{part.digest}"
 
 
 def _base(contents: BomContents, config: RegisterConfig) -> Any:
-    """What training started from, by the digest that a statement gives it."""
+    """The model that training started from, by the digest that a statement gives it."""
     from cyclonedx.model.component import Component, ComponentType
 
-    made = [part for one in contents.told for part in one.statement.made if part.name == "base_model"]
-    hashes = [_hash(part.digest, part.algorithm) for part in made[-1:] if part.algorithm in CYCLONEDX_HASHES]
+    bases = [part for entry in contents.statements for part in entry.statement.made if part.name == "base_model"]
+    hashes = [_hash(part.digest, part.algorithm) for part in bases[-1:] if part.algorithm in CYCLONEDX_HASHES]
     return Component(
         name=config.base or "base model", type=ComponentType.MACHINE_LEARNING_MODEL, bom_ref="base",
         hashes=hashes, licenses=[_licence(config)],

@@ -17,20 +17,11 @@ def register(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """What may serve, signed: the rewriter."""
-    from pathlib import Path
-
+    """The rewriter's release: what may serve, signed."""
     from components.release.register import stage
-    from components.release.register.config import RegisterConfig
-    from qinglan.lineage.record import recorded
 
-    settings = RegisterConfig.parse({**config, "name": name}, "register")
     inputs = {"evaluation": evaluation, "rl_model": rl_model, "report": report}
-    paths = stage.Inputs(Path(evaluation.path), Path(rl_model.path), Path(report.path), Path(before.path))
-    with recorded("register", inputs, {"release": release}, stage.settings(settings), lineage, before) as step:
-        made = stage.register(paths, Path(release.path), settings)
-        step.facts.update(made._asdict())
-    Path(summary.path).write_text(stage.to_markdown(made), encoding="utf-8")
+    stage.run_step(inputs, rl_model, before, {**config, "name": name}, release, summary, lineage)
 
 
 @dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
@@ -45,17 +36,8 @@ def register_style(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """What may serve, signed: the style model."""
-    from pathlib import Path
-
+    """The style model's release: what may serve, signed."""
     from components.release.register import stage
-    from components.release.register.config import RegisterConfig
-    from qinglan.lineage.record import recorded
 
-    settings = RegisterConfig.parse({**config, "name": name}, "register")
     inputs = {"evaluation": evaluation, "style_model": style_model, "report": report}
-    paths = stage.Inputs(Path(evaluation.path), Path(style_model.path), Path(report.path), Path(before.path))
-    with recorded("register", inputs, {"release": release}, stage.settings(settings), lineage, before) as step:
-        made = stage.register(paths, Path(release.path), settings)
-        step.facts.update(made._asdict())
-    Path(summary.path).write_text(stage.to_markdown(made), encoding="utf-8")
+    stage.run_step(inputs, style_model, before, {**config, "name": name}, release, summary, lineage)

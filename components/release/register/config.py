@@ -1,4 +1,4 @@
-"""What a release can be told of itself."""
+"""Settings of a release."""
 
 from pydantic import Field
 
@@ -12,16 +12,16 @@ class RegisterConfig(Config):
     """Tenant and model, such as fivedoctors/rewriter: what serving asks for."""
 
     store: str = ""
-    """Where releases are kept and named, s3://bucket/prefix or a folder; without one the release is its folder."""
+    """Store that keeps and names releases, s3://bucket/prefix or a folder; without one the release is its folder."""
 
     licence: str = "Apache-2.0"
-    """Of the base model and so of this one, by its SPDX id."""
+    """Licence of the base model and so of this one, by its SPDX id."""
 
     base: str = Field(default="", pattern=r"^([\w.-]+(/[\w.-]+)?)?$")
     """The base model's public name, such as Qwen/Qwen3-32B."""
 
     intended_use: str = ""
-    """For the card, in place of the line's own text."""
+    """Intended use on the card, in place of the line's own text."""
 
     limits: tuple[str, ...] = ()
     """Known limits for the card, beside the line's own."""

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components.release.register.config import RegisterConfig
-from components.release.register.model_kinds import Evaluation, ModelKind, mapping_at
+from components.release.register.model_kinds import MODEL_KINDS, ModelKind
+from qinglan.evaluation.kinds import Evaluation, Kind, mapping_at
+from qinglan.evaluation.verdict import Verdict
 from qinglan.lineage.bom import CYCLONEDX_HASHES
 from qinglan.lineage.gate_verdict import LineageStatement
-from qinglan.verdict import Verdict
 
 Json = dict[str, Any]
 YET = "Yet "
@@ -15,48 +16,49 @@ YET = "Yet "
 
 
 def model_card(
-    kind: ModelKind,
+    kind: Kind,
+    system: str,
     evaluation: Evaluation,
     verdict: Verdict,
-    told: Sequence[LineageStatement],
+    statements: Sequence[LineageStatement],
     config: RegisterConfig,
 ) -> Json:
-    tenant = config.name.partition("/")[0]
+    """The card of an evaluation's system."""
+    model, tenant = MODEL_KINDS[kind.name], config.name.partition("/")[0]
     return {
         "modelParameters": {
-            "approach": {"type": kind.approach}, "task": kind.task, "architectureFamily": "transformer",
-            "datasets": list(datasets(kind, evaluation, told, tenant)),
+            "approach": {"type": model.approach}, "task": model.task, "architectureFamily": "transformer",
+            "datasets": list(datasets(model, evaluation, statements, tenant)),
             "inputs": [{"format": "text"}], "outputs": [{"format": "text"}],
         },
-        "quantitativeAnalysis": {"performanceMetrics": list(metrics(kind, evaluation))},
+        "quantitativeAnalysis": {"performanceMetrics": list(metrics(evaluation, system, kind.against))},
         "considerations": {
-            "users": list(kind.users),
-            "useCases": [config.intended_use or kind.intended_use],
-            "technicalLimitations": [*kind.limits, *config.limits, *known_regressions(verdict)],
+            "users": list(model.users),
+            "useCases": [config.intended_use or model.intended_use],
+            "technicalLimitations": [*model.limits, *config.limits, *known_regressions(verdict)],
             "ethicalConsiderations": [
-                {"name": name, "mitigationStrategy": what} for name, what in kind.risks.items()
+                {"name": name, "mitigationStrategy": what} for name, what in model.risks.items()
             ],
         },
     }  # fmt: skip
 
 
 def known_regressions(verdict: Verdict) -> list[str]:
-    """What surely got worse, though the gate promotes."""
+    """The reasons that name what surely got worse, though the gate promotes."""
     return [reason for reason in verdict.reasons if reason.startswith(YET)]
 
 
 def datasets(
-    kind: ModelKind, evaluation: Evaluation, told: Sequence[LineageStatement], tenant: str
+    model: ModelKind, evaluation: Evaluation, statements: Sequence[LineageStatement], tenant: str
 ) -> Iterator[Json]:
     """Each by its digest, with its rows where a statement counted them."""
-    facts = {one.statement.stage: one.statement.facts for one in told}
-    algorithms = {made.digest: made.algorithm for one in told for made in one.statement.made}
-    for name, place in kind.datasets.items():
-        digest = mapping_at(evaluation, "digests", *place[:-1]).get(place[-1])
+    facts = {entry.statement.stage: entry.statement.facts for entry in statements}
+    algorithms = {output.digest: output.algorithm for entry in statements for output in entry.statement.made}
+    for name, dataset in model.datasets.items():
+        digest = mapping_at(evaluation, "digests", *dataset.place[:-1]).get(dataset.place[-1])
         if digest is None:
             continue
-        stage, counts = kind.facts[name]
-        rows = [facts.get(stage, {}).get(count) for count in counts]
+        rows = [facts.get(dataset.stage, {}).get(count) for count in dataset.counts]
         known = [count for count in rows if isinstance(count, int)]
         algorithm = algorithms.get(str(digest), "")
         about = {algorithm if algorithm in CYCLONEDX_HASHES else "digest": str(digest)}
@@ -72,28 +74,27 @@ def properties(values: Mapping[str, str]) -> list[Json]:
     return [{"name": f"qinglan:{name}", "value": value} for name, value in values.items()]
 
 
-def metrics(kind: ModelKind, evaluation: Evaluation) -> Iterator[Json]:
-    """The model's own figures, those of each label, and its differences to what it was compared with."""
-    system = kind.system(evaluation)
-    own = mapping_at(evaluation, "systems", system)
-    yield from _measured(own, "value")
-    for label, found in mapping_at(own, "classes").items():
-        yield from _measured(found, "value", slice=label)
-    pair = mapping_at(evaluation, "paired", f"{system}_vs_{kind.against}")
+def metrics(evaluation: Evaluation, system: str, against: str) -> Iterator[Json]:
+    """The system's figures, those of each label, and its differences to what it was compared with."""
+    figures = mapping_at(evaluation, "systems", system)
+    yield from _measured(figures, "value")
+    for label, of_label in mapping_at(figures, "classes").items():
+        yield from _measured(of_label, "value", slice=label)
+    pair = mapping_at(evaluation, "paired", f"{system}_vs_{against}")
     first = {str(pair["metric"]): pair} if "metric" in pair else {}
-    for one in _measured({**first, **pair}, "difference"):
-        yield {**one, "type": f"{one['type']} minus {kind.against}'s"}
+    for metric in _measured({**first, **pair}, "difference"):
+        yield {**metric, "type": f"{metric['type']} minus {against}'s"}
 
 
-def _measured(found: Any, what: str, **about: str) -> Iterator[Json]:
-    for name, one in found.items() if isinstance(found, Mapping) else ():
-        value = one.get(what) if isinstance(one, Mapping) else None
+def _measured(figures: Any, part: str, **about: str) -> Iterator[Json]:
+    for name, estimate in figures.items() if isinstance(figures, Mapping) else ():
+        value = estimate.get(part) if isinstance(estimate, Mapping) else None
         if isinstance(value, int | float):
-            yield {"type": name, "value": _figure(value), **about, **_interval(one)}
+            yield {"type": name, "value": _figure(value), **about, **_interval(estimate)}
 
 
-def _interval(one: Mapping[str, Any]) -> Json:
-    low, high = one.get("low"), one.get("high")
+def _interval(estimate: Mapping[str, Any]) -> Json:
+    low, high = estimate.get("low"), estimate.get("high")
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return {}
     return {"confidenceInterval": {"lowerBound": _figure(low), "upperBound": _figure(high)}}

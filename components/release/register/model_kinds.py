@@ -1,36 +1,27 @@
-"""The two kinds of model that are released: how each is judged, and what its card says whatever the figures are."""
+"""The two kinds of model that are released: what each one's card says whatever the figures are."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from components.evaluation.rewriter import gate as rewriter_gate
-from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.style import gate as style_gate
-from components.evaluation.style.config import GateStyleConfig
-from qinglan.errors import DataError
-from qinglan.verdict import Verdict
 
-Evaluation = Mapping[str, Any]
+class Dataset(NamedTuple):
+    """Rows that a model learned from, or was judged on."""
+
+    place: tuple[str, ...]
+    """Path of their digest among the evaluation's digests."""
+
+    stage: str
+    """The stage that counted them."""
+
+    counts: tuple[str, ...]
+    """Names of that stage's counts."""
 
 
 class ModelKind(NamedTuple):
     """One line's model."""
 
-    decide: Callable[[Evaluation, str], Verdict]
-    system: Callable[[Evaluation], str]
-    """Which of the evaluation's systems is the model."""
-
-    against: str
-    """What it is compared with."""
-
-    judged: Callable[[Evaluation], Any]
-    """The digest of the model that was judged."""
-
-    datasets: Mapping[str, tuple[str, ...]]
-    """By what people call them: their place among the evaluation's digests."""
-
-    facts: Mapping[str, tuple[str, tuple[str, ...]]]
-    """The stage that counted their rows, and under which names."""
+    datasets: Mapping[str, Dataset]
+    """By the name that people know."""
 
     approach: str
     """CycloneDX has a list."""
@@ -40,52 +31,14 @@ class ModelKind(NamedTuple):
     users: tuple[str, ...]
     limits: tuple[str, ...]
     risks: Mapping[str, str]
-    """What could go wrong for people, and what is done about it."""
-
-
-def kind_of(evaluation: Evaluation, where: str) -> ModelKind:
-    """By what the evaluation compares."""
-    compared = mapping_at(evaluation, "paired")
-    for sign, kind in KINDS.items():
-        if any(pair.endswith(sign) for pair in compared):
-            return kind
-    raise DataError(f"{where}: no evaluation of a rewriter or a style model. The evaluate stage writes one.")
-
-
-def mapping_at(found: Evaluation, *path: str) -> dict[str, Any]:
-    """What is there, where it is a mapping."""
-    inner: Any = found
-    for name in path:
-        inner = inner.get(name) if isinstance(inner, Mapping) else None
-    return dict(inner) if isinstance(inner, Mapping) else {}
-
-
-def _rewriter_verdict(evaluation: Evaluation, where: str) -> Verdict:
-    return rewriter_gate.decide(evaluation, GateConfig.parse(mapping_at(evaluation, "settings", "gate"), where))
-
-
-def _style_verdict(evaluation: Evaluation, where: str) -> Verdict:
-    return style_gate.decide(evaluation, GateStyleConfig.parse(mapping_at(evaluation, "settings", "gate"), where))
-
-
-def _candidate(evaluation: Evaluation) -> str:
-    return str(evaluation.get("candidate", ""))
+    """A harm to people, and what is done against it."""
 
 
 REWRITER = ModelKind(
-    decide=_rewriter_verdict,
-    system=_candidate,
-    against="teacher",
-    judged=lambda found: mapping_at(found, "digests", "models").get(_candidate(found)),
     datasets={
-        "SFT rows (train and dev)": ("training", "sft"),
-        "PPO rows (train and dev)": ("training", "ppo"),
-        "locked test": ("test",),
-    },
-    facts={
-        "SFT rows (train and dev)": ("convert", ("sft_train", "sft_dev")),
-        "PPO rows (train and dev)": ("convert", ("ppo_train", "ppo_dev")),
-        "locked test": ("convert", ("test",)),
+        "SFT rows (train and dev)": Dataset(("training", "sft"), "convert", ("sft_train", "sft_dev")),
+        "PPO rows (train and dev)": Dataset(("training", "ppo"), "convert", ("ppo_train", "ppo_dev")),
+        "locked test": Dataset(("test",), "convert", ("test",)),
     },
     approach="reinforcement-learning",
     task="text rewriting: a follow-up question of a conversation becomes a query that stands alone",
@@ -108,13 +61,10 @@ REWRITER = ModelKind(
 )  # fmt: skip
 
 STYLE = ModelKind(
-    decide=_style_verdict,
-    system=lambda found: "model",
-    against="baseline",
-    judged=lambda found: mapping_at(found, "digests").get("model"),
-    datasets={"train": ("rows", "train"), "dev": ("rows", "dev"), "locked test": ("rows", "test")},
-    facts={
-        "train": ("prepare", ("train",)), "dev": ("prepare", ("dev",)), "locked test": ("prepare", ("test",)),
+    datasets={
+        "train": Dataset(("rows", "train"), "prepare", ("train",)),
+        "dev": Dataset(("rows", "dev"), "prepare", ("dev",)),
+        "locked test": Dataset(("rows", "test"), "prepare", ("test",)),
     },
     approach="supervised",
     task="text classification: the manner of an answer",
@@ -131,5 +81,4 @@ STYLE = ModelKind(
     },
 )  # fmt: skip
 
-KINDS = {"_vs_teacher": REWRITER, "_vs_baseline": STYLE}
-"""By the comparison that only its evaluation has."""
+MODEL_KINDS = {"rewriter": REWRITER, "style": STYLE}

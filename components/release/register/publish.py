@@ -6,7 +6,7 @@ from components.release.register.config import RegisterConfig
 
 
 def current_digest(config: RegisterConfig) -> str | None:
-    """What the name points to now; None where it is new, or no store is wanted."""
+    """The digest that the name points to now; None where it is new, or no store is wanted."""
     from qinglan.store import open_store
 
     named = open_store(config.store).prepare().name(config.name) if config.store else None

@@ -14,10 +14,12 @@ from typing import Any, Literal, NamedTuple
 from components.release.register.bom import BomContents, write_bom
 from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
-from components.release.register.model_kinds import ModelKind, kind_of
 from components.release.register.publish import current_digest, publish
 from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
 from qinglan.errors import DataError, GateHeldError
+from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.kinds import Kind, kind_of
+from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.code import code_version, versions
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
@@ -25,7 +27,7 @@ from qinglan.lineage.gate_verdict import VERDICT, LineageStatement, gate_stateme
 from qinglan.lineage.graph import RELEASE_STAGE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.record import RUN_VARIABLE, environment_inputs
+from qinglan.lineage.record import RUN_VARIABLE, Artifact, environment_inputs, recorded
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -40,11 +42,10 @@ from qinglan.lineage.release_folder import (
 from qinglan.lineage.statement import ArtifactRef, Statement, parse_time, to_payload
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
-from qinglan.verdict import Verdict, read_evaluation, verdict_bytes
 
 
 class Inputs(NamedTuple):
-    """What a release is made of."""
+    """Paths of the files that a release is made of."""
 
     evaluation: Path
     model: Path
@@ -64,18 +65,21 @@ class Registered(NamedTuple):
 
 
 class ReleaseDecision(NamedTuple):
-    """What was read and decided before anything is written."""
+    """The inputs as read, and the verdict on them, before anything is written."""
 
-    kind: ModelKind
+    kind: Kind
+    system: str
+    """The evaluation's name for the model."""
+
     evaluation: Mapping[str, Any]
     verdict: Verdict
     model: str
-    told: list[LineageStatement]
+    statements: list[LineageStatement]
     started: str
 
     @property
     def digest(self) -> str:
-        """Of the verdict, as the gate's statement has it."""
+        """The verdict's digest, as the gate's statement has it."""
         return sha256_bytes(verdict_bytes(self.verdict))
 
 
@@ -85,9 +89,27 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     judged = judge(inputs)
     refuse_disallowed_files(inputs.model)
     before = current_digest(config)
-    done = write_release(inputs, out, judged, config, signer)
-    publish(out, done.release, config, before, signer.id)
-    return done
+    registered = write_release(inputs, out, judged, config, signer)
+    publish(out, registered.release, config, before, signer.id)
+    return registered
+
+
+def run_step(
+    inputs: Mapping[str, Artifact],
+    model: Artifact,
+    before: Artifact,
+    config: Mapping[str, Any],
+    release: Artifact,
+    summary: Artifact,
+    lineage: Artifact,
+) -> None:
+    """The stage as an orchestrator's step, on its artifacts: recorded and signed, with a page of what it released."""
+    parsed = RegisterConfig.parse(config, "register")
+    paths = Inputs(Path(inputs["evaluation"].path), Path(model.path), Path(inputs["report"].path), Path(before.path))
+    with recorded("register", inputs, {"release": release}, settings(parsed), lineage, before) as step:
+        registered = register(paths, Path(release.path), parsed)
+        step.facts.update(registered._asdict())
+    Path(summary.path).write_text(to_markdown(registered), encoding="utf-8")
 
 
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
@@ -116,13 +138,12 @@ def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> Relea
     """The verdict from the figures; Held where it is another, a DataError where the lineage does not tell of it."""
     started, evaluation = utc_now(), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
-    verdict = kind.decide(evaluation, f"{inputs.evaluation}: settings.gate")
+    verdict = kind.verdict(evaluation, str(inputs.evaluation))
     if verdict.word != word:
         raise GateHeldError(f"The gate says {verdict.word}: " + " ".join(verdict.reasons))
-    judged = ReleaseDecision(
-        kind, evaluation, verdict, str(kind.judged(evaluation)), read_statements(inputs.lineage), started
-    )
-    if not gate_statements(judged.told, sha256_file(inputs.evaluation), judged.digest):
+    system, model = kind.system(evaluation), kind.model(evaluation)
+    judged = ReleaseDecision(kind, system, evaluation, verdict, model, read_statements(inputs.lineage), started)
+    if not gate_statements(judged.statements, sha256_file(inputs.evaluation), judged.digest):
         raise DataError(
             f"{inputs.lineage}: no gate has said of {inputs.evaluation} what its figures say. Run the gate again, "
             "with the settings of that evaluation."
@@ -134,13 +155,13 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
     if faults := plain_files(lineage).faults:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
-    told = read_lineage(lineage)
-    if unknown := unreferenced_files([one.statement for one in told], file_digests(lineage)):
+    statements = read_lineage(lineage)
+    if unknown := unreferenced_files([entry.statement for entry in statements], file_digests(lineage)):
         raise DataError(
             f"{lineage / unknown[0]}: no statement names these bytes, so somebody put them there or changed them. "
             "Run the stage that leaves this paper again."
         )
-    return told
+    return statements
 
 
 def fill_release(
@@ -156,17 +177,17 @@ def fill_release(
     sign_model(folder / MODEL, folder / SIGNATURE, signer)
     files = {name: sha for name, sha in copied.items() if name.startswith(f"{MODEL}/")}
     contents = BomContents(
-        judged.model, files, judged.told, environment_inputs(code_version()), parse_time(judged.started)
+        judged.model, files, judged.statements, environment_inputs(code_version()), parse_time(judged.started)
     )
-    card = model_card(judged.kind, judged.evaluation, judged.verdict, judged.told, config)
+    card = model_card(judged.kind, judged.system, judged.evaluation, judged.verdict, judged.statements, config)
     (folder / BOM).write_text(write_bom(contents, card, config), encoding="utf-8")
     return {**copied, **{name: sha256_file(folder / name) for name in (SIGNATURE, BOM)}}
 
 
-def _refuse_others(found: str, judged: ReleaseDecision, inputs: Inputs) -> None:
-    if found != judged.model:
+def _refuse_others(folder_digest: str, judged: ReleaseDecision, inputs: Inputs) -> None:
+    if folder_digest != judged.model:
         raise DataError(
-            f"{inputs.model} has digest {found[:12]}, and the verdict in {inputs.evaluation} is about "
+            f"{inputs.model} has digest {folder_digest[:12]}, and the verdict in {inputs.evaluation} is about "
             f"{judged.model[:12]}. Evaluate the model that shall be released."
         )
 
@@ -176,7 +197,9 @@ def release_statement(
 ) -> Statement:
     used = [
         ArtifactRef(
-            _artifact_name(judged.told, judged.model) or inputs.model.name, judged.model, algorithm=FOLDER_ALGORITHM
+            _artifact_name(judged.statements, judged.model) or inputs.model.name,
+            judged.model,
+            algorithm=FOLDER_ALGORITHM,
         ),
         ArtifactRef("evaluation", files[EVALUATION]),
         ArtifactRef("report", files[REPORT]),
@@ -201,16 +224,17 @@ def settings(config: RegisterConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"store"})
 
 
-def _artifact_name(told: Sequence[LineageStatement], found: str) -> str:
-    """What the stage that made it calls it."""
-    return next((part.name for one in told for part in one.statement.made if part.digest == found), "")
+def _artifact_name(statements: Sequence[LineageStatement], wanted_digest: str) -> str:
+    """The artifact's name in the stage that made it."""
+    outputs = (output for entry in statements for output in entry.statement.made)
+    return next((output.name for output in outputs if output.digest == wanted_digest), "")
 
 
 def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def to_markdown(made: Registered) -> str:
-    """For the page: what was released, and how anybody looks at what it came from."""
-    rows = [f"| {what} | `{said}` |" for what, said in made._asdict().items()]
-    return "\n".join(["| release | |", "|---|---|", *rows, "", f"`qinglan audit {made.name} --store STORE`", ""])
+def to_markdown(release: Registered) -> str:
+    """The step's page: what was released, and the command that shows what it came from."""
+    rows = [f"| {name} | `{value}` |" for name, value in release._asdict().items()]
+    return "\n".join(["| release | |", "|---|---|", *rows, "", f"`qinglan audit {release.name} --store STORE`", ""])

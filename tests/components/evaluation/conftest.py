@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from components.evaluation.rewriter import results, stage
+from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.score_systems import fixed_queries, score_all
 from tests.components.evaluation.world import (
     CONFIG,
@@ -34,6 +34,5 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     predictions = folder / "predictions.jsonl"
     with gateway(folder, knowledge_base, rag) as url:
         asking = score_all(rows, texts, slices, predictions, CONFIG, url)
-    table = results.MetricTable.of(rows, asking, slices)
-    value = orjson.loads(orjson.dumps(stage.build_evaluation(table, writings, asking, ORIGINS, CONFIG)))
+    value = orjson.loads(orjson.dumps(stage.build_evaluation(rows, slices, writings, asking, ORIGINS, CONFIG)))
     return Evaluated(value, predictions, rag)

@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from components.evaluation.rewriter import results, stage
-from components.evaluation.rewriter.markdown import to_markdown
+from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.measures import METRICS
+from components.evaluation.rewriter.report import to_markdown
 from components.evaluation.rewriter.score_systems import (
     ScoredRows,
     draw_rows,
@@ -19,6 +19,8 @@ from components.evaluation.rewriter.score_systems import (
     with_history,
 )
 from qinglan.errors import DataError, OutageError, RowError
+from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.rewriter_gate import decide
 from tests.components.evaluation.world import (
     CONFIG,
     ORIGINS,
@@ -193,9 +195,8 @@ def test_rows_without_gold_are_judged_and_the_verdict_holds(evaluated: Evaluated
         for line in lines
     ]
     asking = ScoredRows(values, [{}] * len(rows), Counter(), [], {})
-    table = results.MetricTable.of(rows, asking, {})
     value = stage.build_evaluation(
-        table, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
+        rows, {}, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
     )
 
     assert value["counts"]["labelled"] == 0
@@ -210,11 +211,11 @@ def test_a_written_evaluation_is_decided_again_and_a_broken_one_is_an_error(
 ) -> None:
     path = tmp_path / "evaluation.json"
     path.write_bytes(orjson.dumps(evaluated.value))
-    assert stage.gate(path, CONFIG.gate)._asdict() == evaluated.value["verdict"]
+    assert decide(read_evaluation(path), CONFIG.gate)._asdict() == evaluated.value["verdict"]
 
     path.write_bytes(b"{")
     with pytest.raises(DataError, match="evaluate stage writes it"):
-        stage.gate(path, CONFIG.gate)
+        read_evaluation(path)
 
 
 def test_slices_are_read_with_what_holds_for_each_question(tmp_path: Path) -> None:

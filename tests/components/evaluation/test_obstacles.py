@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.rewriter.gate import decide
 from components.evaluation.rewriter.gate_precheck import GoldCounts, PlannedRun, find_obstacles
-from tests.components.evaluation.test_gate import changed
+from qinglan.evaluation.rewriter_gate import GateConfig, decide
+from tests.qinglan.evaluation.test_rewriter_gate import changed
 
 ENOUGH = GoldCounts(200, 150)
 GOOD = PlannedRun(

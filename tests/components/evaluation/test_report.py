@@ -4,8 +4,9 @@ from pathlib import Path
 
 import orjson
 
-from components.evaluation.rewriter.report import write_report
-from components.evaluation.rewriter.training_curves import read_series
+from components.evaluation.rewriter.report import build_report, draw_examples
+from components.evaluation.rewriter.training_curves import curves, read_series
+from qinglan.evaluation.report import write_report
 from tests.components.evaluation.world import HOSTILE, Evaluated
 from tests.pages import Strict
 
@@ -16,7 +17,8 @@ def page(evaluated: Evaluated, folder: Path) -> str:
     steps = [{"step": step, "loss": 3 / (1 + step), "note": "<b>"} for step in range(5)]
     lines = [orjson.dumps(step) for step in steps]
     (logs["sft"] / "metrics.jsonl").write_bytes(b"\n".join([*lines, b'{"step": 5, "lo']))
-    write_report(evaluated.value, evaluated.predictions, logs, folder / "report.html", 3)
+    examples = draw_examples(evaluated.predictions, evaluated.value["candidate"], 3)
+    write_report(build_report(evaluated.value, examples, curves(logs)), folder / "report.html")
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -40,7 +42,7 @@ def test_the_page_shows_verdict_expected_examples_and_curves(evaluated: Evaluate
         "fivedoctors-examiner",
         "documented",
         "sft (40 rows): 0 the same, 0 nearly; ppo (40 rows): 0 the same, 0 nearly.",
-        "RL, from sft model",
+        "parents, rl, sft model",
     ):
         assert said in text
     assert text.count("<svg") >= 8

@@ -10,6 +10,7 @@ import pytest
 from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.student_inference import evenly_spaced, time_served
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import dump_line, sha256_file
 from qinglan.rewriter.card import read_card, write_card
 from tests.components.evaluation.test_leak import OTHER, write_training
@@ -23,8 +24,8 @@ def parents(folder: Path) -> dict[str, str]:
     return {path.stem: sha256_file(path) for path in folder.iterdir()}
 
 
-def outputs(folder: Path) -> stage.Outputs:
-    return stage.Outputs(*(folder / name for name in ("e.json", "r.html", "p.jsonl", "blind.xlsx", "key.json")))
+def outputs(folder: Path) -> Outputs:
+    return Outputs(*(folder / name for name in ("e.json", "r.html", "p.jsonl", "blind.xlsx", "key.json")))
 
 
 @pytest.mark.slow

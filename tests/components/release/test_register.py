@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
-from components.evaluation.style.config import GateStyleConfig
-from components.evaluation.style.gate import decide as decide_style
 from components.release.register.config import RegisterConfig
-from components.release.register.model_kinds import KINDS, kind_of
 from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, register, register_held
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, ConflictError, DataError, GateHeldError
+from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
+from qinglan.evaluation.style_gate import GateStyleConfig
+from qinglan.evaluation.style_gate import decide as decide_style
 from qinglan.lineage.deploy_gate import break_glass, may_deploy
 from qinglan.lineage.gate_verdict import add_verdict, read_lineage
 from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder
@@ -23,8 +23,8 @@ from qinglan.lineage.record import recorded
 from qinglan.lineage.release_check import check_release, read_release
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
-from tests.components.evaluation.style.test_style_gate import good as good_style
-from tests.components.evaluation.test_gate import changed
+from tests.qinglan.evaluation.test_rewriter_gate import changed
+from tests.qinglan.evaluation.test_style_gate import good as good_style
 from tests.release_world import (
     NAME,
     Made,
@@ -258,8 +258,8 @@ def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -
 
 
 def test_each_kind_of_evaluation_has_its_gate() -> None:
-    assert kind_of({"paired": {"sft_vs_teacher": {}}}, "x") is KINDS["_vs_teacher"]
-    assert kind_of({"paired": {"model_vs_baseline": {}}}, "x") is KINDS["_vs_baseline"]
+    assert kind_of({"paired": {"sft_vs_teacher": {}}}, "x") is REWRITER
+    assert kind_of({"paired": {"model_vs_baseline": {}}}, "x") is STYLE
     with pytest.raises(DataError, match="no evaluation of a rewriter or a style model"):
         kind_of({"paired": {"a_vs_b": {}}}, "x")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.comparing.recommendation import Recommendation, TeacherDifference, TeacherScore, recommend
-from qinglan.statistics import paired_differences
+from qinglan.evaluation.statistics import paired_differences
 
 NAN = math.nan
 

@@ -6,8 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
-from components.evaluation.style.blind_sheet import read_human_labels, stratified_sample, write_blind_sheet
-from components.evaluation.style.markdown import human_labels_markdown
+from components.evaluation.style.blind_sheet import (
+    human_labels_markdown,
+    read_human_labels,
+    stratified_sample,
+    write_blind_sheet,
+)
 from qinglan.errors import DataError
 from qinglan.tables import read_table, write_table
 from tests.components.evaluation.style.world import NAMES, predictions, rows_of, table
@@ -117,7 +121,7 @@ def test_cells_left_empty_are_left_out_and_spaces_do_not_count(tmp_path: Path) -
     ("changes", "said"),
     [
         ({"人工标签": "幽默"}, "row 2: 人工标签 is '幽默'. Write one of 售前"),
-        ({"问答": "用户问题：别的\n回答：别的"}, "row 2: its text is not that of the key"),
+        ({"问答": "用户问题：别的\n回答：别的"}, "row 2: its texts are not those of the key"),
         ({"编号": 99}, "row 2: 编号 '99' is not in the key"),
         ({"编号": 2}, "编号 2 stands there twice"),
     ],

@@ -8,9 +8,8 @@ from xml.etree import ElementTree
 import orjson
 import pytest
 
-from components.evaluation.style.examples import pick_examples
-from components.evaluation.style.markdown import to_markdown
-from components.evaluation.style.report import write_report
+from components.evaluation.style.report import build_report, draw_examples, to_markdown
+from qinglan.evaluation.report import write_report
 from tests.components.evaluation.style.world import evaluation, predictions, rows_of, table
 from tests.pages import Strict
 
@@ -22,7 +21,7 @@ def page(found: dict[str, Any], folder: Path, hostile: bool = False) -> str:
     rows = rows_of(of)
     if hostile:
         rows = [row.model_copy(update={"input": f"用户问题：{HOSTILE}\n回答：{'长' * 500}"}) for row in rows]
-    write_report(found, pick_examples(rows, predictions(of, rows), 2), folder / "report.html")
+    write_report(build_report(found, draw_examples(rows, predictions(of, rows), 2)), folder / "report.html")
     return (folder / "report.html").read_text(encoding="utf-8")
 
 

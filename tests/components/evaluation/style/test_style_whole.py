@@ -7,9 +7,10 @@ import orjson
 import pytest
 
 from components.evaluation.style import stage
-from components.evaluation.style.config import GateStyleConfig
 from components.evaluation.style.inference import question_only_text
 from qinglan.errors import DataError
+from qinglan.evaluation.evaluation_file import Outputs, read_evaluation
+from qinglan.evaluation.style_gate import GateStyleConfig, decide
 from qinglan.files import sha256_file
 from qinglan.style.labels import Labels, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, write_card
@@ -18,8 +19,8 @@ from tests.components.evaluation.style.world import CONFIG, sample_rows, write_r
 from tests.tiny_style import tiny_style_model
 
 
-def outputs(folder: Path) -> stage.Outputs:
-    return stage.Outputs(*(folder / name for name in ("e.json", "r.html", "p.jsonl", "b.xlsx", "k.json")))
+def outputs(folder: Path) -> Outputs:
+    return Outputs(*(folder / name for name in ("e.json", "r.html", "p.jsonl", "b.xlsx", "k.json")))
 
 
 def model_of(folder: Path, rows: Path, temperature: float = 1.3) -> Path:
@@ -29,7 +30,7 @@ def model_of(folder: Path, rows: Path, temperature: float = 1.3) -> Path:
     return folder
 
 
-def as_a_step(rows: Path, model: Path, folder: Path) -> tuple[stage.Outputs, dict[str, Any], dict[str, Any]]:
+def as_a_step(rows: Path, model: Path, folder: Path) -> tuple[Outputs, dict[str, Any], dict[str, Any]]:
     """Evaluated as the orchestrator does it: where everything went, the metrics, the confusion matrix."""
     from kfp import dsl
 
@@ -75,7 +76,7 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
     assert any("Worse than the baseline" in reason for reason in found["verdict"]["reasons"])
     assert "digests.parents.base_model is not in the evaluation." in found["verdict"]["reasons"]
     assert {part: one["rows"] for part, one in found["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
-    assert stage.gate(out.evaluation, GateStyleConfig()).word == "hold"
+    assert decide(read_evaluation(out.evaluation), GateStyleConfig()).word == "hold"
     assert found["digests"]["rows"]["train"] == sha256_file(rows / "train.jsonl")
     assert found["systems"]["before"]["accuracy"] == found["systems"]["model"]["accuracy"]
     lines = [orjson.loads(line) for line in out.predictions.read_bytes().splitlines()]

@@ -12,6 +12,7 @@ from components.evaluation.style.baseline import Baseline
 from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.measures import undo_temperature
 from components.evaluation.style.results import PredictionTable
+from qinglan.evaluation.evaluation_file import Origins
 from qinglan.files import dump_line
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard
@@ -22,7 +23,7 @@ from standins.samples.style import style_rows
 CONFIG = EvaluateStyleConfig(draws=300, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)
 NAMES = DEFAULT_LABELS.names
 NOT_ALIKE = {"rows": 450, "same": 0, "alike": 0, "examples": []}
-ORIGINS = stage.Origins(
+ORIGINS = Origins(
     {"threshold": 0.8, "parts": {"train": NOT_ALIKE, "dev": NOT_ALIKE}},
     {
         "rows": {"train": "1" * 64, "dev": "2" * 64, "test": "3" * 64}, "model": "4" * 64, "predictions": "5" * 64,

@@ -3,8 +3,8 @@
 Turns of one conversation are alike, so whole conversations are drawn, and whole conversations flip their signs.
 A column holds one number a question; NaN where there is none (no gold passage, not examined, another tenant).
 
-What is no mean, F1 for one, is a function of sums: `drawn_intervals` and `swapped` take a group's sums and that
-function. A group is whatever is alike: a conversation, or texts that are nearly the same.
+What is no mean, F1 for one, is a function of sums: `bootstrap_estimates` and `permutation_p_values` take that
+function and each group's sums. A group is whatever is alike: a conversation, or texts that are nearly the same.
 """
 
 import math
@@ -77,10 +77,11 @@ def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: i
 def paired_differences(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[PairedDifference]:
     """Columns of differences, each with its interval and the p of a paired permutation test."""
     sums, counts = _by_conversation(columns, conversations)
-    ps = _permutation(sums, counts, draws, seed)
+    # Exchanging two systems within a conversation flips the sign of its sum.
+    ps = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, draws, seed)
     return [
         PairedDifference(
-            *estimate[:3], ps[at], estimate.n, int((counts[:, at] > 0).sum()),
+            *estimate[:3], ps[at] if estimate.n else math.nan, estimate.n, int((counts[:, at] > 0).sum()),
             int((columns[:, at] > 0).sum()), int((columns[:, at] < 0).sum()),
         )
         for at, estimate in enumerate(bootstrap_means(columns, conversations, draws, seed))
@@ -115,15 +116,24 @@ def bootstrap_intervals(
 
     `statistic` is given how often each of `size` groups was drawn, a row a draw, and gives a row of numbers for each.
     """
-    found = [statistic(times) for times in _drawn(size, draws, seed)]
-    if not found:
+    chunks = [statistic(times) for times in _drawn(size, draws, seed)]
+    if not chunks:
         width = statistic(np.ones((1, size))).shape[1]
         return np.full(width, np.nan), np.full(width, np.nan)
-    numbers = np.concatenate(found)
+    numbers = np.concatenate(chunks)
     low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
     for at in np.flatnonzero(~np.isnan(numbers).all(axis=0)):
         low[at], high[at] = np.nanpercentile(numbers[:, at], INTERVAL_PERCENTILES)
     return low, high
+
+
+def bootstrap_estimates(
+    size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
+) -> list[dict[str, float]]:
+    """Value, low and high of each number that `statistic` gives: of all groups, and of drawn ones."""
+    values = statistic(np.ones((1, size)))[0]
+    low, high = bootstrap_intervals(size, statistic, draws, seed)
+    return [{"value": float(values[at]), "low": float(low[at]), "high": float(high[at])} for at in range(len(values))]
 
 
 def _drawn(size: int, draws: int, seed: int) -> Iterator[Columns]:
@@ -134,35 +144,22 @@ def _drawn(size: int, draws: int, seed: int) -> Iterator[Columns]:
 
 
 def permutation_p_values(
-    one: Columns, other: Columns, statistic: Callable[[Columns], Columns], draws: int, seed: int
+    first: Columns, second: Columns, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> list[float]:
     """Two-sided p of `statistic` of one system's sums minus the other's: how often exchanging the two within whole
     groups, by chance alone, differs at least as much. A row of sums for each group."""
-    half, whole = (one - other) / 2, (one + other).sum(axis=0) / 2
-    seen = _apart(statistic, whole, half.sum(axis=0)[None, :])[0]
-    extreme = np.zeros(len(seen))
+    half, whole = (first - second) / 2, (first + second).sum(axis=0) / 2
+    observed = _apart(statistic, whole, half.sum(axis=0)[None, :])[0]
+    extreme = np.zeros(len(observed))
     rng = np.random.default_rng([seed, 1])
     for start, stop in _chunks(draws):
-        signs = rng.integers(0, 2, (stop - start, len(one))) * 2.0 - 1.0
-        extreme += (_apart(statistic, whole, signs @ half) >= seen - 1e-9).sum(axis=0)
-    return [float(p) for p in np.where(np.isnan(seen), np.nan, (1 + extreme) / (1 + draws))]
+        signs = rng.integers(0, 2, (stop - start, len(first))) * 2.0 - 1.0
+        extreme += (_apart(statistic, whole, signs @ half) >= observed - 1e-9).sum(axis=0)
+    return [float(p) for p in np.where(np.isnan(observed), np.nan, (1 + extreme) / (1 + draws))]
 
 
 def _apart(statistic: Callable[[Columns], Columns], whole: Columns, half: Columns) -> Columns:
     return np.asarray(np.abs(statistic(whole + half) - statistic(whole - half)))
-
-
-def _permutation(sums: Columns, counts: Columns, draws: int, seed: int) -> list[float]:
-    """Two-sided: how often chance alone, flipping whole conversations, differs at least as much."""
-    size, width = sums.shape
-    seen = np.abs(sums.sum(axis=0)) - 1e-9
-    extreme = np.zeros(width)
-    rng = np.random.default_rng([seed, 1])
-    for start, stop in _chunks(draws):
-        signs = rng.integers(0, 2, (stop - start, size)) * 2.0 - 1.0
-        extreme += (np.abs(signs @ sums) >= seen).sum(axis=0)
-    some = (counts > 0).any(axis=0) if size else np.zeros(width, dtype=bool)
-    return [float(x) for x in np.where(some, (1 + extreme) / (1 + draws), np.nan)]
 
 
 def _chunks(draws: int) -> Iterator[tuple[int, int]]:
@@ -171,7 +168,8 @@ def _chunks(draws: int) -> Iterator[tuple[int, int]]:
 
 
 def holm(ps: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down correction: what each p is worth when so many were looked at."""
+    """Holm's step-down correction: each p as if it alone had been looked at; NaN is none and is left out."""
+    ps = {name: p for name, p in ps.items() if not math.isnan(p)}
     out: dict[str, float] = {}
     largest = 0.0
     for rank, name in enumerate(sorted(ps, key=lambda key: ps[key])):
@@ -209,6 +207,36 @@ def mean_queries_needed(
     return math.ceil((ends * deviation / size) ** 2 * max(clustering, 1.0))
 
 
+class Spread(NamedTuple):
+    """Paired differences, as far as the number of queries hangs on them that would show a difference."""
+
+    queries: int
+    mean: float
+    discordant: float
+    """The share of queries on which the two systems differ."""
+
+    deviation: float
+    clustering: float
+    """The factor that alike turns cost."""
+
+    def needed(self, difference: float) -> int | None:
+        """Queries like these that show such a difference in a share."""
+        return queries_needed(difference, self.discordant, self.clustering)
+
+    def needed_for_mean(self, difference: float) -> int | None:
+        """Queries like these that show such a difference of means."""
+        return mean_queries_needed(difference, self.deviation, self.clustering)
+
+
+def spread(differences: Columns, conversations: Groups) -> Spread:
+    """The spread of those differences that are known; NaN where none is."""
+    known = differences[~np.isnan(differences)]
+    factor = clustering_factor(differences, conversations)
+    if not len(known):
+        return Spread(0, math.nan, math.nan, math.nan, factor)
+    return Spread(len(known), float(known.mean()), float((known != 0).mean()), float(known.std()), factor)
+
+
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
     """The variance of the mean with whole conversations over that of independent questions."""
     known = ~np.isnan(differences)
@@ -217,18 +245,18 @@ def clustering_factor(differences: Columns, conversations: Groups) -> float:
     return float((np.bincount(conversations[known], centred) ** 2).sum()) / alone if alone > 0 else 1.0
 
 
-def agreement(one: Sequence[float], other: Sequence[float]) -> Agreement:
+def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:
     """Ranks and points compared; NaN where a judge gives all the same."""
     from scipy.stats import kendalltau, spearmanr
 
-    if len(one) < 3 or len(set(one)) < 2 or len(set(other)) < 2:
-        return Agreement(math.nan, math.nan, _mean_difference(one, other), len(one))
-    ranks, order = spearmanr(one, other).statistic, kendalltau(one, other).statistic
-    return Agreement(float(ranks), float(order), _mean_difference(one, other), len(one))
+    if len(first) < 3 or len(set(first)) < 2 or len(set(second)) < 2:
+        return Agreement(math.nan, math.nan, _mean_difference(first, second), len(first))
+    ranks, order = spearmanr(first, second).statistic, kendalltau(first, second).statistic
+    return Agreement(float(ranks), float(order), _mean_difference(first, second), len(first))
 
 
-def _mean_difference(one: Sequence[float], other: Sequence[float]) -> float:
-    return float(np.abs(np.subtract(one, other)).mean()) if len(one) else math.nan
+def _mean_difference(first: Sequence[float], second: Sequence[float]) -> float:
+    return float(np.abs(np.subtract(first, second)).mean()) if len(first) else math.nan
 
 
 def quantile(values: Sequence[float], share: float, draws: int, seed: int) -> Estimate:

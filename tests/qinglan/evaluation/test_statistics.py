@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qinglan.statistics import (
+from qinglan.evaluation.statistics import (
     agreement,
     bootstrap_intervals,
     bootstrap_means,

@@ -1,19 +1,29 @@
-"""Promote or hold: a pure function of evaluation.json and thresholds, with its reasons in words.
+"""Promote or hold a rewriter: a pure function of evaluation.json and thresholds, with its reasons in words.
 
 The candidate must find the gold passage first more often than the teacher, surely; be no worse elsewhere; and stay
 within what it may cost, copy, invent and write. The test must be one that no model learned from, the examiner another
 than the training's judge, and everything it was made from named. What is missing or not a number holds it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.evaluation.rewriter.config import GateConfig
-from qinglan.leaks import leak_reasons
-from qinglan.verdict import EvaluationNumbers, MissingNumberError, Verdict, collect_reasons, missing_digests
+from pydantic import Field
+
+from qinglan.config import Config, Fraction, Positive
+from qinglan.evaluation.leaks import leak_reasons
+from qinglan.evaluation.verdict import (
+    Check,
+    Comparison,
+    EvaluationNumbers,
+    MissingNumberError,
+    Verdict,
+    missing_digests,
+    run_checks,
+)
 
 PARENTS = {"sft": ("base_model", "train", "dev"), "rl": ("base_model", "sft_model", "train", "dev")}
-"""What a model's card names; a candidate's includes those of the models before it."""
+"""Names on a model's card; a candidate's includes those of the models before it."""
 
 LEARNED_FROM = {"sft": ("sft",), "rl": ("sft", "ppo")}
 """The rows behind a candidate, by the stage that reads them."""
@@ -25,17 +35,46 @@ UNGATED_METRICS = {
 }
 
 
-Check = Callable[[EvaluationNumbers, str, GateConfig], Iterator[str]]
+class GateConfig(Config):
+    """Limits that a candidate must meet before it may serve. Whatever cannot be read holds it."""
+
+    rows: Positive = 200
+    """Fewer paired queries prove nothing: at 200 one share alone is uncertain by 4.5 points."""
+
+    p: Fraction = 0.05
+    """The permutation test's p of candidate against teacher must be below."""
+
+    margin: Fraction = 0.01
+    """By so much nDCG@10 and recall@10 may at most be worse than the teacher's, overall and per tenant."""
+
+    length_ratio: float = Field(default=1.5, gt=0)
+    """The candidate's mean length over the teacher's, at most."""
+
+    copied: Fraction = 0.05
+    """Share of rewrites that copy the history or a passage, at most."""
+
+    invented: Fraction = 0.02
+    """Share of rewrites with a number that nobody mentioned, at most."""
+
+    zero_hit: Fraction = 0.01
+    """By so much the share of queries that find nothing may at most be above the teacher's."""
+
+    alike: float = Field(default=0.8, gt=0, le=1)
+    """A test row so like one of training or selection leaked (three-character pieces of question and history)."""
+
+    cost_ratio: float = Field(default=1.0, gt=0)
+    """The candidate's cost per 1,000 over the teacher's, at most."""
 
 
 def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     """The verdict on evaluation's candidate; any doubt holds it."""
-    numbers = EvaluationNumbers(evaluation)
-    candidate = str(evaluation.get("candidate", "rl"))
-    reasons = [reason for check in CHECKS for reason in collect_reasons(check(numbers, candidate, gate))]
-    if reasons:
-        return Verdict(False, "hold", reasons)
-    return Verdict(True, "promote", [_difference_summary(numbers, candidate), *_regressions(evaluation, candidate)])
+    return run_checks(evaluation, CHECKS, _praise, str(evaluation.get("candidate", "rl")), gate)
+
+
+def _against_teacher(candidate: str) -> Comparison:
+    path = ("paired", f"{candidate}_vs_teacher")
+    title = f"{candidate.upper()} minus teacher, gold passage first"
+    return Comparison(path, title, "the teacher", (*path, "n"), "queries")
 
 
 def _check_query_count(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
@@ -44,16 +83,12 @@ def _check_query_count(numbers: EvaluationNumbers, candidate: str, gate: GateCon
 
 
 def _better_than_teacher(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    low, high, p = (numbers("paired", f"{candidate}_vs_teacher", name) for name in ("low", "high", "p"))
-    if high < 0:
-        yield f"Worse than the teacher. {_difference_summary(numbers, candidate)}"
-    elif low <= 0 or p >= gate.p:
-        yield f"Better than the teacher: not shown. {_difference_summary(numbers, candidate)}{_power(numbers)}"
+    yield from _against_teacher(candidate).not_better(numbers, gate.p, _power(numbers))
 
 
 def _better_than_plain(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
     if (low := numbers("paired", f"{candidate}_vs_plain", "low")) <= 0:
-        yield f"Better than no rewrite: not shown; the interval of top-1 reaches down to {_points(low)}."
+        yield f"Better than no rewrite: not shown; the interval of top-1 reaches down to {100 * low:+.1f} points."
 
 
 def _no_worse_elsewhere(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
@@ -72,15 +107,15 @@ def _no_worse_elsewhere(numbers: EvaluationNumbers, candidate: str, gate: GateCo
 def _no_worse(numbers: EvaluationNumbers, gate: GateConfig, metric: str, where: str, *path: str) -> Iterator[str]:
     if (low := numbers(*path)) <= -gate.margin:
         yield (
-            f"{OTHER_GATED_METRICS[metric]}{where} may be worse than the teacher's by {_points(-low, sign=False)}; "
-            f"{_points(gate.margin, sign=False)} are allowed."
+            f"{OTHER_GATED_METRICS[metric]}{where} may be worse than the teacher's by {-100 * low:.1f} points; "
+            f"{100 * gate.margin:.1f} points are allowed."
         )
 
 
 def _length(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    own, theirs = (numbers("systems", name, "length", "value") for name in (candidate, "teacher"))
-    if own > gate.length_ratio * theirs:
-        yield f"Rewrites have {own:.1f} characters, the teacher's {theirs:.1f}: over {gate.length_ratio:g} times."
+    length, limit = (numbers("systems", name, "length", "value") for name in (candidate, "teacher"))
+    if length > gate.length_ratio * limit:
+        yield f"Rewrites have {length:.1f} characters, the teacher's {limit:.1f}: over {gate.length_ratio:g} times."
 
 
 def _shares(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
@@ -95,9 +130,9 @@ def _shares(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Ite
 
 
 def _cost(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    own, theirs = (numbers("systems", name, "cost", "value") for name in (candidate, "teacher"))
-    if own > gate.cost_ratio * theirs:
-        yield f"1,000 rewrites cost {own:.4g} against the teacher's {theirs:.4g}: over {gate.cost_ratio:g} times."
+    cost, teacher = (numbers("systems", name, "cost", "value") for name in (candidate, "teacher"))
+    if cost > gate.cost_ratio * teacher:
+        yield f"1,000 rewrites cost {cost:.4g} against the teacher's {teacher:.4g}: over {gate.cost_ratio:g} times."
 
 
 def _check_leaks(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
@@ -118,7 +153,7 @@ def _another_judge(numbers: EvaluationNumbers, candidate: str, gate: GateConfig)
 
 
 def same_model(name: Any, other: Any) -> bool:
-    """Whether two names mean one model."""
+    """Tell if two names mean one model."""
     return _model(name) == _model(other)
 
 
@@ -127,12 +162,12 @@ def _model(name: Any) -> str:
 
 
 def _check_digests(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    models = tuple(dict.fromkeys(("sft", candidate)))
-    own = [("digests", name) for name in ("test", "predictions")]
-    made = [("digests", "models", name) for name in models]
+    names = tuple(dict.fromkeys(("sft", candidate)))
+    files = [("digests", name) for name in ("test", "predictions")]
+    models = [("digests", "models", name) for name in names]
     learned = [("digests", "training", part) for part in _required_names(LEARNED_FROM, candidate)]
-    parents = [("digests", "parents", name, parent) for name in models for parent in _required_names(PARENTS, name)]
-    yield from missing_digests(numbers, *own, *made, *learned, *parents)
+    parents = [("digests", "parents", name, parent) for name in names for parent in _required_names(PARENTS, name)]
+    yield from missing_digests(numbers, *files, *models, *learned, *parents)
     yield from _check_knowledge_bases(numbers.value("digests", "knowledge_bases"))
     before = ("digests", "parents", "rl", "sft_model")
     if candidate == "rl" and numbers.value(*before) != numbers.value("digests", "models", "sft"):
@@ -140,7 +175,7 @@ def _check_digests(numbers: EvaluationNumbers, candidate: str, gate: GateConfig)
 
 
 def _check_knowledge_bases(bases: Any) -> Iterator[str]:
-    if not (isinstance(bases, list) and bases and all(isinstance(one, str) and one for one in bases)):
+    if not (isinstance(bases, list) and bases and all(isinstance(base, str) and base for base in bases)):
         yield "digests.knowledge_bases names none: the RAG service must say what it answered from (snapshot)."
 
 
@@ -164,22 +199,15 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _difference_summary(numbers: EvaluationNumbers, candidate: str) -> str:
-    pair = f"{candidate}_vs_teacher"
-    difference, low, high, p, n = (numbers("paired", pair, x) for x in ("difference", "low", "high", "p", "n"))
-    return (
-        f"{candidate.upper()} minus teacher, gold passage first: {_points(difference)} "
-        f"[{100 * low:+.1f}, {100 * high:+.1f}], p {p:.4f}, {n:.0f} queries."
-    )
-
-
-def _regressions(evaluation: Mapping[str, Any], candidate: str) -> Iterator[str]:
-    """What is surely below the teacher's though the gate does not ask for it: said, so that nobody overlooks it."""
+def _praise(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    """The gain; then what is surely below the teacher's though the gate does not ask for it, so that all see it."""
+    yield _against_teacher(candidate).summary(numbers)
+    pair = numbers.value("paired", f"{candidate}_vs_teacher")
     for metric, words in UNGATED_METRICS.items():
-        found = evaluation["paired"][f"{candidate}_vs_teacher"].get(metric) or {}
-        low, high = found.get("low"), found.get("high")
+        gap = pair.get(metric) or {}
+        low, high = gap.get("low"), gap.get("high")
         if isinstance(low, float) and isinstance(high, float) and high < 0:
-            yield f"Yet {words} is below the teacher's: {found['difference']:+.2f} [{low:+.2f}, {high:+.2f}]."
+            yield f"Yet {words} is below the teacher's: {gap['difference']:+.2f} [{low:+.2f}, {high:+.2f}]."
 
 
 def _power(numbers: EvaluationNumbers) -> str:
@@ -188,8 +216,4 @@ def _power(numbers: EvaluationNumbers) -> str:
         needed, size = numbers("power", "interesting", "queries"), numbers("power", "interesting", "difference")
     except MissingNumberError:
         return ""
-    return f" To show {_points(size)} takes about {needed:,.0f} queries like these."
-
-
-def _points(share: float, sign: bool = True) -> str:
-    return f"{100 * share:+.1f} points" if sign else f"{100 * share:.1f} points"
+    return f" To show {100 * size:+.1f} points takes about {needed:,.0f} queries like these."

@@ -1,8 +1,7 @@
-"""What of a locked test was learned: counted row by row, and whether a gate may pass it.
+"""The locked test held against every row of training and selection; whether a gate may pass it.
 
-locked = Locked([("t1", "…"), …], threshold=0.8)
-section = locked.section({"sft": [("train.jsonl:1 (row r7)", "…"), …]})     # evaluation.json's `leaks`
-reasons = [*said(overlapping(Numbers(evaluation), ("sft",), 0.8))]          # none: nothing leaked
+leaks = check_leaks([("t1", "…"), …], {"sft": [("train.jsonl:1 (row r7)", "…"), …]}, 0.8, "Convert again.")
+reasons = leak_reasons(numbers, ("sft",), 0.8)                  # none: nothing leaked
 """
 
 from collections import defaultdict
@@ -10,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qinglan.errors import DataError
+from qinglan.evaluation.verdict import EvaluationNumbers
 from qinglan.near_duplicates import NearDuplicateIndex
-from qinglan.verdict import EvaluationNumbers
 
 MAX_EXAMPLES = 5
 
@@ -23,7 +22,7 @@ class Overlap(NamedTuple):
     """A test, and one set of rows that a model learned from or was chosen on."""
 
     rows: int
-    """Of that set."""
+    """Size of that set."""
 
     same: int
     """Test rows that are among them, but for what normalising takes away."""
@@ -54,8 +53,8 @@ class LockedTest:
         count, same, alike = 0, dict[str, str](), dict[str, str]()
         for name, text in rows:
             count += 1
-            for found in self._known.alike(text):
-                (same if found == text else alike).setdefault(found, name)
+            for match in self._known.alike(text):
+                (same if match == text else alike).setdefault(match, name)
         nearly = {text: name for text, name in alike.items() if text not in same}
         return Overlap(count, self._rows(same), self._rows(nearly), self._shown({**same, **nearly}))
 
@@ -67,11 +66,24 @@ class LockedTest:
         return [{"test": test, "learned": learned} for test, learned in named[:MAX_EXAMPLES]]
 
 
-def refuse_exact_leaks(leaks: Mapping[str, Any], advice: str) -> None:
-    """A DataError that names what leaked word for word: no number is worth paying for then."""
-    for part, found in leaks["parts"].items():
-        if same := found["same"]:
-            named = "; ".join(f"test row {one['test']} is {one['learned']}" for one in found["examples"][:same])
+def check_leaks(
+    test: Iterable[NamedText], parts: Mapping[str, Iterable[NamedText]], threshold: float, advice: str
+) -> dict[str, Any]:
+    """evaluation.json's `leaks`: every row of these parts beside the test.
+
+    A test row that was learned word for word is a DataError, as no number is worth paying for then; one that nearly
+    was is counted, and the gate holds.
+    """
+    leaks = LockedTest(test, threshold).section(parts)
+    _refuse_exact_leaks(leaks, advice)
+    return leaks
+
+
+def _refuse_exact_leaks(leaks: Mapping[str, Any], advice: str) -> None:
+    for part, overlap in leaks["parts"].items():
+        if same := overlap["same"]:
+            pairs = (f"test row {pair['test']} is {pair['learned']}" for pair in overlap["examples"][:same])
+            named = "; ".join(pairs)
             more = f" and {same - MAX_EXAMPLES} more" if same > MAX_EXAMPLES else ""
             raise DataError(
                 f"{same} rows of the locked test are among those of {part}, which were trained or selected on: "
@@ -100,10 +112,8 @@ def describe_leaks(leaks: Mapping[str, Any] | None) -> str:
     """One line for a report."""
     if not leaks:
         return "Nobody compared the test with what the models learned from."
-    said = [
-        f"{part} ({one['rows']:,} rows): {one['same']:,} the same, {one['alike']:,} nearly"
-        for part, one in leaks["parts"].items()
-    ]
-    return f"Test rows among those learned from, nearly from a similarity of {leaks['threshold']:g} on: " + (
-        "; ".join(said) + "."
+    counts = "; ".join(
+        f"{part} ({overlap['rows']:,} rows): {overlap['same']:,} the same, {overlap['alike']:,} nearly"
+        for part, overlap in leaks["parts"].items()
     )
+    return f"Test rows among those learned from, nearly from a similarity of {leaks['threshold']:g} on: {counts}."

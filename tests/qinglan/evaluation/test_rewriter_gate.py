@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluation.rewriter.config import GateConfig
-from components.evaluation.rewriter.gate import decide
+from qinglan.evaluation.rewriter_gate import GateConfig, decide
 from tests.components.evaluation.world import ORIGINS
 
 GATE = GateConfig()

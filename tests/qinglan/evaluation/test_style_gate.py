@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluation.style.config import GateStyleConfig
-from components.evaluation.style.gate import decide
+from qinglan.evaluation.style_gate import GateStyleConfig, decide
 from tests.components.evaluation.style.world import ORIGINS
 
 GATE = GateStyleConfig()

@@ -1,0 +1,26 @@
+"""The gate as an orchestrator's step, the same for every kind of model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.kinds import Kind
+from qinglan.evaluation.verdict import to_markdown
+from qinglan.lineage.gate_verdict import add_verdict
+from qinglan.lineage.record import Artifact, recorded
+
+
+def run_gate(
+    kind: Kind, evaluation: Artifact, config: Mapping[str, Any], before: Artifact, decision: Artifact, metrics: Any,
+    lineage: Artifact,
+) -> str:  # fmt: skip
+    """Record and sign the verdict on a written evaluation, and show it; the answer is its word."""
+    settings = kind.gate.parse(config, "gate")
+    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
+        verdict = kind.decide(read_evaluation(Path(evaluation.path)), settings)
+        step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
+        add_verdict(step, verdict)
+    Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")
+    metrics.log_metric("promote", int(verdict.promote))
+    return verdict.word

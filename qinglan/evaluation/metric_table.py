@@ -1,0 +1,99 @@
+"""One number a row, system and metric; from it the levels of each system and the paired differences of two.
+
+table = MetricTable.of(rows, values, METRICS, draws, seed)
+table.levels()                                   # {system: {metric: {value, low, high, n, how}}}
+table.compare(pairs, metrics, {"": None})        # {(pair, place, metric): {difference, low, high, p, ...}}
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from qinglan.evaluation import statistics
+from qinglan.evaluation.metrics import Metric
+from qinglan.evaluation.statistics import Columns, Groups
+from qinglan.rows import Question
+
+Json = dict[str, Any]
+Pair = tuple[str, str]
+Chosen = Sequence[bool] | None
+"""The rows of one place, such as a tenant or a slice; None for all of them."""
+
+
+class MetricTable(NamedTuple):
+    systems: tuple[str, ...]
+    metrics: Mapping[str, Metric]
+    values: dict[tuple[str, str], Columns]
+    """A column for each system and metric; NaN where the row cannot tell."""
+
+    conversations: Groups
+    draws: int
+    seed: int
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[Question], values: Sequence[Mapping[str, Mapping[str, float]]],
+        metrics: Mapping[str, Metric], draws: int, seed: int,
+    ) -> "MetricTable":  # fmt: skip
+        """The table of each row's numbers, by system and metric."""
+        systems = tuple(values[0])
+        columns = {
+            (system, metric): np.array([row[system][metric] for row in values])
+            for system in systems
+            for metric in metrics
+        }
+        groups = statistics.group_numbers([(row.tenant_id, row.conversation_id) for row in rows])
+        return cls(systems, metrics, columns, groups, draws, seed)
+
+    @property
+    def rows(self) -> int:
+        return len(self.conversations)
+
+    @property
+    def conversation_count(self) -> int:
+        return int(self.conversations.max()) + 1
+
+    def known(self, system: str, metric: str) -> int:
+        """Rows that have this number."""
+        return int((~np.isnan(self.values[system, metric])).sum())
+
+    def levels(self) -> Json:
+        """Each system's metrics with their intervals."""
+        estimates = self._means(list(self.values.values()))
+        levels: Json = {system: {} for system in self.systems}
+        for (system, metric), estimate in zip(self.values, estimates, strict=True):
+            levels[system][metric] = {**estimate, "how": self.metrics[metric].how}
+        return levels
+
+    def level_in(self, metric: str, chosen: Chosen) -> Json:
+        """Each system's estimate of one metric in some rows."""
+        columns = [_only(self.values[system, metric], chosen) for system in self.systems]
+        return dict(zip(self.systems, self._means(columns), strict=True))
+
+    def _means(self, columns: Sequence[Columns]) -> list[Json]:
+        means = statistics.bootstrap_means(np.column_stack(columns), self.conversations, self.draws, self.seed)
+        return [estimate._asdict() for estimate in means]
+
+    def difference(self, pair: Pair, metric: str) -> Columns:
+        """The first system's numbers minus the second's, row by row."""
+        return self.values[pair[0], metric] - self.values[pair[1], metric]
+
+    def compare(
+        self, pairs: Sequence[Pair], metrics: Sequence[str], places: Mapping[str, Chosen]
+    ) -> dict[tuple[Pair, str, str], Json]:
+        """Each pair's paired difference in each metric and place, all from the same draws."""
+        keys = [(pair, place, metric) for pair in pairs for place in places for metric in metrics]
+        columns = [_only(self.difference(pair, metric), places[place]) for pair, place, metric in keys]
+        gaps = statistics.paired_differences(np.column_stack(columns), self.conversations, self.draws, self.seed)
+        return {key: gap._asdict() for key, gap in zip(keys, gaps, strict=True)}
+
+    def spread(self, pair: Pair, metric: str) -> statistics.Spread:
+        """The spread of a pair's differences: the ground of how many queries would show one."""
+        return statistics.spread(self.difference(pair, metric), self.conversations)
+
+
+def _only(column: Columns, chosen: Chosen) -> Columns:
+    """The column with every other row unknown."""
+    return column if chosen is None else np.where(np.array(chosen), column, math.nan)

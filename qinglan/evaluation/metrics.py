@@ -1,0 +1,56 @@
+"""Metrics by name, and how their numbers read: a share in percent, a difference of shares in points."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+NO_VALUE = "–"
+Unit = Literal["share", "score", "loss", "characters", "milliseconds", "money"]
+FORMATS: Mapping[Unit, str] = {
+    "share": ".1%", "score": ".2f", "loss": ".3f", "characters": ".1f", "milliseconds": ",.0f", "money": ".3g",
+}  # fmt: skip
+
+
+class Metric(NamedTuple):
+    """A metric's name, its unit, and its source: measured, judged by a model, or set by somebody."""
+
+    name: str
+    unit: Unit = "share"
+    how: str = "measured"
+    most: float = 1.0
+    """The end of its scale in a figure."""
+
+    def number(self, value: Any) -> str:
+        """A value in the metric's unit."""
+        if not is_number(value):
+            return NO_VALUE
+        if self.unit == "milliseconds":
+            return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+        return format(value, FORMATS[self.unit])
+
+    def interval(self, estimate: Mapping[str, Any] | None) -> str:
+        """`[low, high]` of an estimate; empty where there is none."""
+        ends = [(estimate or {}).get(end) for end in ("low", "high")]
+        return f"[{', '.join(map(self.number, ends))}]" if all(map(is_number, ends)) else ""
+
+    def difference(self, value: Any) -> str:
+        """A difference: points of a share, else the metric's own unit; never -0.0."""
+        if not is_number(value):
+            return NO_VALUE
+        if self.unit == "share":
+            return f"{100 * value:+z.1f}"
+        return f"{value:+z.3f}" if self.unit == "loss" else f"{value:+z.2f}"
+
+    def difference_interval(self, gap: Mapping[str, Any]) -> str:
+        """`[low, high]` of a difference."""
+        return f"[{self.difference(gap.get('low'))}, {self.difference(gap.get('high'))}]"
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def format_p_value(value: Any) -> str:
+    if not is_number(value):
+        return NO_VALUE
+    return f"{value:.4f}" if value >= 0.001 else "< .001"

@@ -1,0 +1,239 @@
+"""A report as plain data, rendered as one self-contained page and as Markdown of the same tables.
+
+write_report(Report("Hold: RL stays where it is.", False, "...", reasons, sections, notes, digests), path)
+Console().print(markdown(to_markdown(report)))
+
+A block is shown on the page; where it says `terminal`, also in the Markdown.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.evaluation.metrics import Metric, format_p_value
+from qinglan.files import atomic_write
+from qinglan.page import render_page
+from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
+from qinglan.terminal import visible
+
+Json = Mapping[str, Any]
+
+
+class Cell(NamedTuple):
+    """A table's cell; the note stands below its text on the page, and behind it in Markdown."""
+
+    text: str
+    note: str = ""
+    strong: bool = False
+
+
+Rows = Sequence[Sequence[str | Cell]]
+
+
+class Table(NamedTuple):
+    """Rows below a header; the first column holds words, the others numbers."""
+
+    header: Sequence[str]
+    rows: Rows
+    title: str = ""
+    terminal: bool = False
+    brief: bool = False
+    """Leaves the notes out of Markdown, as a terminal is narrow."""
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        return [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
+
+    def markdown(self) -> str:
+        if self.brief:
+            return markdown_table(self.header, [[cell.text for cell in row] for row in self.cells])
+        rows = [
+            [f"{words.text} ({words.note})" if words.note else words.text,
+             *(f"{cell.text} {cell.note}".strip() for cell in cells)]
+            for words, *cells in self.cells
+        ]  # fmt: skip
+        return markdown_table(self.header, rows)
+
+
+class Text(NamedTuple):
+    """A paragraph."""
+
+    text: str
+    title: str = ""
+    terminal: bool = False
+
+    def markdown(self) -> str:
+        return self.text
+
+
+class Figures(NamedTuple):
+    """SVG figures, one below the other or in a grid."""
+
+    figures: Sequence[str]
+    caption: str = ""
+    grid: bool = False
+    title: str = ""
+
+
+class Answer(NamedTuple):
+    """One system's answer to an example."""
+
+    system: str
+    text: str
+    outcome: str = ""
+    right: bool = False
+
+
+class Example(NamedTuple):
+    """A row to look at, with every system's answer."""
+
+    text: str
+    context: str
+    answers: Sequence[Answer]
+
+
+class Examples(NamedTuple):
+    """Rows of one kind to look at."""
+
+    title: str
+    rows: Sequence[Example]
+
+
+Block = Table | Text | Figures | Examples
+
+
+class Section(NamedTuple):
+    title: str
+    blocks: Sequence[Block]
+
+
+class Report(NamedTuple):
+    """Everything that a reader is told, in order."""
+
+    headline: str
+    promote: bool
+    lead: str
+    reasons: Sequence[str]
+    sections: Sequence[Section]
+    notes: Sequence[str]
+    digests: Mapping[str, Any]
+
+    @property
+    def digest_rows(self) -> list[tuple[str, str]]:
+        return list(_digest_rows(self.digests))
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write the page, whole or not at all."""
+    with atomic_write(path) as partial:
+        partial.write_text(render(report), encoding="utf-8")
+
+
+def render(report: Report) -> str:
+    """The page; every text is escaped, as questions, rewrites and labels are data. Figures escape their own texts."""
+    return render_page(Path(__file__).parent / "report.html.j2", report.headline, report=report)
+
+
+def to_markdown(report: Report, notes: bool = False) -> str:
+    """The verdict, and the tables that fit on a terminal."""
+    blocks = [block for section in report.sections for block in section.blocks if isinstance(block, Table | Text)]
+    verdict = "\n".join([f"**{report.headline}**", *(f"- {reason}" for reason in report.reasons)])
+    parts = [verdict, *(block.markdown() for block in blocks if block.terminal), report.lead]
+    parts += ["\n".join(f"- {note}" for note in report.notes)] if notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; a cell holds no line of its own and no column's end."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(visible(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:
+    """A system's value with its interval, or the word that somebody set it."""
+    note = "set" if level.get("how") == "set" else metric.interval(level)
+    return Cell(metric.number(level.get("value")), note, strong)
+
+
+def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], terminal: bool = True) -> Table:
+    """A row for each metric, a column for each system."""
+    rows = [
+        [Cell(metric.name, metric.how), *(level_cell(levels.get(name, {}), metric) for levels in systems.values())]
+        for name, metric in metrics.items()
+    ]
+    return Table(["", *systems], rows, terminal=terminal)
+
+
+def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str = "", terminal: bool = True) -> Table:
+    """A row for each paired difference; a p that was corrected stands in the place of the plain one."""
+    gaps = list(gaps)
+    p = next((name for name in ("p_holm", "p") if any(name in gap for _, gap, _ in gaps)), "")
+    counts = [name for name in ("n", "conversations", "wins", "losses") if all(name in gap for _, gap, _ in gaps)]
+    rows: Rows = [
+        [
+            name, Cell(metric.difference(gap.get("difference")), strong=True), metric.difference_interval(gap),
+            *([format_p_value(gap.get(p))] if p else []), *(f"{gap[count]:,}" for count in counts),
+        ]
+        for name, gap, metric in gaps
+    ]  # fmt: skip
+    words = {"p": "p", "p_holm": "p, Holm", "n": "rows", "wins": "won", "losses": "lost"}
+    columns = [words.get(name, name) for name in (p, *counts) if name]
+    return Table([first, "difference", "95 %", *columns], rows, title, terminal)
+
+
+def forest(title: str, gaps: Mapping[str, Json], metric: Metric, unit: str = "points") -> str:
+    """Differences with their intervals as a figure: points of a share, else the metric's own unit."""
+    scale = 100.0 if metric.unit == "share" else 1.0
+    rows = []
+    for name, gap in gaps.items():
+        value, low, high = (None if gap[end] is None else scale * gap[end] for end in ("difference", "low", "high"))
+        rows.append(ChartRow(name, value, low, high, f"{metric.difference(gap['difference'])} {unit}"))
+    return forest_plot(title, rows, unit)
+
+
+def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mapping[str, str] | None = None) -> str:
+    """Each system's level of one metric as a figure."""
+    rows = []
+    for system, levels in systems.items():
+        value, low, high = (levels[name][end] for end in ("value", "low", "high"))
+        rows.append(ChartRow(system, value, low, high, metric.number(value), (colours or {}).get(system, "")))
+    return bar_chart(metric.name, rows, metric.most)
+
+
+def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Each digest with its place: models, rl."""
+    for name, digest in digests.items():
+        place = f"{before}{name.replace('_', ' ')}"
+        if isinstance(digest, Mapping):
+            yield from _digest_rows(digest, f"{place}, ")
+        else:
+            yield from ((place, str(entry)) for entry in (digest if isinstance(digest, list) else [digest]))
+
+
+Row = dict[str, Any]
+
+
+def pick_examples(
+    rows: Iterable[Row], kinds: Sequence[str], kind_of: Callable[[Row], str | None], count: int,
+    group_of: Callable[[Row], Any],
+) -> dict[str, list[Row]]:  # fmt: skip
+    """So many rows of each kind, one of a group, in an order that has nothing to do with their content.
+
+    A row without a kind is left out. Few rows are held at a time.
+    """
+    best: dict[str, dict[Any, tuple[bytes, Row]]] = {kind: {} for kind in kinds}
+    for row in rows:
+        if (kind := kind_of(row)) is None:
+            continue
+        chosen, group, place = best[kind], group_of(row), hashlib.sha256(str(row["id"]).encode()).digest()
+        if group not in chosen or place < chosen[group][0]:
+            chosen[group] = place, row
+        if len(chosen) > count:
+            del chosen[max(chosen, key=lambda name: chosen[name][0])]
+    return {kind: [row for _, row in sorted(chosen.values(), key=itemgetter(0))] for kind, chosen in best.items()}
+
+
+def conversation_of(row: Row) -> tuple[str, str]:
+    return row["tenant_id"], row["conversation_id"]

@@ -1,0 +1,131 @@
+"""The runner of every gate: each check reads the evaluation by path and gives reasons to hold; no reason promotes.
+
+verdict = run_checks(evaluation, CHECKS, praise, gate)
+
+A number that is missing, null, infinite or no number at all is a reason to hold.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class Verdict(NamedTuple):
+    promote: bool
+    word: Literal["promote", "hold"]
+    reasons: list[str]
+    """Reasons to hold, or figures that speak for the model."""
+
+
+Check = Callable[..., Iterator[str]]
+"""Reads the numbers and the gate's settings; yields reasons to hold."""
+
+
+class MissingNumberError(Exception):
+    """A number that the verdict needs is not there."""
+
+
+class EvaluationNumbers:
+    """An evaluation, read by path; anything but a finite number is missing."""
+
+    def __init__(self, evaluation: Mapping[str, Any]) -> None:
+        self._evaluation = evaluation
+
+    def value(self, *path: str) -> Any:
+        value: Any = self._evaluation
+        for name in path:
+            if not isinstance(value, Mapping) or name not in value:
+                raise MissingNumberError(f"{'.'.join(path)} is not in the evaluation")
+            value = value[name]
+        return value
+
+    def __call__(self, *path: str) -> float:
+        value = self.value(*path)
+        if value is None:
+            raise MissingNumberError(f"{'.'.join(path)} could not be measured")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is no number")
+        return float(value)
+
+
+def run_checks(
+    evaluation: Mapping[str, Any], checks: Iterable[Check], praise: Callable[..., Iterable[str]], *settings: Any
+) -> Verdict:
+    """The verdict: hold with every reason of every check, or promote with the figures of `praise`."""
+    numbers = EvaluationNumbers(evaluation)
+    if reasons := [reason for check in checks for reason in collect_reasons(check(numbers, *settings))]:
+        return Verdict(False, "hold", reasons)
+    try:
+        return Verdict(True, "promote", list(praise(numbers, *settings)))
+    except MissingNumberError as missing:
+        return Verdict(False, "hold", [f"{missing}."])
+
+
+class Comparison(NamedTuple):
+    """The paired difference that decides: its place in the evaluation, and its words in sentences."""
+
+    path: tuple[str, ...]
+    title: str
+    """Such as RL minus teacher, gold passage first."""
+
+    against: str
+    """Such as the teacher."""
+
+    rows: tuple[str, ...]
+    """The place of the number of rows compared."""
+
+    unit: str
+    """Their name."""
+
+    def summary(self, numbers: EvaluationNumbers) -> str:
+        """The difference with its interval and p, in a sentence."""
+        difference, low, high, p = (numbers(*self.path, name) for name in ("difference", "low", "high", "p"))
+        return (
+            f"{self.title}: {100 * difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], p {p:.4f}, "
+            f"{numbers(*self.rows):.0f} {self.unit}."
+        )
+
+    def not_better(self, numbers: EvaluationNumbers, limit: float, hint: str = "") -> Iterator[str]:
+        """A reason unless the whole interval is above zero and p below the limit."""
+        low, high, p = (numbers(*self.path, name) for name in ("low", "high", "p"))
+        if high < 0:
+            yield f"Worse than {self.against}. {self.summary(numbers)}"
+        elif low <= 0 or p >= limit:
+            yield f"Better than {self.against}: not shown. {self.summary(numbers)}{hint}"
+
+
+def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:
+    """A reason for each digest that is not there: what nobody can name, nobody can audit."""
+    for path in paths:
+        try:
+            digest = numbers.value(*path)
+        except MissingNumberError as missing:
+            yield f"{missing}."
+            continue
+        if not (isinstance(digest, str) and DIGEST.fullmatch(digest)):
+            yield f"{'.'.join(path)} is {digest!r}, which is no SHA-256 digest."
+
+
+def collect_reasons(check: Iterator[str]) -> list[str]:
+    """The reasons that a check gives to hold; a number that is not there is one."""
+    reasons: list[str] = []
+    try:
+        reasons.extend(check)
+    except MissingNumberError as missing:
+        reasons.append(f"{missing}.")
+    return reasons
+
+
+def verdict_bytes(verdict: Verdict) -> bytes:
+    """The verdict as the lineage keeps it: its digest is in the gate's statement, and in that of a release."""
+    return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)
+
+
+def to_markdown(verdict: Verdict) -> str:
+    """The verdict for a person: the word, and each reason."""
+    return "\n".join([f"**{verdict.word.capitalize()}**", "", *(f"- {reason}" for reason in verdict.reasons), ""])
