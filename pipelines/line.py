@@ -95,13 +95,9 @@ class Stage:
     """GPUs of one node, by the line's configuration."""
 
     attribute: str = ""
+    folder: str = ""
     config: type[Config] = Config
-    """The field with its settings, and their class; the line fills in both."""
-
-    @property
-    def folder(self) -> str:
-        """The package of the stage."""
-        return self.config.__module__.rpartition(".")[0]
+    """The field with its settings, the package of their class, and the settings' class; the line fills these in."""
 
     def load_component(self) -> Any:
         """The KFP component; this imports KFP."""
@@ -227,10 +223,11 @@ def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
         for entry in info.metadata:
             if isinstance(entry, Stage):
                 settings = _settings_class(info.annotation)
+                folder = settings.__module__.rpartition(".")[0]
                 if entry.part:
                     settings = _settings_class(settings.model_fields[entry.part].annotation)
                 name = entry.name or info.alias or attribute
-                stages.append(replace(entry, name=name, attribute=attribute, config=settings))
+                stages.append(replace(entry, name=name, attribute=attribute, folder=folder, config=settings))
     return {stage.name: stage for stage in stages}
 
 

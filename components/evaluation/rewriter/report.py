@@ -58,7 +58,7 @@ def build_report(
         [
             *evaluation["notes"],
             "Every system's query went through the same service with the same threshold, "
-            f"{settings['score_threshold']}; passages were scored against the row's fixed need.",
+            f"{settings['retrieval']['score_threshold']}; passages were scored against the row's fixed need.",
             f"Intervals: {settings['draws']:,} bootstrap draws of whole conversations. p: {settings['draws']:,} sign "
             f"flips of whole conversations. Seed {settings['seed']}.",
         ],

@@ -66,7 +66,7 @@ def gate_style(
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
     """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
-    from components.evaluation.gate_step import run_gate
+    from components.gate_step import run_gate
     from qinglan.evaluation.kinds import STYLE
 
     return run_gate(STYLE, evaluation, config, before, decision, metrics, lineage)

@@ -76,7 +76,7 @@ def test_the_two_judges_share_no_code_that_scores() -> None:
 
     assert ours == {
         "qinglan.rag.contract",
-        "qinglan.rag.index",
+        "qinglan.rag.knowledge_base",
         "standins.teacher.prompt_parser",
         "standins.teacher.backend",
     }
