@@ -37,7 +37,12 @@ def start(
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # a pull shows progress
         done = begin(target, _store(store), namespace, settings, _policy(trust))
-    say_json(done._asdict()) if as_json else say(done.message, f"watch it: qinglan rollout watch {done.rollout}")
+    if as_json:
+        answer = done._asdict()
+        answer["said"] = answer.pop("message")  # the key that scripts know
+        say_json(answer)
+    else:
+        say(done.message, f"watch it: qinglan rollout watch {done.rollout}")
 
 
 @rollout.command()
