@@ -30,9 +30,8 @@ from benchmarks.report import report
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api, connect
 from qinglan.kubernetes.model_rollouts import rollout_object
-from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE
-from qinglan.lineage.trust import TRUST_FILE
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys
 from serving.rollout.canary_analysis import enter_step
 from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, ServiceObjects

@@ -7,8 +7,8 @@ from typing import Any
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import Kind
 from qinglan.evaluation.verdict import to_markdown
-from qinglan.lineage.gate_verdict import add_verdict
 from qinglan.lineage.record import Artifact, recorded
+from qinglan.lineage.step_inputs import add_verdict
 
 
 def run_gate(

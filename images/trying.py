@@ -22,8 +22,8 @@ import yaml
 from images import IMAGES
 from images.building import VERSION, need_engine
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope, pre_authentication_encoding
-from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import PublicKey, load_signer
+from qinglan.lineage.trust import ensure_keys
 from standins.samples.style import write_style_sample
 
 COMPILED = IMAGES.parent / "pipelines" / "compiled" / "style.laptop.yaml"

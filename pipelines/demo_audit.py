@@ -8,8 +8,8 @@ from pipelines.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import AlteredError, ConfigError
 from qinglan.lineage.audit import Audit, audit, audit_error, audit_target
 from qinglan.lineage.audit_targets import open_target, read_notes
-from qinglan.lineage.deploy_gate import format_finding, may_deploy
-from qinglan.lineage.evidence_folders import RunFolder
+from qinglan.lineage.deploy_gate import may_deploy
+from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.terminal_tree import print_audit
 from qinglan.lineage.trust import TRUST_FILE, load_trust
@@ -38,7 +38,7 @@ def show_audit(root: Path, store: str) -> None:
 def is_overridden(result: Audit) -> bool:
     """Tell whether signed overrides name everything that is missing; what is altered they never cover."""
     named = {reason for override in result.overrides for reason in override.missing}
-    return result.verdict == "incomplete" and all(format_finding(finding) in named for finding in result.findings)
+    return result.verdict == "incomplete" and all(str(finding) in named for finding in result.findings)
 
 
 def show_refusal(root: Path, ancestor: str) -> None:

@@ -21,10 +21,10 @@ from pipelines.step_display import StepDisplay
 from qinglan.errors import ConfigError, GateHeldError, QinglanError
 from qinglan.gpus import need_gpus
 from qinglan.jobs.processes import wait_for_process_group
-from qinglan.lineage.code import code_version
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
-from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import keys_folder, load_signer
+from qinglan.lineage.record import code_version
+from qinglan.lineage.trust import ensure_keys
 from qinglan.services import end_with_parent
 from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say

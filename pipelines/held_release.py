@@ -40,9 +40,8 @@ def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None
     store = release_store(config)
     store.push(release, made.release)
     policy = load_trust(keys_folder() / TRUST_FILE)
-    override, *missing = break_glass(
-        str(release), store.address, (), policy, f"{REASON} {' '.join(reasons)}", BY, made.name
-    )
+    reason = f"{REASON} {' '.join(reasons)}"
+    override, *missing = break_glass(str(release), store.address, (), policy, reason, BY)
     console.print(styled((override, "bold white on red")))
     for line in missing:
         console.print(line)

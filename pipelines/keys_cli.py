@@ -24,8 +24,8 @@ def new(
     folder: Folder = None,
 ) -> None:
     """Make the keys of these roles, and let the trust policy name them."""
-    from qinglan.lineage.key_lifecycle import new_key
     from qinglan.lineage.keys import ROLES, keys_folder
+    from qinglan.lineage.trust import new_key
 
     place = folder or keys_folder()
     for one in role or ROLES:
@@ -36,8 +36,8 @@ def new(
 @keys.command()
 def rotate(role: RoleName, folder: Folder = None) -> None:
     """Replace a role's key: what the old one has signed counts as of its time, and it signs nothing more."""
-    from qinglan.lineage.key_lifecycle import rotate_key
     from qinglan.lineage.keys import keys_folder
+    from qinglan.lineage.trust import rotate_key
 
     old, made = rotate_key(folder or keys_folder(), _role(role))
     say(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {made[:12]} signs from now on")
@@ -53,8 +53,8 @@ def revoke(
     folder: Folder = None,
 ) -> None:
     """Trust a key no more, from a time on: now, or earlier."""
-    from qinglan.lineage.key_lifecycle import revoke_key
     from qinglan.lineage.keys import keys_folder
+    from qinglan.lineage.trust import revoke_key
 
     revoked, when = revoke_key(folder or keys_folder(), key, reason, at)
     say(f"key {revoked[:12]} is revoked: what it signed from {when} on does not count")
@@ -65,9 +65,8 @@ def list_(folder: Folder = None) -> None:
     """Who may sign what, for whom, from when to when."""
     from rich.table import Table
 
-    from qinglan.lineage.key_lifecycle import key_rows
     from qinglan.lineage.keys import keys_folder
-    from qinglan.lineage.trust import TRUST_FILE, load_trust
+    from qinglan.lineage.trust import TRUST_FILE, key_rows, load_trust
     from qinglan.terminal.console import Console
 
     place = folder or keys_folder()

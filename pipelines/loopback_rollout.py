@@ -28,8 +28,8 @@ from qinglan.errors import ConfigError, OutageError, error_class_for
 from qinglan.lineage.deploy_gate import break_glass
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_address import ReleaseAddress
-from qinglan.lineage.rollout_statement import format_rollout as rollout_line
-from qinglan.lineage.rollout_statement import read_rollout_notes
+from qinglan.lineage.release_notes import format_rollout as rollout_line
+from qinglan.lineage.release_notes import read_rollout_notes
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, run_service
@@ -87,7 +87,7 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     made = release_baseline(inputs, place, config.register_, "sft")
     store.push(place, made.release)
     policy = load_trust(keys_folder() / TRUST_FILE)
-    said = break_glass(str(place), store.address, (), policy, REASON, BY, made.name)
+    said = break_glass(str(place), store.address, (), policy, REASON, BY)
     say(f"Stable is the SFT model, release {made.release[:12]}. {UNJUDGED}", *said)
     return ReleaseAddress(store.address, made.release).uri
 

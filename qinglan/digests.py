@@ -1,20 +1,23 @@
-"""What a file or a folder is called by its content, so that anyone can check it with sha256sum and openssl."""
+"""Digests of files and folders, which anyone can check with sha256sum and openssl."""
 
 import hashlib
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from qinglan.files import sha256_file
 
 FILE_ALGORITHM, FOLDER_ALGORITHM = "sha256", "sha3_256"
-"""The functions by which a file and a folder are named, by their keys in in-toto's DigestSet."""
+"""The algorithms for a file and for a folder, by their keys in in-toto's DigestSet."""
+
+THREADS = min(4, os.cpu_count() or 1)
 
 
 def digest(path: Path) -> str:
-    """Of a file's bytes; of a folder, what `find -type f | LC_ALL=C sort | xargs sha256sum | openssl sha3-256` says.
+    """SHA-256 of a file; of a folder, `find -type f | LC_ALL=C sort | xargs sha256sum | openssl sha3-256`.
 
-    Another function for folders than for files: else a file with the listing in it could pass for the folder.
+    Folders have another algorithm than files: else a file with the listing in it could pass for the folder.
     """
     return sha256_file(path) if path.is_file() else tree_digest(file_digests(path))
 
@@ -25,17 +28,19 @@ def algorithm_of(path: Path) -> str:
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """Each file's digest by its path in the folder, with forward slashes."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: sha256_file(found[name]) for name in sorted(found, key=os.fsencode)}
+    """Each file's digest by its path in the folder, with forward slashes; several files are hashed at once."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    names = sorted(paths, key=os.fsencode)
+    with ThreadPoolExecutor(THREADS) as pool:
+        return dict(zip(names, pool.map(lambda name: sha256_file(paths[name]), names), strict=True))
 
 
 def tree_digest(files: Mapping[str, str]) -> str:
-    """Of a folder with these files."""
+    """The digest of a folder with these files."""
     return hashlib.sha3_256(b"".join(_line(os.fsencode(name), sha) for name, sha in files.items())).hexdigest()
 
 
 def _line(name: bytes, sha: str) -> bytes:
-    """As sha256sum prints it: a name with a line's end in it is written so that it cannot pass for two lines."""
+    """A line as sha256sum prints it; a line break in a name is escaped, so that it cannot pass for two lines."""
     safe = name.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
     return (b"\\" if safe != name else b"") + sha.encode() + b"  " + safe + b"\n"

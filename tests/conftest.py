@@ -15,8 +15,8 @@ settings.load_profile("qinglan")
 @pytest.fixture(scope="session", autouse=True)
 def signing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of the tests' own; whoever runs them keeps theirs."""
-    from qinglan.lineage.key_lifecycle import ensure_keys
     from qinglan.lineage.keys import KEYS_VARIABLE
+    from qinglan.lineage.trust import ensure_keys
 
     folder = tmp_path_factory.mktemp("keys")
     ensure_keys(folder)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from qinglan.digests import algorithm_of, digest
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.evidence_source import NoEvidence
-from qinglan.lineage.findings import Finding
+from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.keys import Role, Signer, load_signer, make_key, parse_public_key
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.lineage.trust import Revocation, TrustedKey, TrustPolicy
@@ -88,7 +87,7 @@ def sealed(
     return sign_envelope(to_payload(statement), IN_TOTO, [signer] if signer else [])
 
 
-class Statements(NoEvidence):
+class Statements(Evidence):
     """Evidence of statements alone."""
 
     def __init__(self, *found: bytes) -> None:
@@ -148,8 +147,3 @@ def paid_paper(answers: Mapping[str, bytes]) -> bytes:
         for call, answer in sorted(answers.items())
     )
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def no_findings(folder: Path, policy: TrustPolicy, name: str = "") -> list[Finding]:
-    """A stand-in for the check of a release's own files."""
-    return []

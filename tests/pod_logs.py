@@ -13,7 +13,6 @@ class PodLogs:
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
-        self.previous: list[tuple[str, str]] = []
         self.ended = False
         self.breaks_after: int | None = None
         """So many lines into a stream it breaks, once."""
@@ -36,14 +35,13 @@ class PodLogs:
         """As the kubelet does it: `sinceTime` is in whole seconds, and what is of that second comes again."""
         self.asked.append(query)
         since, sent = query.get("sinceTime", "")[:19], 0
-        source = self.previous if "previous" in query else self.lines
         while True:
             with self.changed:
-                while sent >= len(source) and self._open(query):
+                while sent >= len(self.lines) and self._open(query):
                     self.changed.wait(0.2)
-                if sent >= len(source):
+                if sent >= len(self.lines):
                     return
-                stamp, text = source[sent]
+                stamp, text = self.lines[sent]
             sent += 1
             if stamp[:19] >= since:
                 yield f"{stamp} {text}\n".encode()

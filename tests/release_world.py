@@ -12,11 +12,10 @@ from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, Registered, register
 from qinglan.digests import digest
 from qinglan.evaluation.rewriter_gate import GateConfig, decide
-from qinglan.lineage.gate_verdict import add_verdict
-from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.record import recorded
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
+from qinglan.lineage.step_inputs import add_verdict
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
 from tests.qinglan.evaluation.test_rewriter_gate import good
 
 NAME = "fivedoctors/rewriter"

@@ -80,16 +80,6 @@ def test_a_store_opened_anew_knows_what_was_pushed(kept: Kept, pushed: str) -> N
     assert list(open_store(kept.store.address).digests()) == [pushed]
 
 
-def test_other_kinds_lie_apart(kept: Kept, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "data")
-
-    kept.store.push(folder, own, kind="datasets")
-
-    assert not kept.store.has(own)
-    assert list(kept.store.digests("datasets")) == [own]
-    assert digest(kept.store.pull(own, tmp_path / "back", kind="datasets")) == own
-
-
 def test_pushed_again_it_is_checked_and_not_written(
     kept: Kept, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,10 +208,10 @@ def test_what_is_no_digest_is_refused(kept: Kept, tmp_path: Path, digest: str) -
             asked(digest)
 
 
-@pytest.mark.parametrize("kind", ["names", "notes", "", "../releases", "a/b", "Releases"])
-def test_what_is_no_kind_is_refused(kept: Kept, kind: str) -> None:
-    with pytest.raises(DataError, match="is no kind"):
-        kept.store.has(MISSING, kind)
+@pytest.mark.parametrize("word", ["", "../releases", "a/b", "Rollout"])
+def test_what_is_no_word_for_a_note_is_refused(kept: Kept, pushed: str, word: str) -> None:
+    with pytest.raises(DataError, match="no word for a note"):
+        kept.store.attach(pushed, word, b"note")
 
 
 def test_a_link_is_refused(kept: Kept, tmp_path: Path) -> None:
@@ -320,7 +310,7 @@ def test_an_entry_that_is_gone_shows(kept: Kept, pushed: str) -> None:
 
 
 def test_the_shelf_tells_what_lies_there(kept: Kept, pushed: str, tmp_path: Path) -> None:
-    found = kept.store.shelf.found(f"releases/{pushed}/")
+    found = kept.store.shelf.objects(f"releases/{pushed}/")
 
     assert found["empty"] == ObjectInfo(digest(tmp_path / "release" / "empty"), 0)
     assert found.keys() == file_digests(tmp_path / "release").keys()

@@ -8,9 +8,9 @@ import orjson
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, register
 from qinglan.evaluation.rewriter_gate import GateConfig, decide
-from qinglan.lineage.gate_verdict import add_verdict
 from qinglan.lineage.record import recorded
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
+from qinglan.lineage.step_inputs import add_verdict
 from tests.release_world import NAME, Made, Thing, judged, tiny_weights, write_judged
 
 STAGES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (

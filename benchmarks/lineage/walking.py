@@ -17,15 +17,14 @@ from typing import Any
 from benchmarks.lineage.world import World, write_world
 from qinglan.lineage.descendants import which_models
 from qinglan.lineage.dsse import open_envelope, verify_signature
-from qinglan.lineage.evidence_source import NoEvidence, read_statements
-from qinglan.lineage.graph import findings_of
+from qinglan.lineage.evidence import Evidence, read_statements
 from qinglan.lineage.trust import load_trust, save_trust
-from qinglan.lineage.walk import walk
+from qinglan.lineage.walk import findings_of, walk
 
 KINDS = ("bare", "walk", "descendants")
 
 
-class Folder(NoEvidence):
+class Folder(Evidence):
     def __init__(self, folder: Path) -> None:
         self.statements = lambda: read_statements(folder)  # type: ignore[method-assign]
 

@@ -44,7 +44,7 @@ from pipelines.sheet import read_sheet
 from qinglan.errors import DataError
 from qinglan.evaluation.metric_table import MetricTable
 from qinglan.files import sha256_file
-from qinglan.lineage.code import code_version
+from qinglan.lineage.record import code_version
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal_reader import read_attempts, read_report
 from qinglan.rows import Question

@@ -4,7 +4,7 @@ from pipelines.rollout.view import RolloutView
 from qinglan.errors import AlteredError, ConfigError, IncompleteAuditError
 from qinglan.lineage.audit_targets import read_notes
 from qinglan.lineage.release_address import parse_release_uri
-from qinglan.lineage.rollout_statement import CheckedRollout, read_rollout_notes, rollout_payload
+from qinglan.lineage.release_notes import CheckedRollout, read_rollout_notes, rollout_payload
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.store import open_store
 from serving.rollout.history import history_record

@@ -22,7 +22,7 @@ def start_rollout(
     """The target is tenant/model, or a digest or its beginning; refused with all that stands against it."""
     here = (api or connect()).within(namespace)
     shelf = open_store(store)
-    digest, _ = resolve_digest(shelf, target)
+    digest = resolve_digest(shelf, target)
     values = load_yaml(settings) if settings else {}
     with TemporaryDirectory(prefix="qinglan-rollout-") as place:
         folder = shelf.pull(digest, Path(place) / digest[:12])

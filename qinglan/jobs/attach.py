@@ -18,19 +18,19 @@ DELETION_SECONDS = 90.0
 Answer = TypeVar("Answer")
 
 
-def decide_for_existing_job(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Decision:
-    """What to do with the job that has the name already.
+def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> Decision:
+    """Decide what to do with the job that has the name already.
 
     One that failed before this attempt is tried anew: that is what a retry is for. One that this very attempt made,
     and whose answer was lost on the way, is followed whatever became of it.
     """
-    theirs, ours = (one["metadata"].get("annotations", {}) for one in (found, wanted))
-    if found["metadata"].get("deletionTimestamp"):
+    annotations, expected = existing["metadata"].get("annotations", {}), manifest["metadata"]["annotations"]
+    if existing["metadata"].get("deletionTimestamp"):
         return "wait"
-    if theirs.get(ATTEMPT_ANNOTATION) == ours[ATTEMPT_ANNOTATION]:
+    if annotations.get(ATTEMPT_ANNOTATION) == expected[ATTEMPT_ANNOTATION]:
         return "attach"
-    job = slim_job(found)
-    if theirs.get(SPEC_ANNOTATION) != ours[SPEC_ANNOTATION]:
+    job = slim_job(existing)
+    if annotations.get(SPEC_ANNOTATION) != expected[SPEC_ANNOTATION]:
         return "replace" if is_finished(job) else "refuse"
     return "replace" if condition_message(job, "Failed") else "attach"
 
@@ -46,20 +46,20 @@ def create_or_attach(
         except ApiError as refusal:
             if refusal.status != CONFLICT:
                 raise
-        found = retry_call(lambda: api.get("pytorchjobs", name), patience)
-        if found is None:
+        existing = retry_call(lambda: api.get("pytorchjobs", name), patience)
+        if existing is None:
             continue
-        decision = decide_for_existing_job(found, manifest)
+        decision = decide_for_existing_job(existing, manifest)
         if decision == "attach":
             say("found, and followed on")
-            return found
+            return existing
         if decision == "refuse":
             raise ConfigError(_spec_mismatch_message(api.namespace, manifest["metadata"]))
         if time.monotonic() > until:
             raise ConfigError(_deletion_stuck_message(api.namespace, name))
         if decision == "replace":
             say("an earlier attempt is over, and is replaced")
-            delete_and_wait(api, found, DELETION_SECONDS)
+            delete_and_wait(api, existing, DELETION_SECONDS)
         time.sleep(DELETION_POLL_SECONDS if decision == "wait" else 0)
 
 

@@ -1,4 +1,4 @@
-"""Why a training command ended badly, in words that name the next step: read off its log's last lines."""
+"""The cause of a training command's failure, with the next step, read off the last lines of its log."""
 
 import re
 from pathlib import Path
@@ -20,13 +20,13 @@ RESUMES = "and run again: it goes on from its last checkpoint."
 def explain_failure(name: str, outcome: Outcome, log: Path) -> QinglanError:
     """The error for a command that ended so: what its log says, and what the cluster says of its pods."""
     tail = _tail(log)
-    there = f" {outcome.reason}" if outcome.reason else ""
+    reason = f" {outcome.reason}" if outcome.reason else ""
     for pattern, cause, step in CAUSES:
         if re.search(pattern, tail):
-            return TrainingError(f"{name} stopped: {cause}. {step}, {RESUMES}{there} Log: {log}")
-    if outcome.code in SIGNAL_CAUSES and not there:
+            return TrainingError(f"{name} stopped: {cause}. {step}, {RESUMES}{reason} Log: {log}")
+    if outcome.code in SIGNAL_CAUSES and not reason:
         return TrainingError(f"{name} stopped: {SIGNAL_CAUSES[outcome.code]}. Mend that, {RESUMES} Log: {log}")
-    return TrainingError(f"{name} ended with code {outcome.code}: {last_error(tail)}{there} Log: {log}")
+    return TrainingError(f"{name} ended with code {outcome.code}: {last_error(tail)}{reason} Log: {log}")
 
 
 def last_error(tail: str) -> str:

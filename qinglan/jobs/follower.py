@@ -1,4 +1,4 @@
-"""One job, followed to its end."""
+"""One job, followed to its end, with a line when something changes and now and then while it waits."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from qinglan.jobs.interrupts import signals_ignored
 from qinglan.jobs.job_labels import ATTEMPT_ANNOTATION
 from qinglan.jobs.job_status import JobStatus, job_status, pods_of_job
 from qinglan.jobs.pod_log import PodLog
-from qinglan.jobs.progress_reporter import ProgressReporter
+from qinglan.jobs.pod_status import pending_remedy
 from qinglan.jobs.snapshot import JobSnapshot
 from qinglan.jobs.spec import Outcome
 from qinglan.jobs.watch import JobWatch
@@ -18,6 +18,8 @@ from qinglan.kubernetes.client import Api
 
 STOPPED_EXIT_CODE = -15
 """The code of a command that was told to stop, here as on this machine."""
+
+REPEAT_SECONDS = 30.0
 
 STOP_POLL_SECONDS = 0.5
 """How often `stop` is asked."""
@@ -47,11 +49,49 @@ class ApiUnreachableError(Exception):
         self.refusal = refusal
 
 
+class ProgressReporter:
+    def __init__(self, name: str, out: Callable[[str], None], pending: float) -> None:
+        self.name, self.out, self.pending = name, out, pending
+        self._last, self._said_at = "", 0.0
+        self._waiting_since, self._warned = 0.0, 0
+
+    def __call__(self, text: str) -> None:
+        self.out(f"[job {self.name}] {text}")
+
+    def progress(self, reading: JobStatus) -> None:
+        now = time.monotonic()
+        if reading.phase != "waiting":
+            self._waiting_since = 0.0
+            self._once(reading.text, now, again=False)
+            return
+        self._waiting_since = self._waiting_since or now
+        waited = now - self._waiting_since
+        if waited >= (self._warned + 1) * self.pending:
+            self._warned += 1
+            self(f"has waited {_minutes(waited)}. {reading.text}. {pending_remedy(reading.text)}; or cancel the run.")
+        self._once(reading.text, now, again=True)
+
+    def silence(self, seconds: float, why: str) -> None:
+        """The API server says nothing; the job may be well."""
+        minute = int(seconds // REPEAT_SECONDS)
+        text = f"nothing heard of it, and asked again ({why}); the job itself runs on"
+        self._once(f"{text}, {minute * REPEAT_SECONDS:.0f} s" if minute else text, time.monotonic(), again=False)
+
+    def _once(self, text: str, now: float, again: bool) -> None:
+        if text != self._last or (again and now - self._said_at >= REPEAT_SECONDS):
+            self._last, self._said_at = text, now
+            self(text)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds:.0f} s"
+
+
 class Follower:
     def __init__(
-        self, api: Api, watch: JobWatch, log: PodLog, saying: ProgressReporter, patience: FollowTimeouts
+        self, api: Api, watch: JobWatch, log: PodLog, reporter: ProgressReporter, patience: FollowTimeouts
     ) -> None:
-        self.api, self.watch, self.log, self.saying, self.patience = api, watch, log, saying, patience
+        self.api, self.watch, self.log, self.reporter, self.patience = api, watch, log, reporter, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
         """To its end; a failure is held back for a moment while nobody is to blame yet."""
@@ -65,7 +105,7 @@ class Follower:
                     continue
             if reading.phase in ("succeeded", "failed", "hopeless"):
                 return self._over(job, reading)
-            self.saying.progress(reading)
+            self.reporter.progress(reading)
             self._raise_of_log()
             self.watch.wait(STOP_POLL_SECONDS)
         self.end(job)
@@ -81,42 +121,42 @@ class Follower:
                 gone = not job or delete_and_wait(self.api, job, self.patience.deletion)
             except ApiError as refusal:
                 why = explain_api_error(refusal, self.api.host, self.api.namespace)
-                self.saying(f"could not be ended: {why} Then: kubectl delete pytorchjob {name} {where}")
+                self.reporter(f"could not be ended: {why} Then: kubectl delete pytorchjob {name} {where}")
                 return
         if job:
-            self.saying("ended, and gone" if gone else f"told to end; see: kubectl get pytorchjob,pods {where}")
+            self.reporter("ended, and gone" if gone else f"told to end; see: kubectl get pytorchjob,pods {where}")
 
     def _made_by_this_attempt(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-        found = retry_call(lambda: self.api.get("pytorchjobs", manifest["metadata"]["name"]), self.patience.deletion)
-        ours = manifest["metadata"]["annotations"][ATTEMPT_ANNOTATION]
-        return found if found and found["metadata"].get("annotations", {}).get(ATTEMPT_ANNOTATION) == ours else None
+        job = retry_call(lambda: self.api.get("pytorchjobs", manifest["metadata"]["name"]), self.patience.deletion)
+        attempt = manifest["metadata"]["annotations"][ATTEMPT_ANNOTATION]
+        return job if job and job["metadata"].get("annotations", {}).get(ATTEMPT_ANNOTATION) == attempt else None
 
     def _read(self, job: Mapping[str, Any]) -> JobStatus:
         if trouble := self.watch.trouble():
             seconds, refusal = trouble
             if seconds > self.patience.outage:
                 raise ApiUnreachableError(refusal)
-            self.saying.silence(seconds, refusal.message[:120])
-        seen = self.watch.snapshot()
-        if not _is_same_job(seen.job, job) and not (seen := self._asked(job)).job:
+            self.reporter.silence(seconds, refusal.message[:120])
+        snapshot = self.watch.snapshot()
+        if not _is_same_job(snapshot.job, job) and not (snapshot := self._fetch(job)).job:
             return JobStatus("failed", _job_deleted_message(job), 1, final=True)
-        self._start_log(seen)
-        return job_status(seen, time.time())
+        self._start_log(snapshot)
+        return job_status(snapshot, time.time())
 
-    def _asked(self, job: Mapping[str, Any]) -> JobSnapshot:
+    def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
         """The watch does not know it, or knows another: it is new, or gone."""
         try:
-            found = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
+            current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         except ApiError as refusal:
             raise ApiUnreachableError(refusal) from refusal
-        if not _is_same_job(found, job):
+        if not _is_same_job(current, job):
             return JobSnapshot()
         self.watch.created(job)
         return self.watch.snapshot()
 
-    def _start_log(self, seen: JobSnapshot) -> None:
+    def _start_log(self, snapshot: JobSnapshot) -> None:
         """The first node's: it is the one that speaks."""
-        for pod in pods_of_job(seen):
+        for pod in pods_of_job(snapshot):
             if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
                 self.log.start(pod)
 
@@ -125,7 +165,7 @@ class Follower:
             self.end(job)
         self.log.finish(self.patience.log)
         self._raise_of_log()
-        self.saying("succeeded" if reading.phase == "succeeded" else f"failed: {reading.text}")
+        self.reporter("succeeded" if reading.phase == "succeeded" else f"failed: {reading.text}")
         if reading.phase == "succeeded":
             return Outcome(0)
         return Outcome(reading.code or 1, f"job {job['metadata']['name']}: {reading.text}")
@@ -142,8 +182,8 @@ def raise_left_running(lost: ApiUnreachableError, api: Api, name: str) -> NoRetu
     )
 
 
-def _is_same_job(found: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:
-    return found is not None and found["metadata"]["uid"] == job["metadata"]["uid"]
+def _is_same_job(current: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:
+    return current is not None and current["metadata"]["uid"] == job["metadata"]["uid"]
 
 
 def _job_deleted_message(job: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a job is called: the same for the same step of the same run, so that a retry finds what an attempt began."""
+"""Names and labels of a job: the same for the same step of the same run, so that a retry finds its job."""
 
 import re
 from collections.abc import Mapping
@@ -37,5 +37,5 @@ def label_value(text: str) -> str:
 
 
 def spec_digest(spec: Mapping[str, Any]) -> str:
-    """Of a job's manifest, whatever order its keys came in."""
+    """The digest of a job's manifest, whatever the order of its keys."""
     return sha256_text(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())

@@ -1,4 +1,4 @@
-"""What a job's state means for the step that follows it: a pure function over what was seen, by table in the tests.
+"""The status of a job for the step that follows it: a pure function over a snapshot, by table in the tests.
 
 The operator (training-operator 1.8) leaves gaps that are read here: nobody keeps its deadline, a pod that the quota
 refuses leaves no condition, and a Master that ends well ends the job whether or not its workers ever ran.
@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from qinglan.jobs.pending import pending_reason
-from qinglan.jobs.pod_failures import PodFailure, first_deleted_pod, first_pod_failure, restart_count
+from qinglan.jobs.pod_status import PodFailure, first_deleted_pod, first_pod_failure, pending_reason
 from qinglan.jobs.snapshot import JobSnapshot
 
 Phase = Literal["waiting", "running", "succeeded", "failed", "hopeless"]
@@ -17,7 +16,7 @@ TIMEOUT_EXIT_CODE = 124
 """The exit code of `timeout`."""
 
 POD_GONE_SECONDS = 5.0
-"""How long after a pod is gone the job may still be said to run: the news of both come separately."""
+"""The time after a pod is gone for which the job may still seem to run: the news of both come separately."""
 
 
 class JobStatus(NamedTuple):
@@ -31,17 +30,17 @@ class JobStatus(NamedTuple):
     """A failure without a culprit, that no later news will give one."""
 
 
-def job_status(seen: JobSnapshot, now: float) -> JobStatus:
-    """`seen.job` is known by now. `now` is in seconds since the epoch."""
-    assert seen.job is not None
-    job, pods = seen.job, pods_of_job(seen)
+def job_status(snapshot: JobSnapshot, now: float) -> JobStatus:
+    """`snapshot.job` is known by now. `now` is in seconds since the epoch."""
+    assert snapshot.job is not None
+    job, pods = snapshot.job, pods_of_job(snapshot)
     if condition_message(job, "Failed"):
         return _failed(job, pods)
     if condition_message(job, "Succeeded"):
         return _succeeded(job, pods)
     if job["metadata"].get("deletionTimestamp"):
         return JobStatus("waiting", "it is being deleted")
-    if refused := _pod_creation_refused(seen, pods):
+    if refused := _pod_creation_refused(snapshot, pods):
         return refused
     if now - parse_timestamp(job["metadata"]["creationTimestamp"]) > (limit := deadline(job)):
         return JobStatus("hopeless", _deadline_message(limit, pods), TIMEOUT_EXIT_CODE)
@@ -57,9 +56,7 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
     replaced = [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
     for known in (pods, replaced):
         if culprit := first_pod_failure(known):
-            often = restart_count(known)
-            again = f"After {often} restarts " if often else ""
-            return JobStatus("failed", again + culprit.explained(), culprit.code, culprit)
+            return JobStatus("failed", culprit.explained(), culprit.code, culprit)
     if culprit := first_deleted_pod(pod for pod in pods if _is_in_failed_role(pod, message)):
         return JobStatus("failed", culprit.explained(), culprit.code, culprit)
     return JobStatus("failed", f"{message} See its events: kubectl describe pytorchjob {job['metadata']['name']}", 1)
@@ -71,16 +68,15 @@ def _is_in_failed_role(pod: Mapping[str, Any], message: str) -> bool:
 
 
 def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
-    wanted, ran = worker_count(job), started_worker_count(job, pods)
-    if ran >= wanted:
+    expected, ran = worker_count(job), started_worker_count(job, pods)
+    if ran >= expected:
         return JobStatus("succeeded", "done")
-    return JobStatus(
-        "failed",
-        f"its master ended well, but {wanted - ran} of {wanted} workers never ran: what it made is not the training "
-        f"that was asked for. {pending_reason(_pods_never_started(pods)) or 'Look for free GPUs'}. Run it again.",
-        1,
-        final=True,
+    reason = pending_reason(_pods_never_started(pods)) or "Look for free GPUs"
+    text = (
+        f"its master ended well, but {expected - ran} of {expected} workers never ran: what it made is not the "
+        f"training that was asked for. {reason}. Run it again."
     )
+    return JobStatus("failed", text, 1, final=True)
 
 
 def _pods_never_started(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -88,27 +84,27 @@ def _pods_never_started(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return [{**pod, "gone": None} for pod in pods if not pod["ran"]]
 
 
-def _pod_creation_refused(seen: JobSnapshot, pods: list[Mapping[str, Any]]) -> JobStatus | None:
+def _pod_creation_refused(snapshot: JobSnapshot, pods: list[Mapping[str, Any]]) -> JobStatus | None:
     """A pod that may not be made: by the quota, by Pod Security, by a policy. The operator says nothing of it."""
-    assert seen.job is not None
-    event = seen.refused
-    there = sum(not pod["gone"] for pod in pods)
-    if event is None or event["uid"] != seen.job["metadata"]["uid"] or there >= node_count(seen.job):
+    assert snapshot.job is not None
+    event = snapshot.refused
+    count = sum(not pod["gone"] for pod in pods)
+    if event is None or event["uid"] != snapshot.job["metadata"]["uid"] or count >= node_count(snapshot.job):
         return None
-    said = event["message"].removeprefix("Error creating: ")
-    if "is forbidden" not in said and "denied" not in said:
+    message = event["message"].removeprefix("Error creating: ")
+    if "is forbidden" not in message and "denied" not in message:
         return None
-    if "exceeded quota" in said:
+    if "exceeded quota" in message:
         step = "Wait until others are done, ask for a larger quota, or ask for less in the profile"
-    elif "PodSecurity" in said and node_count(seen.job) > 1 and "init-pytorch" in said:
+    elif "PodSecurity" in message and node_count(snapshot.job) > 1 and "init-pytorch" in message:
         step = (
             "training-operator's own init container breaks the namespace's Pod Security: start the operator with "
             "--pytorch-init-container-template-file and a securityContext in it"
         )
     else:
         step = "Mend what it names"
-    holding = f"; the {there} that it has held their GPUs for nothing and are ended" if there else ""
-    return JobStatus("hopeless", f"a pod was refused: {said}{holding}. {step}, and run again.", 1)
+    holding = f"; the {count} that it has held their GPUs for nothing and are ended" if count else ""
+    return JobStatus("hopeless", f"a pod was refused: {message}{holding}. {step}, and run again.", 1)
 
 
 def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
@@ -123,34 +119,31 @@ def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
 
 def _lost_pod_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]], now: float) -> JobStatus | None:
     """A pod that was taken away: the operator makes a new one, which the others do not know."""
-    if any(one.get("restartPolicy") != "Never" for one in replica_specs(job).values()):
-        return None
     gone = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
     ended = first_pod_failure(gone) or first_deleted_pod(gone)
     return JobStatus("hopeless", ended.explained(), ended.code, ended) if ended else None
 
 
 def _active_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
-    there = [pod for pod in pods if not pod["gone"]]
-    if ended := first_pod_failure(pod for pod in there if pod["status"].get("phase") == "Failed"):
+    present = [pod for pod in pods if not pod["gone"]]
+    if ended := first_pod_failure(pod for pod in present if pod["status"].get("phase") == "Failed"):
         return JobStatus("running", f"{ended.explained()} The job is about to end")
-    running = sum(pod["status"].get("phase") in ("Running", "Succeeded") for pod in there)
-    wanted = node_count(job)
-    if running == wanted:
-        often = restart_count(there)
-        last = first_pod_failure(there) if often else None
-        again = f", restarted {often} times, last: {last.explained()}" if last else ""
-        return JobStatus("running", f"{wanted} of {wanted} pods run{again}")
-    held = f"{running} of {wanted} pods run and hold their GPUs" if running else "pending"
-    return JobStatus("waiting", f"{held}: {pending_reason(there) or 'its pods are being made'}")
+    running = sum(pod["status"].get("phase") in ("Running", "Succeeded") for pod in present)
+    expected = node_count(job)
+    if running == expected:
+        return JobStatus("running", f"{expected} of {expected} pods run")
+    held = f"{running} of {expected} pods run and hold their GPUs" if running else "pending"
+    return JobStatus("waiting", f"{held}: {pending_reason(present) or 'its pods are being made'}")
 
 
-def pods_of_job(seen: JobSnapshot) -> list[Mapping[str, Any]]:
-    """Of this very job: another may have had the name before."""
-    assert seen.job is not None
-    uid = seen.job["metadata"]["uid"]
-    mine = [pod for pod in seen.pods.values() if any(one["uid"] == uid for one in pod["metadata"]["ownerReferences"])]
-    return sorted(mine, key=lambda pod: str(pod["metadata"]["name"]))
+def pods_of_job(snapshot: JobSnapshot) -> list[Mapping[str, Any]]:
+    """The pods of this very job: another may have had the name before."""
+    assert snapshot.job is not None
+    uid = snapshot.job["metadata"]["uid"]
+    pods = [
+        pod for pod in snapshot.pods.values() if uid in {item["uid"] for item in pod["metadata"]["ownerReferences"]}
+    ]
+    return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
 
 def is_finished(job: Mapping[str, Any]) -> bool:
@@ -159,19 +152,19 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 def condition_message(job: Mapping[str, Any], kind: str) -> str | None:
     """Its message where it holds."""
-    for one in job["status"].get("conditions") or ():
-        if one["type"] == kind and one["status"] == "True":
-            return str(one.get("message", "")) or kind
+    for condition in job["status"].get("conditions") or ():
+        if condition["type"] == kind and condition["status"] == "True":
+            return str(condition.get("message", "")) or kind
     return None
 
 
 def replica_specs(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = job["spec"]["pytorchReplicaSpecs"]
-    return found
+    specs: Mapping[str, Any] = job["spec"]["pytorchReplicaSpecs"]
+    return specs
 
 
 def node_count(job: Mapping[str, Any]) -> int:
-    return sum(one["replicas"] for one in replica_specs(job).values())
+    return sum(replica["replicas"] for replica in replica_specs(job).values())
 
 
 def worker_count(job: Mapping[str, Any]) -> int:
@@ -179,7 +172,7 @@ def worker_count(job: Mapping[str, Any]) -> int:
 
 
 def started_worker_count(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> int:
-    """By the job's own count, which stays when its pods are cleaned away, or by what was seen of them."""
+    """By the job's own count, which stays when its pods are cleaned away, or by what was snapshot of them."""
     counted: Mapping[str, int] = (job["status"].get("replicaStatuses") or {}).get("Worker") or {}
     by_count = sum(counted.get(name, 0) for name in ("active", "succeeded", "failed"))
     by_sight = sum(1 for pod in pods if pod["ran"] and "-worker-" in pod["metadata"]["name"])

@@ -109,10 +109,10 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         assert self.process.stdout is not None
-        with self.process.stdout, self.log.open("ab") as kept:
+        with self.process.stdout, self.log.open("ab") as file:
             for line in self.process.stdout:
-                kept.write(line)
-                kept.flush()
+                file.write(line)
+                file.flush()
                 if self.error is None:
                     self._tell(line.decode("utf-8", "replace").rstrip("\n"))
 

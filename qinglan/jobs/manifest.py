@@ -1,4 +1,4 @@
-"""A job as the cluster is told of it: a pure function of what is to run and where."""
+"""The manifest of a job: a pure function of what is to run and where."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,7 +63,7 @@ def _body(spec: JobSpec, place: LaunchContext, labels: Mapping[str, str]) -> dic
         "metadata": {"labels": {**labels, **NO_SIDECAR}, "annotations": {**NO_SIDECAR, **place.annotations}},
         "spec": _pod(spec, place),
     }
-    replica = {"restartPolicy": "OnFailure" if spec.restarts else "Never", "template": template}
+    replica = {"restartPolicy": "Never", "template": template}
     workers = {"Worker": {"replicas": spec.nodes - 1, **replica}} if spec.nodes > 1 else {}
     return {
         "nprocPerNode": str(spec.per_node),
@@ -71,7 +71,7 @@ def _body(spec: JobSpec, place: LaunchContext, labels: Mapping[str, str]) -> dic
             "cleanPodPolicy": "Running",
             "activeDeadlineSeconds": round(spec.hours * 3600),
             "ttlSecondsAfterFinished": FINISHED_TTL_SECONDS,
-            "backoffLimit": spec.restarts,
+            "backoffLimit": 0,
         },
         "pytorchReplicaSpecs": {"Master": {"replicas": 1, **replica}, **workers},
     }
@@ -111,7 +111,7 @@ def _container(spec: JobSpec, place: LaunchContext) -> dict[str, Any]:
 
 
 def pod_command(spec: JobSpec) -> list[str]:
-    """What a pod runs: the command, behind what joins it to the other nodes where it needs that."""
+    """The command of a pod: that of the job, behind the program that joins it to the other nodes where needed."""
     if spec.join is None:
         return list(spec.command.argv)
     size = ["--nodes", str(spec.nodes), "--per-node", str(spec.per_node)]
@@ -120,12 +120,12 @@ def pod_command(spec: JobSpec) -> list[str]:
 
 def _volumes_without_secrets(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The step's volumes but its Secrets: it signs what was made, and who trains needs no key for that."""
-    return [dict(one) for one in task.get("volumes") or () if "secret" not in one]
+    return [dict(volume) for volume in task.get("volumes") or () if "secret" not in volume]
 
 
 def _mounts(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    there = {one["name"] for one in _volumes_without_secrets(task)}
-    return [dict(one) for one in task.get("volume_mounts") or () if one["name"] in there]
+    volumes = {volume["name"] for volume in _volumes_without_secrets(task)}
+    return [dict(mount) for mount in task.get("volume_mounts") or () if mount["name"] in volumes]
 
 
 def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -133,17 +133,19 @@ def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) 
 
     What the task reads off its own pod's labels is not on these pods.
     """
-    own = {name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE}
-    told = {one["name"]: dict(one) for one in task if "fieldRef" not in one.get("valueFrom", {})}
-    return list((told | own).values())
+    variables = {
+        name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE
+    }
+    inherited = {item["name"]: dict(item) for item in task if "fieldRef" not in item.get("valueFrom", {})}
+    return list((inherited | variables).values())
 
 
 def _resources(spec: JobSpec, task: Mapping[str, Any]) -> dict[str, Any]:
     limits, requests = dict(task.get("limits") or {}), dict(task.get("requests") or {})
-    for given in (limits, requests):
-        if (told := given.get(GPU)) is not None and str(told) != str(spec.per_node):
+    for resources in (limits, requests):
+        if (count := resources.get(GPU)) is not None and str(count) != str(spec.per_node):
             raise ConfigError(
-                f"The task of step {spec.name!r} asks for {told} GPUs, its training for {spec.per_node} a node. "
+                f"The task of step {spec.name!r} asks for {count} GPUs, its training for {spec.per_node} a node. "
                 "Make them equal in the profile: the task's accelerator limit and the training's number of GPUs."
             )
     limits[GPU] = requests[GPU] = str(spec.per_node)
@@ -151,5 +153,5 @@ def _resources(spec: JobSpec, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tolerations(task: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    given = [dict(one) for one in task]
-    return given if any(one.get("key") == GPU for one in given) else [TOLERATION, *given]
+    tolerations = [dict(toleration) for toleration in task]
+    return tolerations if any(item.get("key") == GPU for item in tolerations) else [TOLERATION, *tolerations]

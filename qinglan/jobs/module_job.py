@@ -3,10 +3,10 @@
 On a cluster the launching step has neither the GPUs nor the memory for a model. What it has to say goes through files
 beside the training: settings there, an answer back, or the error that it ended with.
 
-answer = follow_up(runner, "sft-finish", "components.training.sft.finish", settings, work / "finish.json", log, gpus)
+answer = run_module_job(runner, "sft-finish", "components.training.sft.finish", settings, note, log, gpus)
 
     if __name__ == "__main__":      # in that module
-        sys.exit(answering(sys.argv[1], finish))
+        sys.exit(module_job_main(sys.argv[1], finish))
 """
 
 import sys
@@ -35,22 +35,22 @@ def run_module_job(
         raise error_class_for(answer["exit_code"])(answer["error"])
     if outcome.code or "answer" not in answer:
         raise explain_failure(name, outcome, log)
-    found: dict[str, Any] = answer["answer"]
-    return found
+    values: dict[str, Any] = answer["answer"]
+    return values
 
 
 def module_job_main(note: str, work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
     """The other side: the module's exit code."""
     path = Path(note)
     _answer(path).unlink(missing_ok=True)
-    said: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     try:
-        said = {"answer": work(_read(path))}
+        result = {"answer": work(_read(path))}
     except QinglanError as error:
-        said = {"error": str(error), "exit_code": error.exit_code}
+        result = {"error": str(error), "exit_code": error.exit_code}
     with atomic_write(_answer(path)) as partial:
-        partial.write_bytes(orjson.dumps(said))
-    return int(said.get("exit_code", 0))
+        partial.write_bytes(orjson.dumps(result))
+    return int(result.get("exit_code", 0))
 
 
 def _answer(note: Path) -> Path:
@@ -60,5 +60,5 @@ def _answer(note: Path) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    found: dict[str, Any] = orjson.loads(path.read_bytes())
-    return found
+    values: dict[str, Any] = orjson.loads(path.read_bytes())
+    return values

@@ -17,7 +17,6 @@ import orjson
 
 from qinglan.files import atomic_write
 from qinglan.jobs.manifest import CONTAINER
-from qinglan.jobs.pod_failures import restart_count
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
@@ -30,7 +29,7 @@ STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d
 
 
 class LogPosition(NamedTuple):
-    """The last line that was had: its time, and the how-manieth of that time it is."""
+    """The last line that was read: its timestamp, and its number among lines that share it."""
 
     at: str = ""
     nth: int = 0
@@ -56,8 +55,8 @@ def normalise_timestamp(stamp: str) -> str:
     if not (parts := STAMP.fullmatch(stamp)):
         return ""
     whole, fraction, zone = parts.groups()
-    there = datetime.fromisoformat(f"{whole}{zone}").astimezone(UTC)
-    return f"{there:%Y-%m-%dT%H:%M:%S}.{fraction or '':0<9}Z"
+    moment = datetime.fromisoformat(f"{whole}{zone}").astimezone(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction or '':0<9}Z"
 
 
 class LogFile:
@@ -103,17 +102,15 @@ class PodLog:
     def __init__(self, api: Api, log: Path, on_line: Callable[[str], None], say: Callable[[str], None]) -> None:
         self.api, self.log, self.on_line, self.say = api, log, on_line, say
         self.error: BaseException | None = None
-        """Of `on_line`: whoever follows the job raises it."""
+        """The error of `on_line`: whoever follows the job raises it."""
 
         self._over, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._open: Any = None
         self._heard = LogPosition()
-        self._restarts = 0
 
     def start(self, pod: Mapping[str, Any]) -> None:
-        """Once the pod runs or has run; again whenever it was heard of."""
-        self._restarts = restart_count([pod])
+        """Begin to read once the pod runs or has run; later calls do nothing."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(pod["metadata"],), name="log", daemon=True)
             self._thread.start()
@@ -145,27 +142,23 @@ class PodLog:
             file.close()
 
     def _follow(self, pod: str, file: LogFile) -> None:
-        pause, told, restarted = FIRST_PAUSE, False, self._restarts
+        pause, reported = FIRST_PAUSE, False
         while not self._stopped.is_set():
             last = self._over.is_set()
             try:
-                if restarted != self._restarts:  # the end of the container before, if the stream missed it
-                    restarted = self._restarts
-                    self._read(pod, file, {"previous": "true"})
-                got = self._read(pod, file, {"follow": "true"})
-                pause = FIRST_PAUSE if got else pause
+                pause = FIRST_PAUSE if self._read(pod, file) else pause
             except ApiError as refusal:
-                if not told and not refusal.missing:
-                    told = True
+                if not reported and not refusal.missing:
+                    reported = True
                     self.say(f"its log cannot be read now, and is asked for again: {refusal.message[:200]}")
             if last:
                 return
             self._over.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _read(self, pod: str, file: LogFile, query: Mapping[str, str]) -> int:
-        """Whatever comes until the stream ends; how many lines were new."""
-        query = {**query, "timestamps": "true", "container": CONTAINER}
+    def _read(self, pod: str, file: LogFile) -> int:
+        """Read until the stream ends; returns the number of new lines."""
+        query = {"follow": "true", "timestamps": "true", "container": CONTAINER}
         if self._heard.at:
             query["sinceTime"] = f"{self._heard.at[:19]}Z"
         got, before = 0, self._heard

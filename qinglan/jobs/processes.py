@@ -66,9 +66,9 @@ def find_processes(mark: str, folder: str) -> list[int]:
 
     Ray's agents write their title over their environment, the mark with it; their logs stay open in the folder.
     """
-    wanted = f"{PROCESS_MARK_VARIABLE}={mark}".encode()
-    found = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
-    return [int(one.name) for one in found if wanted in _environment(one) or _holds(one, folder)]
+    marked = f"{PROCESS_MARK_VARIABLE}={mark}".encode()
+    processes = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
+    return [int(path.name) for path in processes if marked in _environment(path) or _holds(path, folder)]
 
 
 def wait_for_process_group(group: int, seconds: float) -> None:

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.jobs.attach import create_or_attach, decide_for_existing_job, retry_call
-from qinglan.jobs.follower import ApiUnreachableError, Follower, FollowTimeouts, raise_left_running
+from qinglan.jobs.follower import (
+    ApiUnreachableError,
+    Follower,
+    FollowTimeouts,
+    ProgressReporter,
+    raise_left_running,
+)
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.launch_context import LaunchContext
 from qinglan.jobs.manifest import render_pytorchjob
 from qinglan.jobs.pod_log import PodLog
-from qinglan.jobs.progress_reporter import ProgressReporter
 from qinglan.jobs.spec import JobSpec, Outcome
 from qinglan.jobs.watch import JobWatch
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
@@ -34,12 +39,13 @@ class PyTorchJobRunner:
         self.api, self.place, self.patience, self.out = api, place, patience or FollowTimeouts(), out
 
     def attaches(self, spec: JobSpec) -> bool:
-        wanted = render_pytorchjob(spec, self.place)
+        manifest = render_pytorchjob(spec, self.place)
+        name = manifest["metadata"]["name"]
         try:
-            found = retry_call(lambda: self.api.get("pytorchjobs", wanted["metadata"]["name"]), self.patience.outage)
+            existing = retry_call(lambda: self.api.get("pytorchjobs", name), self.patience.outage)
         except ApiError as refusal:
             raise explain_api_error(refusal, self.api.host, self.api.namespace) from refusal
-        return found is not None and decide_for_existing_job(found, wanted) == "attach"
+        return existing is not None and decide_for_existing_job(existing, manifest) == "attach"
 
     def run(
         self,
@@ -56,12 +62,12 @@ class PyTorchJobRunner:
         self, manifest: Mapping[str, Any], log: Path, on_line: Callable[[str], None], stop: Callable[[], bool]
     ) -> Outcome:
         name = manifest["metadata"]["name"]
-        saying = ProgressReporter(name, self.out, self.patience.pending)
+        reporter = ProgressReporter(name, self.out, self.patience.pending)
         try:
             with sigterm_raises(), self._watching(name) as watch:
-                pod_log = PodLog(self.api, log, on_line, saying)
+                pod_log = PodLog(self.api, log, on_line, reporter)
                 return self._make_and_follow(
-                    manifest, Follower(self.api, watch, pod_log, saying, self.patience), stop
+                    manifest, Follower(self.api, watch, pod_log, reporter, self.patience), stop
                 )
         except ApiUnreachableError as lost:
             raise_left_running(lost, self.api, name)
@@ -71,7 +77,7 @@ class PyTorchJobRunner:
     def _make_and_follow(self, manifest: Mapping[str, Any], follower: Follower, stop: Callable[[], bool]) -> Outcome:
         job = manifest
         try:
-            job = create_or_attach(self.api, manifest, self.patience.outage, follower.saying)
+            job = create_or_attach(self.api, manifest, self.patience.outage, follower.reporter)
             follower.watch.created(job)
             return follower.follow(job, stop)
         except (ApiUnreachableError, ApiError):

@@ -1,4 +1,4 @@
-"""What the ServiceAccount of a step that launches jobs must be allowed in its namespace, and nothing more."""
+"""The rights that the ServiceAccount of a step that launches jobs needs in its namespace."""
 
 from typing import NamedTuple
 

@@ -1,43 +1,37 @@
-"""What is known of a job, its pods and what its pods were refused with: plain data, folded from what a watch says."""
+"""A snapshot of a job, its pods and their refusals: plain data, folded from the events of a watch."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from qinglan.jobs.pod_failures import pod_failure
+from qinglan.jobs.pod_status import pod_failure
 
 JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 
 
 class JobSnapshot(NamedTuple):
-    """One job, as last heard of."""
+    """The last known state of a job."""
 
     job: Mapping[str, Any] | None = None
     pods: Mapping[str, Mapping[str, Any]] = {}
-    """By name; one that was deleted stays, with when it was gone: how it ended is asked for afterwards."""
+    """By name; a deleted pod stays, with the time at which it was gone, since its failure is read afterwards."""
 
     refused: Mapping[str, Any] | None = None
     """The last event of a pod that could not be created."""
 
 
 def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of a job as is read here."""
-    return {"metadata": _meta(job), "spec": _slim_spec(job["spec"]), "status": job.get("status") or {}}
-
-
-def _slim_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    replicas = spec.get("pytorchReplicaSpecs", {})
-    return {
-        "runPolicy": spec.get("runPolicy", {}),
-        "pytorchReplicaSpecs": {
-            kind: {"replicas": one.get("replicas", 1), "restartPolicy": one.get("restartPolicy", "Never")}
-            for kind, one in replicas.items()
-        },
+    """The part of a job that is read here."""
+    replicas = {
+        kind: {"replicas": replica.get("replicas", 1)}
+        for kind, replica in job["spec"].get("pytorchReplicaSpecs", {}).items()
     }
+    spec = {"runPolicy": job["spec"].get("runPolicy", {}), "pytorchReplicaSpecs": replicas}
+    return {"metadata": _meta(job), "spec": spec, "status": job.get("status") or {}}
 
 
 def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A pod with three things the server forgets: whether it ever ran, when it was gone, and how the pod of this
-    name ended that it replaces: an operator that has just ended a job may make one more before it knows."""
+    """A pod with three things that the server forgets: that it ran, when it was gone, and how the pod of this name
+    ended that it replaces: an operator that has just ended a job may make one more before it knows."""
     same = before is not None and before["metadata"]["uid"] == pod["metadata"]["uid"]
     status = pod.get("status") or {}
     ran = status.get("phase") in ("Running", "Succeeded") or _ended(status)
@@ -60,7 +54,7 @@ def _earlier(pod: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _ended(status: Mapping[str, Any]) -> bool:
-    return any("terminated" in one.get("state", {}) for one in status.get("containerStatuses", ()))
+    return any("terminated" in container.get("state", {}) for container in status.get("containerStatuses", ()))
 
 
 def slim_event(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,6 +63,6 @@ def slim_event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meta(thing: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = ("name", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "annotations")
+    fields = ("name", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "annotations")
     meta = thing["metadata"]
-    return {name: meta[name] for name in wanted if name in meta}
+    return {name: meta[name] for name in fields if name in meta}

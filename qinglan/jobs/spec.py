@@ -1,4 +1,4 @@
-"""What runs, on how many machines, and how it ended: the same for a process here and for a job on a cluster."""
+"""The contract of a job: command, machines and outcome, the same for a process here and a job on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ class Command(NamedTuple):
     """On top of the process's own."""
 
     folder: Path | None = None
-    """Where it runs."""
+    """The working folder."""
 
 
 class JobSpec(NamedTuple):
@@ -34,16 +34,13 @@ class JobSpec(NamedTuple):
     hours: float = 24.0
     """The longest it may take."""
 
-    restarts: int = 0
-    """How often a cluster starts a node that died anew, in place; 0: its death ends the job, with its name."""
-
 
 class Outcome(NamedTuple):
     code: int
-    """Of the command that counts; 0 is well."""
+    """The exit code of the command that counts; 0 is success."""
 
     reason: str = ""
-    """What a cluster says of a failure, with the pod that failed and the next step; empty on this machine."""
+    """The cluster's word about a failure, with the pod that failed and the next step; empty on this machine."""
 
 
 class Runner(Protocol):

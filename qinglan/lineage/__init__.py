@@ -1,1 +1,1 @@
-"""Where every artifact came from: digests, counts, parents and code, written by the step that made it."""
+"""Lineage: signed statements of every step, the walk over them, releases, and the check before deployment."""

@@ -1,24 +1,39 @@
-"""Whether something is what it is said to be, and comes from what it is said to come from.
+"""The audit: proof that something is what it is named, and comes from what its statements name.
 
-found = audit("runs/demo/fivedoctors", load_trust(Path("trust.yaml")))
-found.verdict     # intact, incomplete or altered
+result = audit("runs/demo/fivedoctors", load_trust(Path("trust.yaml")))
+result.verdict     # intact, incomplete or altered
 """
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
 from qinglan.errors import AlteredError, DataError, IncompleteAuditError, QinglanError
-from qinglan.lineage.audit_targets import AuditTarget, Kind, check_files, open_target
-from qinglan.lineage.findings import Finding
-from qinglan.lineage.graph import AuditVerdict, Graph, Step, findings_of, verdict_of
-from qinglan.lineage.journal_check import check_journals
-from qinglan.lineage.override import Override, read_override
-from qinglan.lineage.rollout_statement import CheckedRollout, read_rollout_notes
-from qinglan.lineage.rollout_statement import findings_of_rollouts as rollout_findings
+from qinglan.lineage.audit_targets import AuditTarget, Kind, open_target
+from qinglan.lineage.evidence import Evidence
+from qinglan.lineage.findings import FAULTS, WORST_FIRST, AuditVerdict, Finding, verdict_of
+from qinglan.lineage.release_check import check_release
+from qinglan.lineage.release_notes import (
+    CheckedRollout,
+    Override,
+    read_overrides,
+    read_rollout_notes,
+    rollout_findings,
+)
+from qinglan.lineage.statement import ArtifactRef
+from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.walk import walk
+from qinglan.lineage.walk import Graph, findings_of, walk
+from qinglan.llm.journal_reader import read_answers
+
+PAID_ANSWERS_PATTERN = "paid-*.jsonl"
+MAX_NAMED_ANSWERS = 20
+"""Faulty answers that are named one by one; the rest are counted."""
 
 
 class Audit(NamedTuple):
@@ -29,7 +44,7 @@ class Audit(NamedTuple):
 
     tenant: str
     digest: str
-    """Of a release's folder."""
+    """The digest of a release's folder."""
 
     verdict: AuditVerdict
     findings: tuple[Finding, ...]
@@ -37,10 +52,10 @@ class Audit(NamedTuple):
 
     graph: Graph
     overrides: tuple[Override, ...] = ()
-    """Who let it pass although something was missing."""
+    """Signed overrides beside the release."""
 
     rollouts: tuple[CheckedRollout, ...] = ()
-    """How its ways to its users ended, by the statements beside it."""
+    """Signed histories of its rollouts beside the release."""
 
 
 def audit(
@@ -53,61 +68,116 @@ def audit(
     only_bytes: bool = False,
     now: datetime | None = None,
 ) -> Audit:
-    """Everything that can be said of a target; with `only_bytes` nothing is taken on a signature's word."""
-    with open_target(target, store, files, name) as one:
-        return audit_target(one, policy, name, only_bytes, now)
+    """Audit a target; with `only_bytes` nothing is taken on a signature's word."""
+    with open_target(target, store, files) as opened:
+        return audit_target(opened, policy, name, only_bytes, now)
 
 
 def audit_target(
-    one: AuditTarget, policy: TrustPolicy, name: str = "", only_bytes: bool = False, now: datetime | None = None
+    target: AuditTarget,
+    policy: TrustPolicy,
+    name: str = "",
+    only_bytes: bool = False,
+    now: datetime | None = None,
 ) -> Audit:
     now = now or datetime.now(UTC)
-    graph = walk(one.starts, one.evidence, policy, one.tenant, now=now, until=one.until)
+    graph = walk(target.starts, target.evidence, policy, target.tenant, now=now, until=target.until)
     if only_bytes:
         graph = without_attestations(graph)
-    own = (finding for finding in check_files(one, policy, name or one.name))
-    rollouts = tuple(read_rollout_notes(one.notes, policy, one.digest, one.tenant, now))
-    found = (*one.findings, *own, *findings_of(graph), *check_journals(one.evidence), *rollout_findings(rollouts))
-    findings = tuple(dict.fromkeys(finding for finding in found if finding.state not in ("verified", "attested")))
-    verdict = verdict_of(finding.state for finding in findings)
-    overrides = tuple(read_overrides(one, policy, now))
-    return Audit(one.label, one.kind, one.name, one.tenant, one.digest, verdict, findings, graph, overrides, rollouts)
+    rollouts = tuple(read_rollout_notes(target.notes, policy, target.digest, target.tenant, now))
+    findings = (
+        *target.findings,
+        *check_files(target, policy, name),
+        *findings_of(graph),
+        *check_journals(target.evidence),
+        *rollout_findings(rollouts),
+    )
+    faults = tuple(dict.fromkeys(finding for finding in findings if finding.state in FAULTS))
+    return Audit(
+        target.label,
+        target.kind,
+        target.name,
+        target.tenant,
+        target.digest,
+        verdict_of(finding.state for finding in faults),
+        faults,
+        graph,
+        tuple(overrides_of(target, policy, now)),
+        rollouts,
+    )
+
+
+def check_files(target: AuditTarget, policy: TrustPolicy, name: str = "") -> list[Finding]:
+    """The findings about a release's own files; none for other targets."""
+    if target.release is None:
+        return []
+    return check_release(target.release, policy, name or target.name, target.absent)
+
+
+def overrides_of(target: AuditTarget, policy: TrustPolicy, now: datetime) -> list[Override]:
+    return read_overrides(target.notes, policy, target.digest, target.tenant, now)
 
 
 def without_attestations(graph: Graph) -> Graph:
     """The graph of an auditor to whom a signature is no substitute for the bytes."""
     why = "a signature speaks for it; its bytes are not at hand"
     things = {
-        digest: one._replace(state="missing", why=why) if one.state == "attested" else one
-        for digest, one in graph.things.items()
+        digest: thing._replace(state="missing", why=why) if thing.state == "attested" else thing
+        for digest, thing in graph.things.items()
     }
     return graph._replace(things=things)
 
 
-def read_overrides(one: AuditTarget, policy: TrustPolicy, now: datetime) -> Iterable[Override]:
-    """Of this release; a note that is none, or that nobody may have signed, opens no door and is passed over."""
-    for note in one.notes:
+def check_journals(evidence: Evidence) -> Iterator[Finding]:
+    """Compare every list of paid answers at hand with every journal at hand."""
+    journals = evidence.journals()
+    papers = {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
+    for journal in journals if papers else ():
         try:
-            override = read_override(note, policy, one.tenant, now)
-        except DataError:
+            answers = {key: hashlib.sha256(response).hexdigest() for key, response in read_answers(journal)}
+        except (DataError, sqlite3.DatabaseError) as error:
+            yield Finding(journal.name, "altered", str(error))
             continue
-        if override.digest == one.digest:
-            yield override
+        for path in sorted(papers.values()):
+            with path.open("rb") as lines:
+                yield from compare_answers(path.name, lines, answers)
 
 
-def audit_error(found: Audit) -> QinglanError | None:
-    """What an audit that is not intact ends with."""
-    if found.verdict == "intact":
+def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, str]) -> Iterator[Finding]:
+    """Each call of the paper whose answer differs in the journal, or is not in it; `answers` are by call."""
+    faults = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = orjson.loads(line)
+            call, answer = str(row["call"]), row["answer"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            faults.append(Finding(f"{paper}:{number}", "altered", "no line of paid answers"))
+            continue
+        if call not in answers:
+            faults.append(Finding(f"answer {call[:12]}", "missing", f"{paper} names it; the journal lacks it"))
+        elif answers[call] != answer:
+            why = f"the journal's answer to {call} has digest {answers[call][:12]}, {paper} says {str(answer)[:12]}"
+            faults.append(Finding(f"answer {call[:12]}", "altered", why))
+    faults.sort(key=lambda fault: WORST_FIRST.index(fault.state))
+    yield from faults[:MAX_NAMED_ANSWERS]
+    if rest := faults[MAX_NAMED_ANSWERS:]:
+        yield Finding(f"{len(rest)} more answers of {paper}", rest[0].state, "as those above")
+
+
+def audit_error(result: Audit) -> QinglanError | None:
+    """The error with which an audit that is not intact ends."""
+    if result.verdict == "intact":
         return None
-    first = "; ".join(f"{one.what}: {one.why}" for one in _worst_first(found.findings)[:3])
-    more = len(found.findings) - 3
-    said = f"{found.target}: {first}{f'; and {more} more' if more > 0 else ''}. {next_step(found)}"
-    return AlteredError(said) if found.verdict == "altered" else IncompleteAuditError(said)
+    faults = sorted(result.findings, key=lambda fault: WORST_FIRST.index(fault.state))
+    first = "; ".join(f"{fault.what}: {fault.why}" for fault in faults[:3])
+    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    message = f"{result.target}: {first}{more}. {next_step(result)}"
+    return AlteredError(message) if result.verdict == "altered" else IncompleteAuditError(message)
 
 
-def next_step(found: Audit) -> str:
-    """What to do about it."""
-    states = {one.state for one in found.findings}
+def next_step(result: Audit) -> str:
+    """Advice for whoever reads the audit."""
+    states = {finding.state for finding in result.findings}
     if "altered" in states:
         return "Deploy nothing of it: take the bytes from where they were made, or make them anew."
     if "untrusted" in states:
@@ -117,41 +187,34 @@ def next_step(found: Audit) -> str:
     return "Nothing is to be done."
 
 
-def as_json(found: Audit) -> dict[str, Any]:
-    """All of it, in plain values."""
-    graph = found.graph
+def as_json(result: Audit) -> dict[str, Any]:
+    """The whole audit in plain values."""
+    graph = result.graph
     return {
-        **{key: getattr(found, key) for key in ("target", "kind", "name", "tenant", "digest", "verdict")},
-        "next": next_step(found),
+        **{key: getattr(result, key) for key in ("target", "kind", "name", "tenant", "digest", "verdict")},
+        "next": next_step(result),
         "counts": counts(graph),
-        "findings": [one._asdict() for one in found.findings],
-        "overrides": [one._asdict() for one in found.overrides],
-        "rollouts": [{**one._asdict(), "told": one.told._asdict()} for one in found.rollouts],
+        "findings": [finding._asdict() for finding in result.findings],
+        "overrides": [override._asdict() for override in result.overrides],
+        "rollouts": [{**item._asdict(), "told": item.told._asdict()} for item in result.rollouts],
         "starts": list(graph.starts),
-        "things": [{**one._asdict(), "about": dict(one.about)} for one in graph.things.values()],
-        "steps": [_step(one) for one in graph.steps.values()],
-    }  # fmt: skip
+        "things": [{**thing._asdict(), "about": dict(thing.about)} for thing in graph.things.values()],
+        "steps": [_step_json(step) for step in graph.steps.values()],
+    }
 
 
 def counts(graph: Graph) -> dict[str, int]:
-    """Of things by state, the gravest first."""
-    found = dict.fromkeys(("altered", "untrusted", "missing", "attested", "verified"), 0)
-    for one in graph.things.values():
-        found[one.state] += 1
-    return found
+    """Numbers of things by state, the gravest state first."""
+    states = [thing.state for thing in graph.things.values()]
+    return {state: states.count(state) for state in WORST_FIRST}
 
 
-def _step(one: Step) -> dict[str, Any]:
-    statement = one.statement._asdict()
-    parts = {name: _parts(statement[name]) for name in ("made", "used")}
-    own = {name: getattr(one, name) for name in ("id", "state", "why", "signer", "where")}
-    return {**own, "statement": {**statement, **parts}}
+def _step_json(step: Step) -> dict[str, Any]:
+    statement = step.statement
+    parts = {"made": _parts_json(statement.made), "used": _parts_json(statement.used)}
+    fields = {name: getattr(step, name) for name in ("id", "state", "why", "signer", "where")}
+    return {**fields, "statement": {**statement._asdict(), **parts}}
 
 
-def _parts(parts: Iterable[Any]) -> list[dict[str, Any]]:
-    return [{**one._asdict(), "about": dict(one.about)} for one in parts]
-
-
-def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
-    order = ("altered", "untrusted", "missing")
-    return sorted(findings, key=lambda one: order.index(one.state) if one.state in order else len(order))
+def _parts_json(parts: Iterable[ArtifactRef]) -> list[dict[str, Any]]:
+    return [{**part._asdict(), "about": dict(part.about)} for part in parts]

@@ -1,6 +1,6 @@
-"""What an audit is asked about: a release, a run, an artifact of a run, or what a store holds.
+"""The target of an audit: a release, a run, an artifact of a run, or something in a store.
 
-with subject("fivedoctors/rewriter", store="runs/store") as one: ...
+with open_target("fivedoctors/rewriter", store="runs/store") as target: ...
 """
 
 import re
@@ -9,20 +9,19 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
-
-import orjson
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from qinglan.config import load_yaml
 from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
-from qinglan.lineage.evidence_folders import CombinedEvidence, Evidence, FileEvidence, ReleaseFolder, RunFolder
-from qinglan.lineage.evidence_source import record_paths
+from qinglan.lineage.evidence import CombinedEvidence, Evidence, FileEvidence, ReleaseFolder, RunFolder
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.statement import Statement, from_payload
-from qinglan.lineage.trust import TrustPolicy
+
+if TYPE_CHECKING:
+    from qinglan.store import Store
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
@@ -38,76 +37,76 @@ class AuditTarget(NamedTuple):
     tenant: str = ""
     name: str = ""
     digest: str = ""
-    """Of the release's folder."""
+    """The digest of the release's folder."""
 
     release: Path | None = None
     until: datetime | None = None
     findings: tuple[Finding, ...] = ()
     notes: tuple[bytes, ...] = ()
-    """What lies beside a release in its store."""
+    """Signed notes beside a release in its store."""
 
     absent: frozenset[str] = frozenset()
-    """FileEvidence of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
+    """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
 
 
 @contextmanager
-def open_target(target: str, store: str = "", files: Sequence[Path] = (), name: str = "") -> Iterator[AuditTarget]:
-    """What the target is; what only a store has is there while the block lasts."""
+def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
+    """Find the target; a release out of a store exists on this machine while the block lasts."""
     from qinglan.store import open_store
 
     more = [FileEvidence(path) for path in files]
-    path = Path(target)
-    if path.exists():
-        yield _local_target(path, more, name)
+    if Path(target).exists():
+        yield _local_target(Path(target), more)
         return
-    if found := IN_STORE.fullmatch(target):
-        store, target = found["store"], found["digest"]
+    if match := IN_STORE.fullmatch(target):
+        store, target = match["store"], match["digest"]
     if not (DIGEST.fullmatch(target) or NAME.fullmatch(target)):
         raise ConfigError(
             f"{target}: no such file or folder, and neither a digest nor a name as tenant/model. Give a release's "
             "folder, a run's, an artifact in a run, or what a store holds."
         )
-    shelf = open_store(store)
-    digest, name = resolve_digest(shelf, target, name)
-    with TemporaryDirectory(prefix="qinglan-audit-") as folder:
-        place = Path(folder) / digest[:12]
+    opened = open_store(store)
+    digest, name = resolve_digest(opened, target), target if NAME.fullmatch(target) else ""
+    with TemporaryDirectory(prefix="qinglan-audit-") as temporary:
+        folder = Path(temporary) / digest[:12]
         try:
-            shelf.pull(digest, place)
+            opened.pull(digest, folder)
         except DataError as error:
-            if not shelf.has(digest):
+            if not opened.has(digest):
                 raise
             raise AlteredError(str(error)) from error
-        yield release_target(place, more, name, digest, tuple(read_notes(shelf, digest)))._replace(label=target)
+        notes = tuple(read_notes(opened, digest))
+        yield release_target(folder, more, name, digest, notes)._replace(label=target)
 
 
-def resolve_digest(shelf: Any, target: str, name: str = "") -> tuple[str, str]:
-    """The digest that a name points to, or that begins so; and the name, given or found."""
+def resolve_digest(store: "Store", target: str) -> str:
+    """The digest that a name points to, or that begins with these characters."""
     if NAME.fullmatch(target):
-        return _pointed(shelf, target), target
-    found = [one for one in shelf.digests() if one.startswith(target)]
-    if len(found) != 1:
+        return _digest_of_name(store, target)
+    matches = [digest for digest in store.digests() if digest.startswith(target)]
+    if len(matches) != 1:
         raise DataError(
-            f"{target}: {len(found)} releases in the store at {shelf.address} begin so. Give more of the digest; "
+            f"{target}: {len(matches)} releases in the store at {store.address} begin so. Give more of the digest; "
             "`qinglan audit DIGEST --which-models` finds what descends from any other thing."
         )
-    return found[0], name
+    return matches[0]
 
 
-def _pointed(shelf: Any, name: str) -> str:
+def _digest_of_name(store: "Store", name: str) -> str:
     try:
-        entry = shelf.name(name)
+        history = store.name(name)
     except DataError as error:
         raise AlteredError(str(error)) from error
-    if entry is None:
-        there = ", ".join(sorted(shelf.names())[:10]) or "none"
-        raise DataError(f"{name}: the store at {shelf.address} has no such name. It has: {there}.")
-    return str(entry.digest)
+    if history is None:
+        names = ", ".join(sorted(store.names())[:10]) or "none"
+        raise DataError(f"{name}: the store at {store.address} has no such name. It has: {names}.")
+    return history.digest
 
 
-def read_notes(shelf: Any, digest: str) -> list[bytes]:
-    """What lies beside a release; a note that somebody changed is no reason to believe the others."""
+def read_notes(store: "Store", digest: str) -> list[bytes]:
+    """The notes beside a release; if one was changed, none is believed."""
     try:
-        return [bytes(one) for one in shelf.notes(digest)]
+        return store.notes(digest)
     except DataError as error:
         raise AlteredError(str(error)) from error
 
@@ -120,37 +119,39 @@ def release_target(
     notes: tuple[bytes, ...] = (),
     absent: frozenset[str] = frozenset(),
 ) -> AuditTarget:
-    """A release: the walk begins at what its statement says it made; files in folders are the folders' matter.
+    """A release: the walk begins at its statement's outputs; files inside of folders are covered by the folders.
 
     Where some are absent, `digest` is that of the whole folder by its statement.
     """
     evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])
-    found, faults = digest if absent else digest_of(folder), []
-    if digest and found != digest:
-        faults.append(Finding("release", "altered", f"its folder has digest {found[:12]}, not {digest[:12]}"))
+    actual, findings = digest if absent else digest_of(folder), []
+    if digest and actual != digest:
+        findings.append(Finding("release", "altered", f"its folder has digest {actual[:12]}, not {digest[:12]}"))
+    starts: tuple[str, ...] = ()
+    tenant, until = "", None
     try:
-        own = read_statement(folder / PROVENANCE)
-        until = own.at
+        statement = read_statement(folder / PROVENANCE)
+        until = statement.at
     except (DataError, OSError) as error:
-        faults.append(Finding(PROVENANCE, "altered", str(error)))
-        return AuditTarget(
-            str(folder), "release", (), evidence, "", name, found, folder, None, tuple(faults), notes, absent
-        )
-    name = name or (str(own.config.get("name", "")) if isinstance(own.config, dict) else "")
-    starts = tuple(part.digest for part in own.made if "/" not in part.name)
+        findings.append(Finding(PROVENANCE, "altered", str(error)))
+    else:
+        name = name or (str(statement.config.get("name", "")) if isinstance(statement.config, dict) else "")
+        tenant = name.partition("/")[0]
+        starts = tuple(part.digest for part in statement.made if "/" not in part.name)
     return AuditTarget(
-        str(folder), "release", starts, evidence, name.partition("/")[0], name, found, folder, until, tuple(faults),
-        notes, absent,
-    )  # fmt: skip
-
-
-def check_files(one: AuditTarget, policy: TrustPolicy, name: str = "") -> list[Finding]:
-    """What the release's own files are worth."""
-    from qinglan.lineage.release_check import check_release
-
-    if one.release is None:
-        return []
-    return check_release(one.release, policy, name, one.absent)
+        str(folder),
+        "release",
+        starts,
+        evidence,
+        tenant,
+        name,
+        actual,
+        folder,
+        until,
+        tuple(findings),
+        notes,
+        absent,
+    )
 
 
 def read_statement(path: Path) -> Statement:
@@ -159,12 +160,12 @@ def read_statement(path: Path) -> Statement:
 
 def find_run(path: Path) -> Path | None:
     """The run that a path is in."""
-    return next((one for one in (path, *path.parents) if (one / "records").is_dir()), None)
+    return next((folder for folder in (path, *path.parents) if (folder / "records").is_dir()), None)
 
 
-def _local_target(path: Path, more: list[FileEvidence], name: str) -> AuditTarget:
+def _local_target(path: Path, more: list[FileEvidence]) -> AuditTarget:
     if (path / PROVENANCE).is_file():
-        return release_target(path, more, name)
+        return release_target(path, more)
     if (path / "records").is_dir():
         return _run_target(path, more)
     root = find_run(path.absolute().parent) or find_run(path.resolve().parent)
@@ -179,70 +180,63 @@ def _local_target(path: Path, more: list[FileEvidence], name: str) -> AuditTarge
 
 
 def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
-    """A run: all that its steps made, the last first, and its release where there is one."""
-    run, tenant = RunFolder(root), _tenant(root)
-    told, faults = _run_statements(root / "records")
-    if not told:
-        faults.append(Finding("records", "missing", f"{root / 'records'}: no step has left a statement"))
-    faults += unrecorded_outputs(told, run)
-    parts = [part for one in reversed(told) for part in one.made or one.used]
+    """A run: all outputs of its steps, the last first, and its release where there is one."""
+    run = RunFolder(root)
+    statements, findings = _run_statements(run)
+    if not statements:
+        findings.append(Finding("records", "missing", f"{root / 'records'}: no step has left a statement"))
+    findings += unrecorded_outputs(statements, run)
+    parts = [part for statement in reversed(statements) for part in statement.made or statement.used]
     starts = tuple(dict.fromkeys(part.digest for part in parts))
-    subject = AuditTarget(str(root), "run", starts, CombinedEvidence([run, *more]), tenant, findings=tuple(faults))
-    released = {part.digest for one in told if one.stage == "register" for part in one.made}
-    folder = next((one.path for one in run.releases if run.digest_of(one.path) in released), None)
+    evidence = CombinedEvidence([run, *more])
+    target = AuditTarget(str(root), "run", starts, evidence, _tenant(root), findings=tuple(findings))
+    registered = {part.digest for statement in statements if statement.stage == "register" for part in statement.made}
+    folder = next((release.path for release in run.releases if run.digest_of(release.path) in registered), None)
     if folder is None:
-        return subject
-    own = release_target(folder, more)
-    starts = tuple(dict.fromkeys((*own.starts, *starts)))
-    return own._replace(
-        label=str(root), kind="run", starts=starts, evidence=subject.evidence, until=None,
-        findings=(*faults, *own.findings),
-    )  # fmt: skip
+        return target
+    release = release_target(folder, more)
+    return release._replace(
+        label=target.label,
+        kind=target.kind,
+        starts=tuple(dict.fromkeys((*release.starts, *starts))),
+        evidence=evidence,
+        until=None,
+        findings=(*findings, *release.findings),
+    )
 
 
-def unrecorded_outputs(told: Iterable[Statement], run: RunFolder) -> list[Finding]:
-    """What a step of this run signed for, and no record says where it is: the record is gone, or was changed."""
+def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[Finding]:
+    """Signed outputs of this run of which no record says where they are: the record is gone, or was changed."""
     return [
-        Finding(f"{one.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
-        for one in told
-        for part in one.made
+        Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
+        for statement in statements
+        for part in statement.made
         if part.is_bytes and not run.places(part.digest, part.name)
     ]
 
 
-def _run_statements(records: Path) -> tuple[list[Statement], list[Finding]]:
+def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
     """The statements of a run's steps, in the order of time."""
-    found, faults = [], []
-    for path in sorted(one for one in records.glob(f"*{ENVELOPE_SUFFIX}") if one.is_file()):
+    statements, findings, records = [], [], run.root / "records"
+    for path in sorted(path for path in records.glob(f"*{ENVELOPE_SUFFIX}") if path.is_file()):
         try:
-            one = read_statement(path)
-            found.append((one.at, one.stage, one))
+            statement = read_statement(path)
+            statements.append((statement.at, statement.stage, statement))
         except DataError as error:
-            faults.append(Finding(f"statement {path.name}", "altered", str(error)))
-    faults.extend(
-        Finding(f"statement of {record.stem}", "missing", f"{record}: done, and nobody signed for it")
-        for record in record_paths(records)
-        if _done_unsigned(record)
-    )
-    return [one for *_, one in sorted(found, key=lambda item: item[:2])], faults
-
-
-def _done_unsigned(record: Path) -> bool:
-    try:
-        return (
-            orjson.loads(record.read_bytes())["status"] == "done"
-            and not record.with_suffix(ENVELOPE_SUFFIX).is_file()
-        )
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return False
+            findings.append(Finding(f"statement {path.name}", "altered", str(error)))
+    for stage, record in run.records.items():
+        path = records / f"{stage}.json"
+        if record.get("status") == "done" and not path.with_suffix(ENVELOPE_SUFFIX).is_file():
+            findings.append(Finding(f"statement of {stage}", "missing", f"{path}: done, and nobody signed for it"))
+    return [statement for *_, statement in sorted(statements, key=lambda item: item[:2])], findings
 
 
 def _tenant(root: Path) -> str:
-    """For whom a run was made, by its configuration."""
+    """The tenant of a run, by its configuration."""
     try:
         values = load_yaml(root / "config.yaml")
     except QinglanError:
         return ""
     release = values.get("register")
-    named = str(release.get("name", "")) if isinstance(release, dict) else ""
-    return str(values.get("tenant_id") or named.partition("/")[0])
+    name = str(release.get("name", "")) if isinstance(release, dict) else ""
+    return str(values.get("tenant_id") or name.partition("/")[0])

@@ -1,4 +1,4 @@
-"""Whether a bill of materials is the model's: CycloneDX 1.6, strictly, and its digests those of the bytes at hand."""
+"""The check of a model's bill of materials: strict CycloneDX 1.6, with the digests of the release's statement."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.lineage.statement import ArtifactRef
 
 CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}
-"""in-toto's names of our digests, and CycloneDX's."""
+"""CycloneDX's names of the algorithms, by in-toto's."""
 
 MODEL = "machine-learning-model"
 MODEL_FILE_PREFIX = "model/"
@@ -17,7 +17,7 @@ MODEL_FILE_PREFIX = "model/"
 
 
 def schema_fault(text: str) -> str:
-    """Why the text is no CycloneDX 1.6; "" where it is, strictly."""
+    """Why the text is no strict CycloneDX 1.6; "" where it is."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -28,30 +28,30 @@ def schema_fault(text: str) -> str:
 def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str]) -> str:
     """Why it is not the bill of this model, by its name, digest and files; "" where it is.
 
-    Where the statement of before calls a folder's digest sha256, so does the bill.
+    Where an older statement calls a folder's digest sha256, so does the bill.
     """
     kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text)
+        bill = json.loads(text)
         if why := schema_fault(text):
             return f"no CycloneDX 1.6: {why}"
-        about = found["metadata"]["component"]
+        about = bill["metadata"]["component"]
         listed = {
-            one["name"]: _digest(one, CYCLONEDX_HASHES[FILE_ALGORITHM])
-            for one in found["components"]
-            if one["name"].startswith(MODEL_FILE_PREFIX)
+            component["name"]: _digest(component, CYCLONEDX_HASHES[FILE_ALGORITHM])
+            for component in bill["components"]
+            if component["name"].startswith(MODEL_FILE_PREFIX)
         }
-        said = (about["type"], about["name"], _digest(about, kind), about["version"], "modelCard" in about)
+        subject = (about["type"], about["name"], _digest(about, kind), about["version"], "modelCard" in about)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no bill of a model ({type(error).__name__}: {str(error)[:100]})"
-    if said != (MODEL, name, model.digest, model.digest[:12], True):
-        return f"it is about {said[1]} {said[3]} by {kind}, and this is {name} {model.digest[:12]}"
-    wrong = sorted(one for one in {*listed, *files} if listed.get(one) != files.get(one))
+    if subject != (MODEL, name, model.digest, model.digest[:12], True):
+        return f"it is about {subject[1]} {subject[3]} by {kind}, and this is {name} {model.digest[:12]}"
+    wrong = sorted(file for file in {*listed, *files} if listed.get(file) != files.get(file))
     return f"it has another digest of {wrong[0]}" if wrong else ""
 
 
 def _digest(component: Mapping[str, Any], kind: str) -> str:
-    return next((str(one["content"]) for one in component["hashes"] if one["alg"] == kind), "")
+    return next((str(item["content"]) for item in component["hashes"] if item["alg"] == kind), "")

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 
 from qinglan.config import load_yaml
 from qinglan.errors import AlteredError, ConfigError
-from qinglan.lineage.audit import audit_target, read_overrides
+from qinglan.lineage.audit import audit_target, overrides_of
 from qinglan.lineage.audit_targets import AuditTarget, open_target, release_target
-from qinglan.lineage.evidence_source import CombinedEvidence, Evidence
+from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.explain import read_evaluation
-from qinglan.lineage.findings import Finding
-from qinglan.lineage.graph import RELEASE_STAGE, Graph, Step, steps_by_time
-from qinglan.lineage.override import Override, make_override
+from qinglan.lineage.findings import GRAVE, Finding
 from qinglan.lineage.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE
-from qinglan.lineage.rollout_statement import findings_of_rollouts as of_rollouts
-from qinglan.lineage.statement import ArtifactRef
+from qinglan.lineage.release_notes import Override, make_override, rollout_findings
+from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef
+from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.lineage.walk import Graph, steps_by_time
 
 REQUIRED_FILE = Path(__file__).with_name("required_inputs.yaml")
 
@@ -35,7 +35,6 @@ def required_inputs() -> dict[str, dict[str, list[str]]]:
     return load_yaml(REQUIRED_FILE)
 
 
-GRAVE = ("altered", "untrusted")
 RELEASE_FILES = (*FOLDERS, SIGNATURE, PROVENANCE, BOM, EVALUATION, REPORT)
 """A release's files and folders."""
 
@@ -43,7 +42,7 @@ RELEASE_FILES = (*FOLDERS, SIGNATURE, PROVENANCE, BOM, EVALUATION, REPORT)
 class Decision(NamedTuple):
     allowed: bool
     reasons: list[str]
-    """What stands against it, also where it was overridden."""
+    """Everything against the deployment, also where it was overridden."""
 
     override: Override | None = None
     grave: bool = False
@@ -58,31 +57,33 @@ def may_deploy(
     override: Override | None = None,
     now: datetime | None = None,
 ) -> Decision:
-    """Whether this folder may serve under this name. An override covers what is missing, never what is altered."""
-    one = release_target(release, (), name)
-    return decide_deployment(
-        one._replace(evidence=CombinedEvidence([one.evidence, *evidence])), policy, name, override, now
-    )
+    """Decide if this folder may serve under this name. An override covers what is missing, never what is altered."""
+    return decide_deployment(release_target(release, evidence, name), policy, name, override, now)
 
 
-def may_serve(one: AuditTarget, policy: TrustPolicy, name: str) -> Decision:
-    """As `decide`, by the override that lies beside it in its store, if there is one."""
-    return decide_deployment(one, policy, name, next(iter(read_overrides(one, policy, datetime.now(UTC))), None))
+def may_serve(target: AuditTarget, policy: TrustPolicy, name: str) -> Decision:
+    """`decide_deployment` with the override that lies beside the release in its store, if there is one."""
+    override = next(iter(overrides_of(target, policy, datetime.now(UTC))), None)
+    return decide_deployment(target, policy, name, override)
 
 
 def decide_deployment(
-    one: AuditTarget, policy: TrustPolicy, name: str, override: Override | None = None, now: datetime | None = None
+    target: AuditTarget,
+    policy: TrustPolicy,
+    name: str,
+    override: Override | None = None,
+    now: datetime | None = None,
 ) -> Decision:
-    if one.release is None:
-        raise ConfigError(f"{one.label}: no release, and only a release can be deployed.")
-    found = audit_target(one, policy, name, now=now)
+    if target.release is None:
+        raise ConfigError(f"{target.label}: no release, and only a release can be deployed.")
+    result = audit_target(target, policy, name, now=now)
     # How its rollouts ended closes no door: whoever can lay a note beside a release could keep it from its users.
-    history = set(of_rollouts(found.rollouts))
-    findings = [finding for finding in found.findings if finding not in history]
-    grave = [format_finding(finding) for finding in findings if is_grave(finding)]
-    lacking = [format_finding(finding) for finding in findings if not is_grave(finding)]
-    lacking += chain_faults(found.graph, read_evaluation(one.release), name, policy)
-    covered = override is not None and (override.digest, override.name) == (one.digest, name)
+    history = set(rollout_findings(result.rollouts))
+    findings = [finding for finding in result.findings if finding not in history]
+    grave = [str(finding) for finding in findings if is_grave(finding)]
+    lacking = [str(finding) for finding in findings if not is_grave(finding)]
+    lacking += chain_faults(result.graph, read_evaluation(target.release), name, policy)
+    covered = override is not None and (override.digest, override.name) == (target.digest, name)
     if override is not None and not covered:
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
     reasons = [*grave, *lacking]
@@ -91,28 +92,28 @@ def decide_deployment(
 
 
 def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
-    """What a chain lacks that may be sound otherwise: a pure function of it and of the release's evaluation."""
+    """Requirements that a chain does not meet: a pure function of it and of the release's evaluation."""
     line, lines = name.rpartition("/")[2], required_inputs()
-    steps = {one.statement.stage: one for one in steps_by_time(graph)}
+    steps = {step.statement.stage: step for step in steps_by_time(graph)}
     if line not in lines:
         return [f"{name}: no line makes a {line!r}. There are: {', '.join(lines)}"]
     register = steps.get(RELEASE_STAGE)
     bound = register.statement.config.get("name") if register else None
-    found = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
-    found += [f"no statement of {stage} is in its chain" for stage in lines[line] if stage not in steps]
-    found += required_faults(steps, lines[line])
-    found += gate_faults(steps, evaluation)
+    faults = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
+    faults += [f"no statement of {stage} is in its chain" for stage in lines[line] if stage not in steps]
+    faults += required_faults(steps, lines[line])
+    faults += gate_faults(steps, evaluation)
     if policy.clean_code:
-        found += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
-    return found
+        faults += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
+    return faults
 
 
 def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for stage, names in required.items():
         used = [part.name for part in steps[stage].statement.used] if stage in steps else None
-        for wanted in names if used is not None else ():
-            if not any(fnmatchcase(one, wanted) for one in used or ()):
-                yield f"{stage} does not say which {wanted.replace('*', ' ').strip()} it used"
+        for pattern in names if used is not None else ():
+            if not any(fnmatchcase(name, pattern) for name in used or ()):
+                yield f"{stage} does not say which {pattern.replace('*', ' ').strip()} it used"
 
 
 def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Iterator[str]:
@@ -121,51 +122,46 @@ def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Ite
     The release's digests are its statement's: the audit has compared them with the bytes.
     """
     gate, evaluate, register = steps.get("gate"), steps.get("evaluate"), steps.get(RELEASE_STAGE)
-    own = {part.name: part.digest for part in register.statement.made} if register else {}
+    released = {part.name: part.digest for part in register.statement.made} if register else {}
     if gate:
-        if (word := gate.statement.facts.get("verdict")) != "promote":
-            yield f"the gate says {word or 'nothing'}"
-        if own.get(EVALUATION) not in _digests(gate.statement.used):
+        if (verdict := gate.statement.facts.get("verdict")) != "promote":
+            yield f"the gate says {verdict or 'nothing'}"
+        if released.get(EVALUATION) not in _digests(gate.statement.used):
             yield "the gate judged another evaluation than the release's"
-    if evaluate and own.get("model") not in _digests(evaluate.statement.used):
+    if evaluate and released.get("model") not in _digests(evaluate.statement.used):
         yield "the evaluation was of another model than the release's"
     digests = evaluation.get("digests")
     models = digests.get("models") if isinstance(digests, dict) else None
-    if isinstance(models, dict) and models.get(str(evaluation.get("candidate"))) not in (None, own.get("model")):
+    if isinstance(models, dict) and models.get(str(evaluation.get("candidate"))) not in (None, released.get("model")):
         yield "evaluation.json is about another model than the release's"
 
 
 def break_glass(
-    target: str, store: str, files: Sequence[Path], policy: TrustPolicy, reason: str, by: str, name: str = ""
+    target: str, store: str, files: Sequence[Path], policy: TrustPolicy, reason: str, by: str
 ) -> list[str]:
     """Sign an override and lay it beside the release, where every later audit shows it; returns lines for people."""
     from qinglan.lineage.keys import load_signer
     from qinglan.store import open_store
 
-    with open_target(target, store, files, name) as one:
-        if one.release is None:
+    with open_target(target, store, files) as release:
+        digest, name = release.digest, release.name
+        if release.release is None:
             raise ConfigError(f"{target}: no release. The glass is broken for a release, by name, digest or folder.")
-        decision = decide_deployment(one, policy, one.name)
-        found = audit_target(one, policy, one.name)
+        decision = decide_deployment(release, policy, name)
         if not decision.reasons:
             raise ConfigError(f"{target}: nothing stands against it, so there is nothing to override.")
-        if grave := [format_finding(finding) for finding in found.findings if is_grave(finding)]:
+        findings = audit_target(release, policy, name).findings
+        if grave := [str(finding) for finding in findings if is_grave(finding)]:
             raise AlteredError(f"{target}: {'; '.join(grave[:3])}. No override covers what is altered: make it anew.")
-        sealed = make_override(
-            load_signer("releaser"), one.digest, one.name, by, reason, decision.reasons, datetime.now(UTC)
-        )
-        open_store(store).attach(one.digest, "break-glass", sealed)
-    head = f"{one.name} {one.digest[:12]} may be deployed, by {by}: {reason}"
-    return [head, "What stood against it:", *(f"  {line}" for line in decision.reasons or ("nothing",))]
+        sealed = make_override(load_signer("releaser"), digest, name, by, reason, decision.reasons)
+        open_store(store).attach(digest, "break-glass", sealed)
+    head = f"{name} {digest[:12]} may be deployed, by {by}: {reason}"
+    return [head, "What stood against it:", *(f"  {line}" for line in decision.reasons)]
 
 
 def is_grave(finding: Finding) -> bool:
-    """What no override covers: anything altered or untrusted, and a release that lacks files of its own."""
+    """Tell if no override covers it: something altered or untrusted, or a missing file of the release itself."""
     return finding.state in GRAVE or finding.what.partition("/")[0] in RELEASE_FILES
-
-
-def format_finding(finding: Finding) -> str:
-    return f"{finding.what}: {finding.state}: {finding.why}"
 
 
 def _dirty(step: Step) -> bool:

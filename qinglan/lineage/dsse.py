@@ -1,7 +1,7 @@
 """DSSE envelopes: signatures over raw bytes, which are never written anew between signing and verifying.
 
-sealed = seal(payload, IN_TOTO, [signer])
-payload = open_envelope(sealed).payload       # still to be verified: `signed_by`
+sealed = sign_envelope(payload, IN_TOTO, [signer])
+payload = open_envelope(sealed).payload       # still to be verified: `TrustPolicy.worth`
 """
 
 import base64
@@ -14,7 +14,7 @@ from qinglan.errors import DataError
 from qinglan.lineage.keys import PublicKey, Signer
 
 ENVELOPE_SUFFIX = ".dsse.json"
-"""Of an envelope's file."""
+"""The ending of an envelope's file name."""
 
 IN_TOTO = "application/vnd.in-toto+json"
 
@@ -35,13 +35,13 @@ class Envelope(NamedTuple):
 def sign_envelope(payload: bytes, payload_type: str, signers: Iterable[Signer]) -> bytes:
     """The payload with these signatures, as JSON on one line."""
     signed = pre_authentication_encoding(payload, payload_type)
-    signatures = [{"keyid": one.id, "sig": base64.b64encode(one.sign(signed)).decode()} for one in signers]
+    signatures = [{"keyid": signer.id, "sig": base64.b64encode(signer.sign(signed)).decode()} for signer in signers]
     body = {"payload": base64.b64encode(payload).decode(), "payloadType": payload_type, "signatures": signatures}
     return orjson.dumps(body)
 
 
 def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
-    """What is signed: DSSE's pre-authentication encoding."""
+    """The bytes that are signed: DSSE's pre-authentication encoding."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 
@@ -50,14 +50,16 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
     """Its parts, nothing verified; a DataError where it is none."""
     try:
         body = orjson.loads(sealed)
-        signatures = tuple(Signature(str(one.get("keyid", "")), _decoded(one["sig"])) for one in body["signatures"])
+        signatures = tuple(
+            Signature(str(item.get("keyid", "")), _decoded(item["sig"])) for item in body["signatures"]
+        )
         return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from error
 
 
 def _decoded(text: str) -> bytes:
-    """Bytes have one writing in base64 here; the library takes others too, such as one with more padding."""
+    """Decode base64 in its canonical form alone; the library takes others too, such as one with more padding."""
     content = base64.b64decode(text, validate=True)
     if base64.b64encode(content).decode() != text:
         raise ValueError("not base64 as it is written")
@@ -65,5 +67,5 @@ def _decoded(text: str) -> bytes:
 
 
 def verify_signature(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:
-    """Whether this key made this signature over this very payload and type."""
+    """Verify that this key made this signature over this very payload and type."""
     return key.verifies(signature.value, pre_authentication_encoding(envelope.payload, envelope.payload_type))

@@ -1,37 +1,31 @@
-"""Where each step's card stands in the drawing: layers from left to right, no two alike runs of it differ."""
+"""The layout of an audit's drawing: a card for each step, in columns from left to right; the same at each run."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
-from qinglan.lineage.graph import ArtifactNode, Graph, Step
+from qinglan.lineage.statement_index import Step
+from qinglan.lineage.walk import ArtifactNode, Graph
 
 CARD_WIDTH, COLUMN_GAP, CARD_GAP, ROW_HEIGHT, HEADER_HEIGHT, BOTTOM_PADDING = 168, 36, 22, 18, 40, 12
-
-
-class Row(NamedTuple):
-    """A thing in a card."""
-
-    thing: ArtifactNode
-    made: bool
+LANE_HEIGHT, MARGIN = 2, 4
 
 
 class Card(NamedTuple):
-    """A step with what it takes from nowhere in the drawing, and what it makes."""
+    """A step with the inputs that no step made, and its outputs."""
 
     step: Step | None
     """None: things that stand alone."""
 
-    rows: tuple[Row, ...]
+    inputs: tuple[ArtifactNode, ...]
+    outputs: tuple[ArtifactNode, ...] = ()
+    x: int = 0
+    y: int = 0
 
     @property
     def height(self) -> int:
-        return HEADER_HEIGHT + ROW_HEIGHT * len(self.rows) + BOTTOM_PADDING
-
-
-class PlacedCard(NamedTuple):
-    card: Card
-    x: int
-    y: int
+        return HEADER_HEIGHT + ROW_HEIGHT * (len(self.inputs) + len(self.outputs)) + BOTTOM_PADDING
 
     def row(self, number: int) -> int:
         """The middle of a row."""
@@ -39,144 +33,115 @@ class PlacedCard(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """From what one step made to the step that used it."""
-
-    digest: str
-    maker: str
-    user: str
-
-
-class Lane(NamedTuple):
-    """Room for the arrows of one thing where they pass a layer."""
-
-    digest: str
-    maker: str
-    height: int = 2
-
-
-class Route(NamedTuple):
-    """An arrow as it is drawn, from point to point."""
+    """From an output of one step, point to point, to a step that used it."""
 
     thing: ArtifactNode
-    points: tuple[tuple[int, int], ...]
+    user: str
+    points: tuple[tuple[int, int], ...] = ()
 
 
-def cards(graph: Graph) -> list[Card]:
-    """One for each step, in the order of the walk; one more for starts that nobody made."""
-    made: dict[str, list[ArtifactNode]] = {}
+class Box(NamedTuple):
+    """A card; or a lane, which is room for the arrows of one thing where they pass a column."""
+
+    name: str
+    """A step's id, or a thing's digest."""
+
+    label: str
+    height: int
+    sources: Sequence[str]
+    """Names of boxes further left, near whose height it should stand."""
+
+
+class Layout(NamedTuple):
+    cards: list[Card]
+    arrows: list[Arrow]
+    width: int
+    height: int
+
+
+def layout_graph(graph: Graph) -> Layout:
+    cards, arrows, columns = make_cards(graph), make_arrows(graph), column_numbers(graph)
+    boxes = order_columns(cards, arrows, columns)
+    heights = [sum(box.height for box in column) + CARD_GAP * max(0, len(column) - 1) for column in boxes]
+    corners: dict[tuple[str, int], tuple[int, int]] = {}
+    for number, column in enumerate(boxes):
+        x, y = number * (CARD_WIDTH + COLUMN_GAP) + MARGIN, (max(heights) - heights[number]) // 2 + MARGIN
+        for box in column:
+            corners[box.name, number] = x, y
+            if box.name in cards:
+                cards[box.name] = cards[box.name]._replace(x=x, y=y)
+            y += box.height + CARD_GAP
+    routed = []
+    for arrow in arrows:
+        maker, user = cards[arrow.thing.step], cards[arrow.user]
+        points = [(maker.x + CARD_WIDTH, maker.row(len(maker.inputs) + maker.outputs.index(arrow.thing)))]
+        for number in range(columns[arrow.thing.step] + 1, columns[arrow.user]):
+            x, y = corners[arrow.thing.digest, number]
+            points += [(x, y + LANE_HEIGHT // 2), (x + CARD_WIDTH, y + LANE_HEIGHT // 2)]
+        routed.append(arrow._replace(points=(*points, (user.x, user.y + HEADER_HEIGHT // 2))))
+    width = len(boxes) * (CARD_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2 * MARGIN
+    return Layout(list(cards.values()), routed, width, max(heights) + 2 * MARGIN)
+
+
+def make_cards(graph: Graph) -> dict[str, Card]:
+    """A card for each step, by its id, in the order of the walk; under "" the starts that no step made."""
+    outputs: dict[str, list[ArtifactNode]] = defaultdict(list)
     for thing in graph.things.values():
-        made.setdefault(thing.step, []).append(thing)
-    found = []
-    for name, step in graph.steps.items():
-        roots = dict.fromkeys(part.digest for part in step.statement.used if part.digest in graph.things)
-        used = [graph.things[one] for one in roots if not graph.things[one].step]
-        rows = [*(Row(one, False) for one in used), *(Row(one, True) for one in made.get(name, ()))]
-        found.append(Card(step, tuple(rows)))
-    alone = [graph.things[one] for one in graph.starts if not graph.things[one].step]
-    return [*found, *([Card(None, tuple(Row(one, False) for one in alone))] if alone else [])]
+        outputs[thing.step].append(thing)
+    cards = {}
+    for step_id, step in graph.steps.items():
+        used = dict.fromkeys(part.digest for part in step.statement.used if part.digest in graph.things)
+        inputs = tuple(graph.things[digest] for digest in used if not graph.things[digest].step)
+        cards[step_id] = Card(step, inputs, tuple(outputs[step_id]))
+    if alone := tuple(graph.things[digest] for digest in graph.starts if not graph.things[digest].step):
+        cards[""] = Card(None, alone)
+    return cards
 
 
-def arrows(graph: Graph) -> list[Arrow]:
-    found = (
-        Arrow(part.digest, graph.things[part.digest].step, name)
-        for name, step in graph.steps.items()
+def make_arrows(graph: Graph) -> list[Arrow]:
+    uses = {
+        (part.digest, step_id): Arrow(graph.things[part.digest], step_id)
+        for step_id, step in graph.steps.items()
         for part in step.statement.used
-        if part.digest in graph.things and graph.things[part.digest].step not in ("", name)
-    )
-    return list(dict.fromkeys(found))
+        if part.digest in graph.things and graph.things[part.digest].step not in ("", step_id)
+    }
+    return list(uses.values())
 
 
-def layout_graph(graph: Graph) -> tuple[list[PlacedCard], list[Route], int, int]:
-    """Each card's corner, each arrow's way, and the whole's width and height."""
-    between = arrows(graph)
-    columns = order_columns(cards(graph), between)
-    tallest = max((_height(column) for column in columns), default=0)
-    found, lanes = [], {}
-    for number, column in enumerate(columns):
-        x, y = number * (CARD_WIDTH + COLUMN_GAP) + 4, (tallest - _height(column)) // 2 + 4
-        for one in column:
-            if isinstance(one, Lane):
-                lanes[one.digest, number] = (x, y + one.height // 2)
-            else:
-                found.append(PlacedCard(one, x, y))
-            y += one.height + CARD_GAP
-    at = {one.card.step.id: one for one in found if one.card.step}
-    routes = [_route(arrow, at, lanes) for arrow in between]
-    return found, routes, len(columns) * (CARD_WIDTH + COLUMN_GAP) - COLUMN_GAP + 8, tallest + 8
-
-
-def order_columns(drawn: Sequence[Card], between: Sequence[Arrow]) -> list[list[Card | Lane]]:
-    """Cards by layer, with lanes for arrows that pass one; in a layer by where what they use stands, so that few
-    arrows cross.
-    """
-    before: dict[str, list[str]] = {}
-    for arrow in between:
-        before.setdefault(arrow.user, []).append(arrow.maker)
-    layers = assign_layers([card.step.id for card in drawn if card.step], before)
-    columns: list[list[Card | Lane]] = [[] for _ in range(max(layers.values(), default=0) + 1)]
-    for card in drawn:
-        columns[layers[card.step.id] if card.step else -1].append(card)
-    for digest, maker, first, last in _spans(between, layers):
-        for number in range(first, last):
-            columns[number].append(Lane(digest, maker))
-    heights: dict[str, float] = {}
-    for column in columns:
-        column.sort(key=lambda one: _key(one, before, heights))
-        for number, one in enumerate(column):
-            heights[_name(one)] = (number + 0.5) / len(column)
+def column_numbers(graph: Graph) -> dict[str, int]:
+    """One more than the furthest of a step's inputs, which the walk lists before its outputs, except in a circle."""
+    columns: dict[str, int] = {}
+    for thing in graph.things.values():
+        if thing.step and thing.step not in columns:
+            makers = (graph.things[part.digest].step for part in graph.used(thing) if part.digest in graph.things)
+            columns[thing.step] = max((columns[maker] + 1 for maker in makers if maker in columns), default=0)
     return columns
 
 
-def assign_layers(names: Sequence[str], before: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """One more than the furthest of what is used; a circle ends where it would begin again."""
-    layers = dict.fromkeys(names, 0)
-    for _ in names:
-        changed = False
-        for name in names:
-            wanted = max((layers[one] + 1 for one in before.get(name, ()) if one in layers), default=0)
-            if layers[name] < wanted < len(names):
-                layers[name], changed = wanted, True
-        if not changed:
-            break
-    return layers
-
-
-def _spans(between: Sequence[Arrow], layers: Mapping[str, int]) -> list[tuple[str, str, int, int]]:
-    """The layers that each thing's arrows pass; arrows of the same thing share their lane."""
+def order_columns(cards: Mapping[str, Card], arrows: Sequence[Arrow], columns: Mapping[str, int]) -> list[list[Box]]:
+    """Each column's boxes from top to bottom, each near the boxes that it comes from, so that few arrows cross."""
+    boxes: list[list[Box]] = [[] for _ in range(max(columns.values(), default=0) + 1)]
+    makers: dict[str, list[str]] = defaultdict(list)
     furthest: dict[tuple[str, str], int] = {}
-    for arrow in between:
-        key = arrow.digest, arrow.maker
-        furthest[key] = max(furthest.get(key, 0), layers[arrow.user])
-    return [(digest, maker, layers[maker] + 1, last) for (digest, maker), last in furthest.items()]
-
-
-def _route(arrow: Arrow, at: Mapping[str, PlacedCard], lanes: Mapping[tuple[str, int], tuple[int, int]]) -> Route:
-    """From the row of what was made, through the lanes, to the head of the card that used it."""
-    maker, user = at[arrow.maker], at[arrow.user]
-    row = next(n for n, one in enumerate(maker.card.rows) if one.made and one.thing.digest == arrow.digest)
-    points = [(maker.x + CARD_WIDTH, maker.row(row))]
-    for number in range(maker.x // (CARD_WIDTH + COLUMN_GAP) + 1, user.x // (CARD_WIDTH + COLUMN_GAP)):
-        x, y = lanes[arrow.digest, number]
-        points += [(x, y), (x + CARD_WIDTH, y)]
-    return Route(maker.card.rows[row].thing, (*points, (user.x, user.y + HEADER_HEIGHT // 2)))
-
-
-def _key(
-    one: Card | Lane, before: Mapping[str, Sequence[str]], heights: Mapping[str, float]
-) -> tuple[float, str, str]:
-    if isinstance(one, Lane):
-        return heights.get(_name(one), heights.get(one.maker, 0.5)), "", one.digest
-    if one.step is None:
-        return 2.0, "", ""
-    at = [heights[name] for name in before.get(one.step.id, ()) if name in heights]
-    return sum(at) / len(at) if at else 0.5, one.step.statement.stage, one.step.id
-
-
-def _name(one: Card | Lane) -> str:
-    if isinstance(one, Lane):
-        return f"lane {one.digest}"
-    return one.step.id if one.step else ""
-
-
-def _height(column: Sequence[Card | Lane]) -> int:
-    return sum(one.height for one in column) + CARD_GAP * max(0, len(column) - 1)
+    for thing, user, _ in arrows:
+        makers[user].append(thing.step)
+        furthest[thing.digest, thing.step] = max(furthest.get((thing.digest, thing.step), 0), columns[user])
+    for step_id, card in cards.items():
+        label = card.step.statement.stage if card.step else ""
+        boxes[columns.get(step_id, -1)].append(Box(step_id, label, card.height, makers[step_id]))
+    for (digest, maker), last in furthest.items():
+        first = columns[maker] + 1
+        for number in range(first, last):
+            boxes[number].append(Box(digest, "", LANE_HEIGHT, [maker if number == first else digest]))
+    positions: dict[str, float] = {}
+    for column in boxes:
+        column.sort(
+            key=lambda box: (
+                not box.name,
+                fmean([positions[name] for name in box.sources if name in positions] or [0.5]),
+                box.label,
+                box.name,
+            )
+        )
+        positions |= {box.name: (number + 0.5) / len(column) for number, box in enumerate(column)}
+    return boxes

@@ -16,10 +16,10 @@ from qinglan.errors import ConfigError
 Role = Literal["builder", "releaser", "rollout"]
 ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
 KEYS_VARIABLE = "QINGLAN_KEYS"
-"""Names another folder of keys."""
+"""The variable that names another folder of keys."""
 
 MOUNTED_KEYS = Path("/etc/qinglan/keys")
-"""Where a step finds its Secret; it holds the keys of that step's roles alone."""
+"""The folder where a step finds its Secret; it holds the keys of that step's roles alone."""
 
 
 class PublicKey(NamedTuple):

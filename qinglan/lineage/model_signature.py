@@ -21,7 +21,7 @@ from qinglan.lineage.keys import PublicKey, Signer, public_pem
 SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
 OTHER_FILES = "Signature mismatch"
-"""How the library begins where the signature is right, and is over other files than these."""
+"""The beginning of the library's message where a right signature is over other files than these."""
 
 
 def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
@@ -35,27 +35,27 @@ def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
 def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
     """Why the signature does not vouch for every file of the folder with this key; None where it does.
 
-    There must be nothing but plain files in the folder. The library compares every file there is with every one that
-    was signed, as long as nothing was ignored when signing: HOW.
+    There must be nothing but plain files in the folder. The library compares all files with all that were signed, as
+    long as nothing was ignored when signing: SERIALIZATION.
     """
     try:
         bundle = orjson.loads(signature.read_bytes())
-        named = bundle["verificationMaterial"]["publicKey"]["hint"]
+        hint = bundle["verificationMaterial"]["publicKey"]["hint"]
         payload = orjson.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"], validate=True))
-        how = payload["predicate"]["serialization"]
+        serialization = payload["predicate"]["serialization"]
     except OSError as error:
         return "altered", f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError) as error:
         return "altered", f"no model signature of an EC key ({type(error).__name__}: {error})"
-    if named != key_hint(key):
+    if hint != key_hint(key):
         return "untrusted", "signed with another key than the release's statement"
-    if how != SERIALIZATION:
-        return "altered", f"signed as {how}, which can leave files out; {SERIALIZATION} is wanted"
+    if serialization != SERIALIZATION:
+        return "altered", f"signed as {serialization}, which can leave files out; {SERIALIZATION} is wanted"
     return _verified(folder, signature, key)
 
 
 def key_hint(key: PublicKey) -> str:
-    """What a signature calls its key."""
+    """The name of a key in a signature."""
     return hashlib.sha256(public_pem(key.key).encode()).hexdigest()
 
 

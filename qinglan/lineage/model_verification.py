@@ -1,8 +1,8 @@
-"""What a server asks before it loads a model: whether the folder is what the release around it says.
+"""The check of a model before a server loads it: the folder must be what the release around it says.
 
-    proof = proof_of(Path("/mnt/models/model"))
+    proof = verify_model(Path("/mnt/models/model"))
     proof.version     "09181d0f4159": of the model that the release names
-    proof.said        "release fivedoctors/rewriter 770a02888766, its digests"
+    proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
 
 A release lies around its model (release_folder.py), as the storage initialiser laid it there: whatever has changed on
 the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so; where
@@ -32,26 +32,26 @@ from qinglan.plain_files import plain_files
 from qinglan.rewriter.card import CARD
 
 VERSION_LENGTH = 12
-"""Characters of a model's digest: what predictions, metrics and people call it by."""
+"""Characters of a model's digest that name it in predictions, metrics and reports."""
 
 REFETCH_HINT = "Load nothing of it; fetch the release again, and ask `qinglan audit` who changed it."
 WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
 class ModelVerification(NamedTuple):
-    """A model's folder, and what speaks for it."""
+    """The proof of a model's folder."""
 
     state: Literal["signed", "compared", "unproven"]
-    """By a key that counts; by digests that nobody was asked to have signed; by nothing."""
+    """signed: by a key that counts. compared: with digests whose signature was not checked. unproven: not at all."""
 
     model_digest: str
-    said: str
-    """What was compared, for the log."""
+    summary: str
+    """A line about what was compared, for the log."""
 
     release_digest: str = ""
     name: str = ""
     prompts_digest: str = ""
-    """Of the card with the prompts, where it is a rewriter."""
+    """The digest of the card with the prompts, where it is a rewriter."""
 
     @property
     def version(self) -> str:
@@ -69,41 +69,39 @@ def verify_model(folder: Path, weights: bool = True, trust: Path | None = None) 
     if not os.path.lexists(folder.parent / PROVENANCE):
         refuse_foreign_files(folder, weights=False)  # a server that has the base needs none, the others load them
         return ModelVerification("unproven", digest(folder), "unproven: no release around the model's folder")
-    claim = read_release_statement(folder.parent)
-    files = release_files(folder.parent, claim)
-    own = files_inside(files, MODEL)
-    _refuse_other_files(folder, own, weights)
+    release = read_release_statement(folder.parent)
+    files = release_files(folder.parent, release)
+    signed = files_inside(files, MODEL)
+    _refuse_other_files(folder, signed, weights)
     try:
         refuse_foreign_files(folder, weights)
     except DataError as error:
         raise AlteredError(f"{error} {REFETCH_HINT}") from error
-    key = _signing_key(folder.parent, claim, trust)
+    key = _signing_key(folder.parent, release, trust)
     whole = tree_digest({name: files[name] for name in sorted(files, key=str.encode)})
-    said = f"release {claim.name} {whole[:VERSION_LENGTH]}, its digests" + (
-        f", signed by {key[:VERSION_LENGTH]}" if key else ""
-    )
-    return ModelVerification(
-        "signed" if key else "compared", tree_digest(own), said, whole, claim.name, own.get(CARD, "")
-    )
+    text = f"release {release.name} {whole[:VERSION_LENGTH]}, its digests"
+    text += f", signed by {key[:VERSION_LENGTH]}" if key else ""
+    state: Literal["signed", "compared"] = "signed" if key else "compared"
+    return ModelVerification(state, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
 
 
-def release_files(release: Path, claim: ReleaseStatement) -> dict[str, str]:
-    """Every file of the release by what its statement says, those that did not come along too."""
-    said = {part.name: part.digest for part in claim.statement.made}
-    files = {name: sha for name, sha in said.items() if name not in FOLDERS}
-    if tree_digest(files_inside(files, MODEL)) != said.get(MODEL):
-        raise AlteredError(f"{release / PROVENANCE}: its files are not those of its model. {REFETCH_HINT}")
-    return {**files, PROVENANCE: sha256_file(release / PROVENANCE)}
+def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
+    """Digests of all files of the release by its statement, also of those that stayed in the store."""
+    signed = {part.name: part.digest for part in release.statement.made}
+    files = {name: sha for name, sha in signed.items() if name not in FOLDERS}
+    if tree_digest(files_inside(files, MODEL)) != signed.get(MODEL):
+        raise AlteredError(f"{folder / PROVENANCE}: its files are not those of its model. {REFETCH_HINT}")
+    return {**files, PROVENANCE: sha256_file(folder / PROVENANCE)}
 
 
 def is_merged_weights(name: str) -> bool:
-    """Whether a file of a release is merged weights, which nobody needs who has base and adapter."""
+    """Tell merged weights, which a server with base and adapter does not need, from a release's other files."""
     folder, _, file = name.rpartition("/")
     return folder == MODEL and file.endswith(WEIGHTS)
 
 
 def _refuse_unproven(folder: Path) -> None:
-    """An Altered where no release speaks for this very folder: it must lie in one, as its model, and be no link.
+    """An AlteredError where no release speaks for this very folder: it must lie in one, as its model, and be no link.
 
     That the release's statement is a plain file, and is about these bytes, is seen when it is read.
     """
@@ -122,32 +120,29 @@ def _refuse_unproven(folder: Path) -> None:
     )
 
 
-def _refuse_other_files(folder: Path, own: dict[str, str], weights: bool) -> None:
-    found = plain_files(folder)
-    for name, why in found.faults.items():
+def _refuse_other_files(folder: Path, signed: dict[str, str], weights: bool) -> None:
+    listing = plain_files(folder)
+    for name, why in listing.faults.items():
         raise AlteredError(f"{folder / name}: {why}. {REFETCH_HINT}")
-    for name, path in sorted_files(found.files):
-        if (sha := sha256_file(path)) != own.get(name):
+    for name, path in sorted_files(listing.files):
+        if (sha := sha256_file(path)) != signed.get(name):
             what = "the prompts are not those of" if name == CARD else "not as in"
             raise AlteredError(
-                f"{path}: {what} its release, which says {own.get(name, 'nothing')[:VERSION_LENGTH]} of it, and "
-                "it is "
-                f"{sha[:VERSION_LENGTH]}. {REFETCH_HINT}"
+                f"{path}: {what} its release, which says {signed.get(name, 'nothing')[:VERSION_LENGTH]} of it, and "
+                f"it is {sha[:VERSION_LENGTH]}. {REFETCH_HINT}"
             )
-    gone = sorted(
-        name for name in own.keys() - found.files.keys() if weights or not is_merged_weights(f"{MODEL}/{name}")
-    )
+    missing = signed.keys() - listing.files.keys()
+    gone = sorted(name for name in missing if weights or not is_merged_weights(f"{MODEL}/{name}"))
     if gone:
         raise DataError(f"{folder / gone[0]}: its release names it, and it is not there. Fetch the release again.")
 
 
-def _signing_key(release: Path, claim: ReleaseStatement, trust: Path | None) -> str:
-    """The key whose signature counts, where somebody said whose may."""
+def _signing_key(folder: Path, release: ReleaseStatement, trust: Path | None) -> str:
+    """The key whose signature counts by the trust policy; "" without a policy."""
     if trust is None:
         return ""
-    worth, why, key = verify_signatures(
-        claim.envelope, load_trust(trust), "releaser", claim.tenant, claim.statement.at
-    )
+    policy = load_trust(trust)
+    worth, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
     if worth != "attested":
-        raise AlteredError(f"{release / PROVENANCE}: {why}. {REFETCH_HINT}")
+        raise AlteredError(f"{folder / PROVENANCE}: {why}. {REFETCH_HINT}")
     return key

@@ -1,4 +1,4 @@
-"""What each step says of itself: a record for people, and a signed statement for auditors.
+"""The record of a step: for people a JSON file, for auditors a signed statement.
 
     with recorded("generate", {"questions": questions}, {"rewrites": rewrites}, config, lineage) as step:
         step.facts.update(rows=500)
@@ -9,21 +9,26 @@ holds the last has them all. Under `qinglan run` the record and the statement al
 RECORDS_VARIABLE. The facts, digests and parents go into each output's metadata, which survives in KFP's stores.
 """
 
+import hashlib
 import os
+import platform
 import shutil
+import subprocess
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+import qinglan
 from qinglan.digests import algorithm_of, digest
 from qinglan.errors import QinglanError
 from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
-from qinglan.lineage.code import code_version, versions
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
@@ -38,11 +43,11 @@ IMAGE_VARIABLE = "QINGLAN_IMAGE"
 
 DATASET = "system.Dataset"
 EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
-"""Inputs that nothing of ours makes."""
+"""Inputs that no stage makes."""
 
 
 class Artifact(Protocol):
-    """What we need of a KFP artifact, without KFP."""
+    """The part of a KFP artifact that is needed here, without KFP."""
 
     metadata: dict[str, Any]
     schema_title: str
@@ -54,17 +59,17 @@ class Artifact(Protocol):
 
 
 class StepReport(NamedTuple):
-    """What a step adds to its record while it runs."""
+    """Additions of a step to its record while it runs."""
 
     facts: dict[str, Any]
     used: list[ArtifactRef]
-    """What it took beside its input artifacts: prompts, prices, paid answers."""
+    """Inputs beside its input artifacts: prompts, prices, paid answers."""
 
-    made: list[ArtifactRef]
-    """What it made beside its output artifacts."""
+    outputs: list[ArtifactRef]
+    """Outputs beside its output artifacts."""
 
     papers: dict[str, bytes]
-    """Small files that the lineage keeps, by name; each is the bytes of one thing made or used."""
+    """Small files that the lineage keeps, by name; each holds the bytes of one input or output."""
 
 
 @contextmanager
@@ -88,27 +93,28 @@ def recorded(
     _write(stage, record)
     try:
         yield step
-        made = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
-        record |= {"ended": _now(), "outputs": made, "facts": step.facts}
-        sealed = _sign_statement(record, step, signer, {**_algorithms(inputs), **_algorithms(outputs)})
-        _write_lineage(Path(lineage.path), Path(before.path) if before else None, stage, sealed, step.papers)
+        results = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
+        record |= {"ended": _now(), "outputs": results, "facts": step.facts}
+        algorithms = {item.uri: algorithm_of(Path(item.path)) for item in (*inputs.values(), *outputs.values())}
+        sealed = _sign_statement(record, step, signer, algorithms)
+        file_name = f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENVELOPE_SUFFIX}"
+        papers = {file_name: sealed, **step.papers}
+        _write_lineage(Path(lineage.path), Path(before.path) if before else None, papers)
     except BaseException as error:
         failed = {"status": "failed", "ended": _now(), "failure": _failure(error), "facts": step.facts}
         _write(stage, record | failed)
         raise
     for name, item in outputs.items():
-        own = {key: value for key, value in made[name].items() if key != "uri"}
-        item.metadata.update(**own, stage=stage, parents=parents, code=record["code"], facts=step.facts)
+        result = {key: value for key, value in results[name].items() if key != "uri"}
+        item.metadata.update(**result, stage=stage, parents=parents, code=record["code"], facts=step.facts)
     lineage.metadata.update(sha256=digest(Path(lineage.path)), stage=stage)
     if folder := os.environ.get(RECORDS_VARIABLE):
-        shutil.copyfile(
-            Path(lineage.path) / _statement_file_name(stage, sealed), Path(folder) / f"{stage}{ENVELOPE_SUFFIX}"
-        )
+        shutil.copyfile(Path(lineage.path) / file_name, Path(folder) / f"{stage}{ENVELOPE_SUFFIX}")
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
 
 
 def describe_artifact(item: Artifact) -> dict[str, Any]:
-    """An artifact's digest, and how many rows a dataset holds where that can be told at a glance."""
+    """An artifact's digest, and a dataset's number of rows where they can be counted quickly."""
     path = Path(item.path)
     if item.schema_title != DATASET or is_spreadsheet(path):
         return {"sha256": digest(path)}
@@ -124,31 +130,33 @@ def _rows(path: Path) -> int:
     return count_lines(path)
 
 
-def _algorithms(items: Mapping[str, Artifact]) -> dict[str, str]:
-    """By the artifacts' URIs."""
-    return {item.uri: algorithm_of(Path(item.path)) for item in items.values()}
-
-
 def _sign_statement(
     record: Mapping[str, Any], step: StepReport, signer: Signer, algorithms: Mapping[str, str]
 ) -> bytes:
+    """`algorithms`: of the artifacts' digests, by URI."""
     inputs = [
         ArtifactRef(
-            name, found["sha256"], found["uri"], {EXTERNAL_INPUT: True} if name in EXTERNAL_INPUT_NAMES else {},
-            algorithms[found["uri"]],
+            name,
+            item["sha256"],
+            item["uri"],
+            {EXTERNAL_INPUT: True} if name in EXTERNAL_INPUT_NAMES else {},
+            algorithms[item["uri"]],
         )
-        for name, found in record["inputs"].items()
-    ]  # fmt: skip
-    made = [
+        for name, item in record["inputs"].items()
+    ]
+    outputs = [
         ArtifactRef(
-            name, found["sha256"], found["uri"], {"rows": found["rows"]} if "rows" in found else {},
-            algorithms[found["uri"]],
+            name,
+            item["sha256"],
+            item["uri"],
+            {"rows": item["rows"]} if "rows" in item else {},
+            algorithms[item["uri"]],
         )
-        for name, found in record["outputs"].items()
-    ]  # fmt: skip
+        for name, item in record["outputs"].items()
+    ]
     statement = Statement(
         record["stage"],
-        (*made, *step.made),
+        (*outputs, *step.outputs),
         (*inputs, *step.used, *environment_inputs(record["code"])),
         record["config"],
         step.facts,
@@ -161,39 +169,67 @@ def _sign_statement(
 
 
 def environment_inputs(code: Mapping[str, Any]) -> list[ArtifactRef]:
-    """Code, environment and image: what every step stands on."""
-    found = []
+    """The inputs of every step: code, environment and image."""
+    inputs = []
     if (revision := code.get("revision", "")) not in ("", "unknown"):
-        found.append(
-            ArtifactRef("code", revision, "", {EXTERNAL_INPUT: True, "dirty": code.get("dirty", False)}, COMMIT)
-        )
+        about = {EXTERNAL_INPUT: True, "dirty": code.get("dirty", False)}
+        inputs.append(ArtifactRef("code", revision, "", about, COMMIT))
     lock = Path(__file__).parents[2] / "requirements.lock"
     if lock.is_file():
-        found.append(ArtifactRef("environment", sha256_file(lock), "", {EXTERNAL_INPUT: True}))
+        inputs.append(ArtifactRef("environment", sha256_file(lock), "", {EXTERNAL_INPUT: True}))
     image, _, pinned = os.environ.get(IMAGE_VARIABLE, "").partition("@sha256:")
     if pinned:
-        found.append(ArtifactRef("image", pinned, f"docker://{image}", {EXTERNAL_INPUT: True}))
-    return found
+        inputs.append(ArtifactRef("image", pinned, f"docker://{image}", {EXTERNAL_INPUT: True}))
+    return inputs
 
 
-def _write_lineage(target: Path, before: Path | None, stage: str, sealed: bytes, papers: Mapping[str, bytes]) -> None:
-    """The folder of statements: what was there before, and this step's."""
+@cache
+def code_version() -> dict[str, Any]:
+    """Package version and git revision; in an image, the revision it was built from."""
+    revision = os.environ.get("QINGLAN_REVISION", "")
+    return {"version": qinglan.__version__, **({"revision": revision} if revision else _git_revision())}
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that decide what a step makes."""
+    packages = {"python": platform.python_version(), "qinglan": qinglan.__version__}
+    for name in ("kfp", "torch", "transformers", "ms-swift", "verl", "trl"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return packages
+
+
+def _git_revision() -> dict[str, Any]:
+    def git(*arguments: str) -> str:
+        folder = Path(__file__).parent
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return {"revision": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {"revision": "unknown"}
+
+
+def _write_lineage(target: Path, before: Path | None, files: Mapping[str, bytes]) -> None:
+    """The folder of statements and papers: those of the steps before it, and this step's."""
     with atomic_folder(target) as folder:
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)
-        for name, content in {_statement_file_name(stage, sealed): sealed, **papers}.items():
+        for name, content in files.items():
             (folder / name).write_bytes(content)
 
 
-def _statement_file_name(stage: str, sealed: bytes) -> str:
-    import hashlib
-
-    return f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENVELOPE_SUFFIX}"
-
-
 def _failure(error: BaseException) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-    return found | {"explained": isinstance(error, QinglanError), "exit_code": getattr(error, "exit_code", 1)}
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": traceback.format_exc(),
+        "explained": isinstance(error, QinglanError),
+        "exit_code": getattr(error, "exit_code", 1),
+    }
 
 
 def _now() -> str:

@@ -1,7 +1,7 @@
-"""How a release is named where it is served: its place in a store by its digest, as an InferenceService's storageUri.
+"""The address of a release that is served: its place in a store by digest, as an InferenceService's storageUri.
 
-Address("s3://qinglan/fivedoctors", digest).uri     s3://qinglan/fivedoctors/releases/<digest>
-read_address(uri).digest
+ReleaseAddress("s3://qinglan/fivedoctors", digest).uri     s3://qinglan/fivedoctors/releases/<digest>
+parse_release_uri(uri).digest
 """
 
 import re
@@ -27,10 +27,10 @@ class ReleaseAddress(NamedTuple):
 
 def parse_release_uri(uri: str) -> ReleaseAddress:
     """A ConfigError where no digest names what would be served."""
-    found = RELEASE_URI.fullmatch(uri)
-    if found is None:
+    match = RELEASE_URI.fullmatch(uri)
+    if match is None:
         raise ConfigError(
             f"{uri}: names no release by its digest. A model is served from STORE/{RELEASES}/<64 hex digits>, with "
             f"{ADAPTER} behind it where merged weights stay in the store."
         )
-    return ReleaseAddress(found["store"], found["digest"], found["adapter"] is not None)
+    return ReleaseAddress(match["store"], match["digest"], match["adapter"] is not None)

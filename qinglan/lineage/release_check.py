@@ -1,9 +1,9 @@
-"""Every way in which a release's own files can be wrong, each named. No finding but verified: it may serve.
+"""The check of a release's own files: every way in which they can be wrong, each named.
 
     findings = check_release(folder, load_trust(path), "fivedoctors/rewriter")
 
-What was before the release is for the audit's walk, audit.py. Nothing here raises for what it reads: a file that
-nobody can make sense of is a finding, not a failure.
+If all findings are `verified`, it may serve. The steps before the release are for the audit's walk, audit.py. Nothing
+here raises for what it reads: a file that nobody can make sense of is a finding, not a failure.
 """
 
 import os
@@ -17,33 +17,29 @@ from qinglan.files import sha256_file
 from qinglan.lineage.bom import bom_fault
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.gate_verdict import (
-    HOLD,
-    VERDICT,
-    LineageStatement,
-    gate_statements,
-    read_lineage_statement,
-    says_promote,
-    unreferenced_files,
-    verdict_file_name,
-)
 from qinglan.lineage.model_signature import OTHER_FILES, signature_fault
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
     FOLDERS,
+    HOLD,
     LINEAGE,
     MODEL,
     PROVENANCE,
     REPORT,
     SIGNATURE,
-    Release,
+    VERDICT,
+    LineageStatement,
     ReleaseStatement,
     files_inside,
-    read_release,
+    gate_statements,
+    read_lineage_statement,
     read_release_statement,
+    says_promote,
     sorted_files,
-)  # fmt: skip
+    unreferenced_files,
+    verdict_file_name,
+)
 from qinglan.lineage.statement import ArtifactRef, algorithm_fault
 from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import TrustPolicy
@@ -51,52 +47,42 @@ from qinglan.models.model_files import disallowed_reason
 from qinglan.models.references import reference_faults
 from qinglan.plain_files import Listing, plain_files
 
-__all__ = ["Release", "check_release", "read_release"]
-
-RIGHT = "as the release's statement has it"
 REQUIRED_FILES = (SIGNATURE, BOM, EVALUATION, REPORT)
 
 
 class ReleaseContents(NamedTuple):
-    """A release's folder, read; its statement is there, whether or not it counts."""
+    """A release's folder, read; its statement exists, whether or not it counts."""
 
     folder: Path
     listing: Listing
     digests: Mapping[str, str]
-    """Of each plain file."""
+    """Digests of the plain files."""
 
-    claim: ReleaseStatement
+    release: ReleaseStatement
     policy: TrustPolicy
     releaser: str
     """The key whose signature over the statement counts; "" where none does."""
 
-    worth: State
-    """What the signatures over it are worth."""
+    signed: Mapping[str, ArtifactRef]
+    """Files and folders as the statement names them."""
 
-    unsigned: str
-    """Why none does."""
-
-    made: Mapping[str, ArtifactRef]
-    """What the statement says of files and folders."""
-
-    told: Mapping[str, LineageStatement | str]
+    lineage: Mapping[str, LineageStatement | str]
     """The statements of the lineage, by their files; or why one is none."""
 
     absent: frozenset[str] = frozenset()
     """Files that were left in the store on purpose."""
 
-    def said(self, name: str) -> str:
-        """The digest that the statement gives it."""
-        return self.made[name].digest if name in self.made else ""
+    def signed_digest(self, name: str) -> str:
+        return self.signed[name].digest if name in self.signed else ""
 
-    def readable(self) -> list[LineageStatement]:
-        return [one for one in self.told.values() if isinstance(one, LineageStatement)]
+    def lineage_statements(self) -> list[LineageStatement]:
+        return [item for item in self.lineage.values() if isinstance(item, LineageStatement)]
 
 
 def check_release(
     folder: Path, policy: TrustPolicy, name: str = "", absent: frozenset[str] = frozenset()
 ) -> list[Finding]:
-    """Each file with its state; `name` is what was asked for, tenant and model.
+    """Each file with its state; `name` is the release that was asked for, tenant and model.
 
     Without the `absent` files of the model its own signature, which is over all of them, cannot be verified: the
     release's statement, which has every file's digest, stands for it.
@@ -105,32 +91,38 @@ def check_release(
     digests, unreadable = _digests(listing)
     listing.faults.update(unreadable)
     try:
-        claim = read_release_statement(folder)
+        release = read_release_statement(folder)
     except DataError as error:
         return [_no_statement(folder, str(error)), *_unsigned_files(listing)]
-    worth, why, key = verify_signatures(claim.envelope, policy, "releaser", claim.tenant, claim.statement.at)
+    worth, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
     key = key if worth == "attested" else ""
-    made = {part.name: part for part in claim.statement.made}
-    told = _lineage_statements(listing, digests, made)
-    seen = ReleaseContents(folder, listing, digests, claim, policy, key, worth, why, made, told, absent)
-    faults = [fault for check in CHECKS for fault in check(seen)]
-    faults += _check_name(seen, name)
-    return [*_check_statement(seen, {fault.what for fault in faults}), *faults, *_verified_files(seen, faults)]
+    signed = {part.name: part for part in release.statement.made}
+    lineage = _read_lineage(listing, digests, signed)
+    contents = ReleaseContents(folder, listing, digests, release, policy, key, signed, lineage, absent)
+    faults = [fault for check in CHECKS for fault in check(contents)]
+    if name and name != release.name:
+        faults.append(Finding("name", "untrusted", f"this is a release of {release.name}, and {name} was asked for"))
+    findings = [*faults, *_right_files(contents, {fault.what.rstrip("/") for fault in faults})]
+    if not key:
+        findings.insert(0, Finding(PROVENANCE, worth, why))
+    elif PROVENANCE not in {fault.what for fault in faults}:
+        findings.insert(0, Finding(PROVENANCE, "verified", f"signed by releaser's key {key[:12]}"))
+    return findings
 
 
-def _lineage_statements(
-    listing: Listing, digests: Mapping[str, str], made: Mapping[str, ArtifactRef]
+def _read_lineage(
+    listing: Listing, digests: Mapping[str, str], signed: Mapping[str, ArtifactRef]
 ) -> dict[str, LineageStatement | str]:
-    """Those that are as the release's statement has them: of the others their bytes tell enough."""
-    found: dict[str, LineageStatement | str] = {}
+    """The statements whose bytes are as the release's statement has them; the others have a finding of their own."""
+    statements: dict[str, LineageStatement | str] = {}
     for name, path in listing.files.items():
-        same = name in made and digests.get(name) == made[name].digest
+        same = name in signed and digests.get(name) == signed[name].digest
         if same and name.startswith(f"{LINEAGE}/") and name.endswith(ENVELOPE_SUFFIX):
             try:
-                found[name] = read_lineage_statement(path)
+                statements[name] = read_lineage_statement(path)
             except DataError as error:
-                found[name] = str(error).removeprefix(f"{path}: ")
-    return found
+                statements[name] = str(error).removeprefix(f"{path}: ")
+    return statements
 
 
 def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
@@ -144,8 +136,8 @@ def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _no_statement(folder: Path, why: str) -> Finding:
-    there = os.path.lexists(folder / PROVENANCE)
-    return Finding(PROVENANCE, "altered" if there else "missing", why.removeprefix(f"{folder / PROVENANCE}: "))
+    exists = os.path.lexists(folder / PROVENANCE)
+    return Finding(PROVENANCE, "altered" if exists else "missing", why.removeprefix(f"{folder / PROVENANCE}: "))
 
 
 def _unsigned_files(listing: Listing) -> Iterator[Finding]:
@@ -156,74 +148,56 @@ def _unsigned_files(listing: Listing) -> Iterator[Finding]:
             yield Finding(name, "untrusted", "no statement speaks for it")
 
 
-def _check_statement(seen: ReleaseContents, faulty: set[str]) -> Iterator[Finding]:
-    """What the signatures over the release's own statement are worth."""
-    if not seen.releaser:
-        yield Finding(PROVENANCE, seen.worth, seen.unsigned)
-    elif PROVENANCE not in faulty:
-        yield Finding(PROVENANCE, "verified", f"signed by releaser's key {seen.releaser[:12]}")
-
-
-def _check_name(seen: ReleaseContents, name: str) -> list[Finding]:
-    if not name or name == seen.claim.name:
-        return []
-    return [Finding("name", "untrusted", f"this is a release of {seen.claim.name}, and {name} was asked for")]
-
-
-def _check_unlisted_files(seen: ReleaseContents) -> Iterator[Finding]:
-    """Links, devices, hidden names, and files that nobody has named."""
-    for name, why in seen.listing.faults.items():
+def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
+    """Links, devices, hidden names, and files that the statement does not name."""
+    for name, why in contents.listing.faults.items():
         yield Finding(name, "altered", why)
-    for name in seen.listing.files:
-        if name not in seen.made and name != PROVENANCE and name not in seen.listing.faults:
+    for name in contents.listing.files:
+        if name not in contents.signed and name != PROVENANCE and name not in contents.listing.faults:
             yield Finding(name, "altered", "the release's statement does not name it")
 
 
-def _check_named_files(seen: ReleaseContents) -> Iterator[Finding]:
-    """What the statement names is there, and its bytes are those."""
-    for name in sorted({*seen.made, *FOLDERS, *REQUIRED_FILES}):
-        part = seen.made.get(name)
+def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
+    """Files and folders that the statement names, and must name, with the digests that it gives them."""
+    for name in sorted({*contents.signed, *FOLDERS, *REQUIRED_FILES}):
+        part = contents.signed.get(name)
         if part is None:
             yield Finding(name, "untrusted", "the release's statement does not speak of it")
         elif why := algorithm_fault(part, folder=name in FOLDERS):
             yield Finding(name, "altered", why)
         elif name in FOLDERS:
-            yield from _check_folder_digest(seen, name, part)
-        elif name not in seen.digests and name not in {*seen.listing.faults, *seen.absent}:
+            files = {file: signed.digest for file, signed in contents.signed.items()}
+            if tree_digest(files_inside(files, name)) != part.digest:
+                yield Finding(f"{name}/", "altered", f"the files that are named are not those of {part.digest[:12]}")
+        elif name not in contents.digests and name not in {*contents.listing.faults, *contents.absent}:
             yield Finding(name, "missing", "the release's statement names it, and it is not there")
-        elif (found := seen.digests.get(name, part.digest)) != part.digest:
-            yield Finding(name, "altered", f"its digest is {found[:12]}, and the statement says {part.digest[:12]}")
+        elif (digest := contents.digests.get(name, part.digest)) != part.digest:
+            yield Finding(name, "altered", f"its digest is {digest[:12]}, and the statement says {part.digest[:12]}")
 
 
-def _check_folder_digest(seen: ReleaseContents, folder: str, part: ArtifactRef) -> Iterator[Finding]:
-    """What the statement says of the folder is what it says of its files."""
-    said = {name: one.digest for name, one in seen.made.items()}
-    if tree_digest(files_inside(said, folder)) != part.digest:
-        yield Finding(f"{folder}/", "altered", f"the files that are named are not those of {part.digest[:12]}")
-
-
-def _check_model_signature(seen: ReleaseContents) -> Iterator[Finding]:
+def _check_model_signature(contents: ReleaseContents) -> Iterator[Finding]:
     """The model's own signature, by the library that others verify it with."""
-    if seen.absent or SIGNATURE not in seen.digests or seen.digests[SIGNATURE] != seen.said(SIGNATURE):
+    digest = contents.digests.get(SIGNATURE)
+    if contents.absent or digest is None or digest != contents.signed_digest(SIGNATURE):
         return
-    if not seen.releaser:
+    if not contents.releaser:
         yield Finding(SIGNATURE, "untrusted", "it takes the key of the release's statement, and none counts")
         return
-    if any(name.startswith(f"{MODEL}/") or name == MODEL for name in seen.listing.faults):
+    if any(name.startswith(f"{MODEL}/") or name == MODEL for name in contents.listing.faults):
         yield Finding(f"{MODEL}/", "altered", f"{SIGNATURE} is over plain files, and something else is there")
         return
-    if not any(name.startswith(f"{MODEL}/") for name in seen.listing.files):
+    if not _in_model(contents.listing.files):
         return
-    key = seen.policy.keys[seen.releaser].key
-    if fault := signature_fault(seen.folder / MODEL, seen.folder / SIGNATURE, key):
+    key = contents.policy.keys[contents.releaser].key
+    if fault := signature_fault(contents.folder / MODEL, contents.folder / SIGNATURE, key):
         yield Finding(f"{MODEL}/" if OTHER_FILES in fault[1] else SIGNATURE, *fault)
 
 
-def _check_weights(seen: ReleaseContents) -> Iterator[Finding]:
+def _check_weights(contents: ReleaseContents) -> Iterator[Finding]:
     """Nothing that could run when the model is loaded, and nothing from elsewhere, whoever has signed it."""
-    files = _in_model(name for name in seen.listing.files if name in seen.digests)
-    paths = {name: seen.listing.files[f"{MODEL}/{name}"] for name in files}
-    faults = reference_faults(paths, _in_model(seen.made))
+    files = _in_model(name for name in contents.listing.files if name in contents.digests)
+    paths = {name: contents.listing.files[f"{MODEL}/{name}"] for name in files}
+    faults = reference_faults(paths, _in_model(contents.signed))
     faults |= {name: why for name, path in paths.items() if (why := disallowed_reason(name, path))}
     for name, why in faults.items():
         yield Finding(f"{MODEL}/" if name == "." else f"{MODEL}/{name}", "altered", why)
@@ -234,48 +208,47 @@ def _in_model(names: Iterable[str]) -> list[str]:
     return [name.removeprefix(f"{MODEL}/") for name in names if name.startswith(f"{MODEL}/")]
 
 
-def _check_bom(seen: ReleaseContents) -> Iterator[Finding]:
-    """It is about what the statement names; whether that is there too is said of the files."""
-    if BOM in seen.digests and MODEL in seen.made:
-        files = {name: one.digest for name, one in seen.made.items() if name.startswith(f"{MODEL}/")}
-        if why := bom_fault(seen.folder / BOM, seen.claim.name, seen.made[MODEL], files):
+def _check_bom(contents: ReleaseContents) -> Iterator[Finding]:
+    """The bill lists the files that the statement names; other checks compare those with the bytes."""
+    if BOM in contents.digests and MODEL in contents.signed:
+        files = {name: part.digest for name, part in contents.signed.items() if name.startswith(f"{MODEL}/")}
+        if why := bom_fault(contents.folder / BOM, contents.release.name, contents.signed[MODEL], files):
             yield Finding(BOM, "altered", why)
 
 
-def _check_origin(seen: ReleaseContents) -> Iterator[Finding]:
-    """The statement says what model and evaluation are copies of: from there the audit goes on."""
-    used = {part.digest for part in seen.claim.statement.used}
+def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
+    """The statement uses the model and the evaluation that it holds copies of: from there the audit goes on."""
+    used = {part.digest for part in contents.release.statement.used}
     for name in (MODEL, EVALUATION):
-        if seen.said(name) and seen.said(name) not in used:
+        if (digest := contents.signed_digest(name)) and digest not in used:
             yield Finding(name, "missing", "the release's statement does not say what this is a copy of")
 
 
-def _check_lineage(seen: ReleaseContents) -> Iterator[Finding]:
+def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
     """Statements can be read, and papers are the bytes of something that one of them names."""
-    for name, told in seen.told.items():
-        if isinstance(told, str):
-            yield Finding(name, "altered", told)
-    papers = {name: sha for name, sha in seen.digests.items() if name.startswith(f"{LINEAGE}/")}
-    said = [one.statement for one in seen.readable()]
-    # Of its own statement what it used: what it made is every file here, whoever put it there.
-    for name in unreferenced_files([*said, seen.claim.statement._replace(made=())], papers):
-        if seen.said(name) == papers[name]:
+    for name, statement in contents.lineage.items():
+        if isinstance(statement, str):
+            yield Finding(name, "altered", statement)
+    papers = {name: sha for name, sha in contents.digests.items() if name.startswith(f"{LINEAGE}/")}
+    statements = [item.statement for item in contents.lineage_statements()]
+    # Of the release's own statement only its inputs count: its outputs are all files here, whoever put them there.
+    for name in unreferenced_files([*statements, contents.release.statement._replace(made=())], papers):
+        if contents.signed_digest(name) == papers[name]:
             yield Finding(name, "altered", "no statement says whose bytes these are")
 
 
-def _check_gate_verdict(seen: ReleaseContents) -> Iterator[Finding]:
+def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
     """This evaluation has led to this verdict, and the verdict to this release."""
-    verdict = next((part.digest for part in seen.claim.statement.used if part.name == VERDICT), "")
-    gates = gate_statements(seen.readable(), seen.said(EVALUATION), verdict)
+    release = contents.release.statement
+    verdict = next((part.digest for part in release.used if part.name == VERDICT), "")
+    gates = gate_statements(contents.lineage_statements(), contents.signed_digest(EVALUATION), verdict)
     if not gates:
         yield Finding(VERDICT, "missing", "the lineage holds no gate's verdict on this evaluation")
-    for gate in gates:
-        if gate.statement.at > seen.claim.statement.at:
-            yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
-    paper = seen.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
+    if any(gate.statement.at > release.at for gate in gates):
+        yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
+    paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
     if paper and not says_promote(paper.read_bytes()):
-        facts = seen.claim.statement.facts
-        if isinstance(facts, Mapping) and facts.get(VERDICT) == HOLD:
+        if isinstance(release.facts, Mapping) and release.facts.get(VERDICT) == HOLD:
             why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
             yield Finding(VERDICT, "missing", why)
         else:
@@ -294,13 +267,12 @@ CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
 )
 
 
-def _verified_files(seen: ReleaseContents, faults: list[Finding]) -> Iterator[Finding]:
-    """Whatever is there and was found right; without a signature that counts, nothing is."""
-    faulty = {fault.what.rstrip("/") for fault in faults}
-    for name in seen.digests:
-        if name == PROVENANCE or name in faulty:
-            continue
-        if seen.releaser:
-            yield Finding(name, "verified", RIGHT)
-        else:
-            yield Finding(name, "untrusted", "as the statement has it, which is signed by no key that counts")
+def _right_files(contents: ReleaseContents, faulty: set[str]) -> Iterator[Finding]:
+    """Files in which no check found a fault; without a signature that counts they are untrusted all the same."""
+    state: State = "verified" if contents.releaser else "untrusted"
+    why = "as the release's statement has it"
+    if not contents.releaser:
+        why = "as the statement has it, which is signed by no key that counts"
+    for name in contents.digests:
+        if name != PROVENANCE and name not in faulty:
+            yield Finding(name, state, why)

@@ -6,18 +6,20 @@
     mlbom.cdx.json  evaluation.json  report.html
     lineage/               the statements of every step before it, and their papers
 
-release = read_release(folder)      # nothing is verified; check_release in release.py does that
+release = read_release(folder)      # nothing is verified; release_check.py does that
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
+
 from qinglan.digests import FOLDER_ALGORITHM, tree_digest
 from qinglan.errors import DataError
-from qinglan.lineage.dsse import Envelope, open_envelope
-from qinglan.lineage.graph import RELEASE_STAGE
-from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, parse_time
+from qinglan.files import sha256_bytes, sha256_file
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
+from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload, parse_time
 from qinglan.plain_files import plain_files
 
 MODEL, LINEAGE = "model", "lineage"
@@ -25,9 +27,14 @@ FOLDERS = (MODEL, LINEAGE)
 SIGNATURE, PROVENANCE, BOM = "model.sig", "provenance.dsse.json", "mlbom.cdx.json"
 EVALUATION, REPORT = "evaluation.json", "report.html"
 
+VERDICT = "verdict"
+"""The gate's verdict: the gate has made it, a release uses it."""
+
+PROMOTE, HOLD = "promote", "hold"
+
 
 class Release(NamedTuple):
-    """What a folder says it is."""
+    """A release by its own word."""
 
     name: str
     """Tenant and model: fivedoctors/rewriter."""
@@ -35,11 +42,11 @@ class Release(NamedTuple):
     tenant: str
     statement: Statement
     digest: str
-    """Of the whole folder: what a store keeps it under, and a name points to."""
+    """The digest of the whole folder: a store keeps it under this, and a name points to it."""
 
 
 class ReleaseStatement(NamedTuple):
-    """The release's own statement as it lies there."""
+    """The release's own statement, unverified."""
 
     name: str
     tenant: str
@@ -47,13 +54,19 @@ class ReleaseStatement(NamedTuple):
     envelope: Envelope
 
 
+class LineageStatement(NamedTuple):
+    """A statement of a lineage folder, unverified."""
+
+    file: str
+    digest: str
+    statement: Statement
+
+
 def read_release(folder: Path) -> Release:
     """A DataError where the folder is no release."""
-    from qinglan.files import sha256_file
-
-    found = read_release_statement(folder)
+    release = read_release_statement(folder)
     files = {name: sha256_file(path) for name, path in sorted_files(plain_files(folder).files)}
-    return Release(found.name, found.tenant, found.statement, tree_digest(files))
+    return Release(release.name, release.tenant, release.statement, tree_digest(files))
 
 
 def read_release_statement(folder: Path) -> ReleaseStatement:
@@ -76,7 +89,7 @@ def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
 
 
 def release_artifacts(files: Mapping[str, str]) -> list[ArtifactRef]:
-    """What a release's statement says was made: each file, and the folders as artifacts are called by."""
+    """The outputs in a release's statement: each file, and the folders by the names of their artifacts."""
     trees = [
         ArtifactRef(folder, tree_digest(files_inside(files, folder)), algorithm=FOLDER_ALGORITHM)
         for folder in FOLDERS
@@ -91,3 +104,46 @@ def files_inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
         for name in sorted(files, key=str.encode)
         if name.startswith(f"{folder}/")
     }
+
+
+def verdict_file_name(digest: str) -> str:
+    return f"{VERDICT}-{digest[:12]}.json"
+
+
+def says_promote(verdict: bytes) -> bool:
+    try:
+        return bool(orjson.loads(verdict)["word"] == PROMOTE)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return False
+
+
+def read_lineage(lineage: Path) -> list[LineageStatement]:
+    """All statements of the folder, oldest first; a DataError where a file is none."""
+    statements = [read_lineage_statement(path) for path in sorted(lineage.glob(f"*{ENVELOPE_SUFFIX}"))]
+    return sorted(statements, key=lambda item: (item.statement.at, item.file))
+
+
+def read_lineage_statement(path: Path) -> LineageStatement:
+    """A DataError where it is no statement, or has no time."""
+    sealed = path.read_bytes()
+    statement = from_payload(open_envelope(sealed, str(path)).payload, str(path))
+    parse_time(statement.ended)
+    return LineageStatement(path.name, sha256_bytes(sealed), statement)
+
+
+def gate_statements(lineage: list[LineageStatement], evaluation: str, verdict: str) -> list[LineageStatement]:
+    """The statements that claim to have made this verdict from this evaluation."""
+    return [
+        item
+        for item in lineage
+        if evaluation in {part.digest for part in item.statement.used}
+        and verdict in {part.digest for part in item.statement.made if part.name == VERDICT}
+    ]
+
+
+def unreferenced_files(statements: Iterable[Statement], files: Mapping[str, str]) -> list[str]:
+    """Papers among a lineage's files, by name and digest, whose bytes no statement names."""
+    named = {part.digest for statement in statements for part in (*statement.made, *statement.used)}
+    return sorted(
+        name for name, digest in files.items() if not name.endswith(ENVELOPE_SUFFIX) and digest not in named
+    )

@@ -1,6 +1,6 @@
-"""What a step says of what it made: an in-toto Statement v1 with SLSA provenance v1, and nothing of any person.
+"""The statement of a step: an in-toto Statement v1 with SLSA provenance v1.
 
-Things are named by digest. A local path is never in it: it would say whose machine it was.
+Things are named by digest. It holds no local path, which would say whose machine it was, and nothing of any person.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from qinglan.errors import DataError
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 STAGE_BUILD_TYPE = "urn:qinglan:stage:v2"
-"""SLSA's buildType: how externalParameters and dependencies are to be read. docs/audit.md tells."""
+"""SLSA's buildType: how to read externalParameters and dependencies. docs/audit.md has the table."""
 
 STAGE_BUILD_TYPE_V1 = "urn:qinglan:stage:v1"
 """Read and not written any more: its `sha256` of a folder is the folder's SHA3-256."""
@@ -24,19 +24,22 @@ UNKNOWN_ALGORITHM = "sha256 of a file, sha3_256 of a folder"
 """The algorithm of a digest whose statement does not say whether it is a file's or a folder's."""
 
 COMMIT = "gitCommit"
-"""What code goes by; everything else is bytes that can be looked at."""
+"""The algorithm of code; everything else is bytes that can be compared."""
 
 BUILDER = "urn:qinglan:builder:v1"
+RELEASE_STAGE = "release"
+"""The one stage whose statement a releaser signs."""
+
 EXTERNAL_INPUT = "given"
-"""Annotation of what nobody in the house made: the chain may end there."""
+"""Annotation of an input that no step made: the chain may end there."""
 
 
 class ArtifactRef(NamedTuple):
-    """One thing by its digest."""
+    """An artifact by its digest."""
 
     name: str
     digest: str
-    """Of a file's bytes, or of a folder as digests.py has it. Of code, the git commit."""
+    """SHA-256 of a file's bytes, digests.py's digest of a folder, or the git commit of code."""
 
     uri: str = ""
     about: Mapping[str, Any] = {}
@@ -45,7 +48,7 @@ class ArtifactRef(NamedTuple):
     algorithm: str = FILE_ALGORITHM
 
     @property
-    def given(self) -> bool:
+    def is_external(self) -> bool:
         return bool(self.about.get(EXTERNAL_INPUT))
 
     @property
@@ -59,7 +62,7 @@ class Statement(NamedTuple):
     used: tuple[ArtifactRef, ...]
     config: Mapping[str, Any]
     facts: Mapping[str, Any]
-    """What the step counted."""
+    """Counts of the step."""
 
     run: str
     started: str
@@ -68,27 +71,26 @@ class Statement(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """When it was signed, as it says."""
+        """The time at which it was signed, by its own word."""
         return parse_time(self.ended)
 
 
 def parse_time(text: str) -> datetime:
     """An ISO time with its zone; a DataError otherwise."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
         raise DataError(f"{str(text)[:40]!r} is no time") from error
-    if found.tzinfo is None:
+    if moment.tzinfo is None:
         raise DataError(f"{text!r} has no time zone")
     try:
-        return found.astimezone(UTC)
+        return moment.astimezone(UTC)
     except OverflowError as error:
         raise DataError(f"{text!r} is no time that was") from error
 
 
 def to_payload(statement: Statement) -> bytes:
     """The bytes that are signed."""
-    seeds = dict(_seeds(statement.config))
     body = {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(part) for part in statement.made],
@@ -97,7 +99,7 @@ def to_payload(statement: Statement) -> bytes:
             "buildDefinition": {
                 "buildType": STAGE_BUILD_TYPE,
                 "externalParameters": {"stage": statement.stage, "config": statement.config},
-                "internalParameters": {"seeds": seeds},
+                "internalParameters": {"seeds": dict(_seeds(statement.config))},
                 "resolvedDependencies": [_resource(part) for part in statement.used],
             },
             "runDetails": {
@@ -113,40 +115,42 @@ def to_payload(statement: Statement) -> bytes:
 
 
 def from_payload(payload: bytes, where: str = "statement") -> Statement:
-    """What a payload says; a DataError where it is no statement of a stage."""
+    """Parse a payload; a DataError where it is no statement of a stage."""
     try:
         body = orjson.loads(payload)
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
-        form = definition["buildType"]
-        if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, PREDICATE_TYPE) or form not in (
-            STAGE_BUILD_TYPE,
-            STAGE_BUILD_TYPE_V1,
-        ):
-            raise DataError(f"{where}: no provenance of a stage ({body['predicateType']}, {form}).")
-        given, metadata = definition["externalParameters"], details["metadata"]
+        build_type = definition["buildType"]
+        types = body["_type"], body["predicateType"]
+        if types != (STATEMENT_TYPE, PREDICATE_TYPE) or build_type not in (STAGE_BUILD_TYPE, STAGE_BUILD_TYPE_V1):
+            raise DataError(f"{where}: no provenance of a stage ({body['predicateType']}, {build_type}).")
+        parameters, metadata = definition["externalParameters"], details["metadata"]
         return Statement(
-            str(given["stage"]), tuple(_parse_resource(one, form) for one in body["subject"]),
-            tuple(_parse_resource(one, form) for one in definition["resolvedDependencies"]), given["config"],
-            next((one["annotations"] for one in details["byproducts"] if one["name"] == "facts"), {}),
-            str(metadata["invocationId"]), str(metadata["startedOn"]), str(metadata["finishedOn"]),
+            str(parameters["stage"]),
+            tuple(_parse_resource(resource, build_type) for resource in body["subject"]),
+            tuple(_parse_resource(resource, build_type) for resource in definition["resolvedDependencies"]),
+            parameters["config"],
+            next((item["annotations"] for item in details["byproducts"] if item["name"] == "facts"), {}),
+            str(metadata["invocationId"]),
+            str(metadata["startedOn"]),
+            str(metadata["finishedOn"]),
             details["builder"].get("version", {}),
-        )  # fmt: skip
+        )
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
         raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from error
 
 
 def _resource(part: ArtifactRef) -> dict[str, Any]:
     """in-toto's ResourceDescriptor."""
-    found: dict[str, Any] = {"name": part.name, "digest": {part.algorithm: part.digest}}
-    if part.uri and "://" in part.uri:
-        found["uri"] = part.uri
+    resource: dict[str, Any] = {"name": part.name, "digest": {part.algorithm: part.digest}}
+    if "://" in part.uri:
+        resource["uri"] = part.uri
     if part.about:
-        found["annotations"] = dict(part.about)
-    return found
+        resource["annotations"] = dict(part.about)
+    return resource
 
 
 def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
-    """Why the digest goes by another function's name than that of what it is a digest of; "" where it does not."""
+    """A digest under the wrong function's name: a file's under a folder's, or the reverse; "" where it is right."""
     right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
     if part.algorithm in (right, UNKNOWN_ALGORITHM):
         return ""
@@ -154,14 +158,14 @@ def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
 
 
 def subject_digest(resource: Mapping[str, Any]) -> str:
-    """The digest of a release that a statement is about; `sha256` is what it was called before."""
+    """The digest of the release that a statement is about; older statements call it `sha256`."""
     digests = resource["digest"]
     return str(digests[FOLDER_ALGORITHM] if FOLDER_ALGORITHM in digests else digests[FILE_ALGORITHM])
 
 
-def _parse_resource(resource: Mapping[str, Any], form: str) -> ArtifactRef:
+def _parse_resource(resource: Mapping[str, Any], build_type: str) -> ArtifactRef:
     [(algorithm, digest)] = resource["digest"].items()
-    if form == STAGE_BUILD_TYPE_V1 and algorithm == FILE_ALGORITHM:
+    if build_type == STAGE_BUILD_TYPE_V1 and algorithm == FILE_ALGORITHM:
         algorithm = UNKNOWN_ALGORITHM
     return ArtifactRef(
         str(resource["name"]), str(digest), resource.get("uri", ""), resource.get("annotations", {}), algorithm
@@ -169,7 +173,7 @@ def _parse_resource(resource: Mapping[str, Any], form: str) -> ArtifactRef:
 
 
 def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of that name, by its path."""
+    """Every setting named `seed`, by its path."""
     if not isinstance(config, Mapping):
         return
     for name, value in config.items():

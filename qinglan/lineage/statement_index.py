@@ -1,22 +1,47 @@
-"""Statements as they were found, each opened, verified and read once."""
+"""The statements of some evidence, each opened, verified and read once."""
 
 import hashlib
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from qinglan.errors import DataError
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope
 from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.graph import RELEASE_STAGE, Step
 from qinglan.lineage.keys import Role
-from qinglan.lineage.statement import Statement, from_payload, parse_time
+from qinglan.lineage.statement import RELEASE_STAGE, Statement, from_payload, parse_time
 from qinglan.lineage.trust import TrustPolicy
 
 MAX_CLOCK_AHEAD = timedelta(minutes=1)
 """How far a signer's clock may be ahead of the auditor's."""
 
 BREAK_GLASS = "urn:qinglan:break-glass:v1"
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Step(NamedTuple):
+    """A statement, and what it is worth."""
+
+    id: str
+    """SHA-256 of its envelope."""
+
+    statement: Statement
+    state: State
+    """attested: its signature counts, for this tenant and at the time that it names."""
+
+    why: str
+    signer: str
+    """The key that counts; else the one that it claims."""
+
+    where: str
+
+    began: datetime = NEVER
+    done: datetime = NEVER
+    """When it started and ended, by its own statement."""
+
+    @property
+    def counts(self) -> bool:
+        return self.state == "attested"
 
 
 class StatementIndex(NamedTuple):
@@ -24,74 +49,68 @@ class StatementIndex(NamedTuple):
     """By id."""
 
     makers: dict[str, list[str]]
-    """Who says to have made a digest. What a step only carried on, as a release does its model, it has not made."""
+    """The steps that claim to have made a digest. A step has not made what it only carried on, as a release does
+    with its model."""
 
-    given: frozenset[str]
-    """Digests that a statement which counts says nobody in the house made."""
+    external: frozenset[str]
+    """Digests that a statement which counts declares as external inputs."""
 
     named: frozenset[str]
     """Digests that such a statement uses at all."""
 
     doubtful: frozenset[str]
-    """Digests that are given, says a statement that does not count."""
+    """Digests that a statement which does not count declares as external inputs."""
 
     findings: tuple[Finding, ...]
 
 
 def index_statements(
-    found: Iterable[tuple[str, bytes]],
-    policy: TrustPolicy,
-    tenant: str,
-    now: datetime,
+    envelopes: Iterable[tuple[str, bytes]], policy: TrustPolicy, tenant: str, now: datetime
 ) -> StatementIndex:
-    """Every statement once; what claims to be one and is not, or was changed, is a finding."""
+    """Read each statement once; what claims to be one and is not, or was changed, is a finding."""
     steps: dict[str, Step] = {}
-    faults: list[Finding] = []
-    for where, sealed in found:
-        name = hashlib.sha256(sealed).hexdigest()
-        if name in steps:
+    findings: list[Finding] = []
+    for where, sealed in envelopes:
+        step_id = hashlib.sha256(sealed).hexdigest()
+        if step_id in steps:
             continue
         try:
             envelope = open_envelope(sealed, where)
             if is_break_glass(envelope):
                 continue
-            step = read_step(name, where, envelope, policy, tenant, now)
+            step = read_step(step_id, where, envelope, policy, tenant, now)
         except DataError as error:
-            faults.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
+            findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
             continue
-        steps[name] = step
+        steps[step_id] = step
         if step.state == "altered":
-            faults.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
-    return _build_index(steps, faults)
+            findings.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
+    return _build_index(steps, findings)
 
 
-def read_step(
-    name: str,
-    where: str,
-    envelope: Envelope,
-    policy: TrustPolicy,
-    tenant: str,
-    now: datetime,
-) -> Step:
+def read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy, tenant: str, now: datetime) -> Step:
     statement = from_payload(envelope.payload, where)
     if fault := shape_fault(statement):
         raise DataError(f"{where}: no statement of a stage ({fault}).")
     try:
         started, ended = parse_time(statement.started), parse_time(statement.ended)
     except DataError as error:
-        return Step(name, statement, "altered", str(error), "", where)
-    role: Role = "releaser" if statement.stage == RELEASE_STAGE else "builder"
-    state, why, signer = verify_signatures(envelope, policy, role, tenant, ended)
+        return Step(step_id, statement, "altered", str(error), "", where)
+    state, why, signer = verify_signatures(envelope, policy, signing_role(statement), tenant, ended)
     if state == "attested" and (why := time_fault(started, ended, now)):
         state = "altered"
-    return Step(name, statement, state, why, signer, where, started, ended)
+    return Step(step_id, statement, state, why, signer, where, started, ended)
+
+
+def signing_role(statement: Statement) -> Role:
+    return "releaser" if statement.stage == RELEASE_STAGE else "builder"
 
 
 def verify_signatures(
     envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
 ) -> tuple[State, str, str]:
-    """What the signatures over a statement are worth, why, and whose they are, or claim to be."""
-    claimed = next((one.key for one in envelope.signatures), "")
+    """The state that the signatures give a statement, why, and the key that signed, or claims to have."""
+    claimed = next((signature.key for signature in envelope.signatures), "")
     if envelope.payload_type != IN_TOTO:
         return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed
     state, why, key = policy.worth(envelope, role, tenant, at)
@@ -108,56 +127,46 @@ def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
 
 
 def shape_fault(statement: Statement) -> str:
-    """What is no mapping or no text where one belongs: whoever wrote the file may have meant harm."""
-    if not all(isinstance(one, dict) for one in (statement.config, statement.facts, statement.versions)):
+    """A value of the wrong type, for which a forger may have hoped; "" where there is none."""
+    if not all(isinstance(value, dict) for value in (statement.config, statement.facts, statement.versions)):
         return "config, facts or versions is no mapping"
-    for parts in (statement.made, statement.used):
-        for part in parts:
-            if not (isinstance(part.about, dict) and isinstance(part.uri, str)):
-                return f"{part.name} is described by no mapping"
+    for part in (*statement.made, *statement.used):
+        if not (isinstance(part.about, dict) and isinstance(part.uri, str)):
+            return f"{part.name} is described by no mapping"
     return ""
 
 
 def is_break_glass(envelope: Envelope) -> bool:
-    """Overrides lie among statements; they are read on their own."""
+    """Overrides lie among statements; release_notes.py reads them."""
     return BREAK_GLASS.encode() in envelope.payload[:300]
 
 
-def _build_index(steps: dict[str, Step], faults: list[Finding]) -> StatementIndex:
+def _build_index(steps: dict[str, Step], findings: list[Finding]) -> StatementIndex:
     makers: dict[str, list[str]] = {}
-    given: set[str] = set()
+    external: set[str] = set()
     named: set[str] = set()
     doubtful: set[str] = set()
-    for name, step in steps.items():
+    for step_id, step in steps.items():
         used = {part.digest for part in step.statement.used}
         for part in step.statement.made:
-            if part.digest not in used and not _carried(step, part.name):
-                makers.setdefault(part.digest, []).append(name)
+            # A release's lineage is a copy of what steps before it have written and used.
+            copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
+            if part.digest not in used and not copied:
+                makers.setdefault(part.digest, []).append(step_id)
         if step.counts:
             named |= used
-        roots = given if step.counts else doubtful
-        for part in step.statement.used:
-            if part.about and part.given:
-                roots.add(part.digest)
-    return StatementIndex(steps, makers, frozenset(given), frozenset(named), frozenset(doubtful), tuple(faults))
+        roots = external if step.counts else doubtful
+        roots.update(part.digest for part in step.statement.used if part.about and part.is_external)
+    return StatementIndex(steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings))
 
 
-def _carried(step: Step, name: str) -> bool:
-    """A release's lineage is a copy of what steps before it have written and used."""
-    return step.statement.stage == RELEASE_STAGE and name.startswith("lineage/")
+def maker_of(digest: str, index: StatementIndex) -> str:
+    """The id of the step that made it: one that counts before one that does not, the first before a later one.
 
-
-def maker_of(digest: str, claims: StatementIndex) -> str:
-    """The step that made it, by id: one that counts before one that does not, the first before a later one.
-
-    Several may have: the same stage again, on the same bytes. What is given needs none that does not count.
+    Several may have: the same stage again, on the same bytes. An external input needs no maker that does not count.
     """
-    makers = claims.makers.get(digest, ())
+    makers = [index.steps[step_id] for step_id in index.makers.get(digest, ())]
     if not makers:
         return ""
-    found = makers[0] if len(makers) == 1 else min(makers, key=lambda one: _rank(claims.steps[one]))
-    return found if digest not in claims.given or claims.steps[found].counts else ""
-
-
-def _rank(step: Step) -> tuple[bool, datetime, str]:
-    return not step.counts, step.done, step.id
+    maker = min(makers, key=lambda step: (not step.counts, step.done, step.id))
+    return maker.id if digest not in index.external or maker.counts else ""

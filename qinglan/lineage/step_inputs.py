@@ -1,13 +1,12 @@
-"""What a stage took from the run's gateway, by digest: paid answers, prices, knowledge bases, prompts.
+"""Inputs of a stage beside its artifacts, by digest: paid answers, prices, knowledge bases, prompts; and its verdict.
 
-    add_gateway(step, "generate", gateway_url)
+    add_gateway_usage(step, "generate", gateway_url)
     add_prompts(step, "teacher.*")
 
-Neither a question nor an answer is in it: a line of the paper names a call by the digest of what was asked, and the
-answer by its own.
+Neither a question nor an answer is in it: a line of the paper names a call by the digest of its request, and the
+answer by its own digest.
 """
 
-import hashlib
 from typing import Any
 
 import httpx
@@ -15,7 +14,10 @@ import orjson
 
 from qinglan import digests
 from qinglan.errors import OutageError
+from qinglan.evaluation.verdict import Verdict, verdict_bytes
+from qinglan.files import sha256_bytes
 from qinglan.lineage.record import StepReport
+from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
 from qinglan.prompts import PROMPTS_FOLDER
@@ -23,21 +25,20 @@ from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
 from qinglan.style.service_responses import STYLE_MODEL_PATH
 
-SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
-    """Add what this stage asked and got; an OutageError where the gateway does not say."""
-    with httpx.Client(base_url=gateway_url, timeout=SECONDS, trust_env=False) as http:
+    """Add the paid answers of this stage and the knowledge bases; an OutageError where the gateway does not say."""
+    with httpx.Client(base_url=gateway_url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
         paid = _get(http, PAID_PATH, {"step": stage})
         prices = _get(http, PRICES_PATH)
         bases = _served(http)
     answers = paid.count(b"\n")
     if answers:
         cost = sum(orjson.loads(line)["cost"] for line in paid.splitlines())
-        add_supporting_file(
-            step, "journal", f"paid-{stage}.jsonl", paid, {"answers": answers, "cost": round(cost, 6)}
-        )
+        about = {"answers": answers, "cost": round(cost, 6)}
+        add_supporting_file(step, "journal", f"paid-{stage}.jsonl", paid, about)
         add_supporting_file(step, "prices", f"prices-{stage}.json", prices)
     for base in bases:
         name = f"knowledge base {base['tenant_id']}/{base['kb_name']}"
@@ -55,7 +56,7 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
     defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
-        with httpx.Client(base_url=config.style.url, timeout=SECONDS, trust_env=False) as http:
+        with httpx.Client(base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
             model = orjson.loads(_get(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
 
@@ -64,14 +65,19 @@ def add_supporting_file(
     step: StepReport, name: str, file: str, content: bytes, about: dict[str, Any] | None = None
 ) -> None:
     """Add bytes that the lineage keeps, so that an auditor can read what was used."""
-    step.used.append(
-        ArtifactRef(name, hashlib.sha256(content).hexdigest(), "", {EXTERNAL_INPUT: True, **(about or {})})
-    )
+    step.used.append(ArtifactRef(name, sha256_bytes(content), "", {EXTERNAL_INPUT: True, **(about or {})}))
     step.papers[file] = content
 
 
+def add_verdict(step: StepReport, verdict: Verdict) -> None:
+    """Let the step's statement say that it made this verdict, and keep its words."""
+    content = verdict_bytes(verdict)
+    step.outputs.append(ArtifactRef(VERDICT, sha256_bytes(content)))
+    step.papers[verdict_file_name(sha256_bytes(content))] = content
+
+
 def _served(http: httpx.Client) -> list[dict[str, Any]]:
-    """What the RAG service says it serves; a company's own service may say nothing."""
+    """The knowledge bases that the RAG service lists; a company's own service may list none."""
     try:
         response = http.get(KNOWLEDGE_BASES_PATH)
     except httpx.HTTPError as error:

@@ -1,4 +1,4 @@
-"""The chain as a tree on a terminal, plain where it is none; what is reached twice is shown once."""
+"""An audit on a terminal: the chain as a tree, in which each thing is opened once, and descendants as lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
@@ -6,8 +6,9 @@ from typing import IO, NamedTuple
 from qinglan.lineage.audit import Audit, counts, next_step
 from qinglan.lineage.descendants import Descendant
 from qinglan.lineage.findings import State
-from qinglan.lineage.graph import ArtifactNode, Graph
-from qinglan.lineage.rollout_statement import format_rollout as rollout_line
+from qinglan.lineage.release_notes import format_rollout
+from qinglan.lineage.walk import ArtifactNode, Graph
+from qinglan.terminal.console import Console, styled
 
 MARKS: dict[State, tuple[str, str]] = {
     "verified": ("✓", "green"),
@@ -17,7 +18,7 @@ MARKS: dict[State, tuple[str, str]] = {
     "untrusted": ("✗", "red"),
 }
 VERDICT_COLOURS = {"intact": "green", "incomplete": "yellow", "altered": "red"}
-DEEPEST = 60
+MAX_DEPTH = 60
 """Levels that a terminal shows; a chain may be thousands long."""
 
 
@@ -41,78 +42,74 @@ def tree_lines(graph: Graph) -> Iterator[TreeLine]:
         yield TreeLine(depth, thing, digest in shown)
         if thing.step not in opened and digest not in shown:
             used = dict.fromkeys(part.digest for part in graph.used(thing) if part.digest != digest)
-            stack.extend((depth + 1, one) for one in reversed(used))
+            stack.extend((depth + 1, child) for child in reversed(used))
         shown.add(digest)
         opened.add(thing.step)
 
 
-def print_audit(found: Audit, to: IO[str] | None = None) -> None:
+def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
     """Tree, counts, reasons, the next step."""
-    from qinglan.terminal.console import Console, styled
 
     console = Console(file=to, highlight=False, soft_wrap=True)
-    name = f"{found.name} " if found.name else ""
-    console.print(styled(name, found.digest[:12] or found.target, " ", _verdict(found)))
-    for one in found.overrides:
-        said = f"BREAK-GLASS {one.at} by {one.by}: {one.reason} (missing then: {'; '.join(one.missing) or 'nothing'})"
-        console.print(styled((said, "bold white on red")))
-    for kept in found.rollouts:
-        mark, colour = MARKS[kept.state]
-        console.print(styled((f"{mark} ", colour), rollout_line(kept)))
+    verdict = audit.verdict if audit.verdict == "intact" else audit.verdict.upper()
+    name = f"{audit.name} " if audit.name else ""
+    verdict_style = f"bold {VERDICT_COLOURS[audit.verdict]}"
+    console.print(styled(name, audit.digest[:12] or audit.target, " ", (verdict, verdict_style)))
+    for override in audit.overrides:
+        missing = "; ".join(override.missing) or "nothing"
+        text = f"BREAK-GLASS {override.at} by {override.by}: {override.reason} (missing then: {missing})"
+        console.print(styled((text, "bold white on red")))
+    for rollout in audit.rollouts:
+        mark, colour = MARKS[rollout.state]
+        console.print(styled((f"{mark} ", colour), format_rollout(rollout)))
     hidden = 0
-    for line in tree_lines(found.graph):
-        if line.depth > DEEPEST:
+    for line in tree_lines(audit.graph):
+        if line.depth > MAX_DEPTH:
             hidden += 1
         else:
-            console.print(_format_line(found.graph, line))
+            console.print(_format_line(audit.graph, line))
     if hidden:
-        console.print(f"... and {hidden:,} more, deeper than {DEEPEST} levels; --page or --json shows all")
-    console.print(", ".join(f"{count:,} {state}" for state, count in reversed(counts(found.graph).items()) if count))
-    for finding in found.findings:
+        console.print(f"... and {hidden:,} more, deeper than {MAX_DEPTH} levels; --page or --json shows all")
+    console.print(", ".join(f"{count:,} {state}" for state, count in reversed(counts(audit.graph).items()) if count))
+    for finding in audit.findings:
         mark, colour = MARKS[finding.state]
         console.print(styled((f"{mark} {finding.state} ", colour), f"{finding.what}: {finding.why}"))
-    console.print(next_step(found))
+    console.print(next_step(audit))
 
 
-def _verdict(found: Audit) -> tuple[str, str]:
-    return (
-        found.verdict.upper() if found.verdict != "intact" else found.verdict,
-        f"bold {VERDICT_COLOURS[found.verdict]}",
-    )
+def _format_line(graph: Graph, line: TreeLine) -> "object":
 
-
-def _format_line(graph: Graph, one: TreeLine) -> "object":
-    from qinglan.terminal.console import styled
-
-    thing = one.thing
+    thing = line.thing
     mark, colour = MARKS[thing.state]
-    about = [thing.digest[:12], *([thing.state] if thing.state != "verified" else [])]
-    if "rows" in thing.about:
-        about.append(f"{thing.about['rows']:,} rows" if isinstance(thing.about["rows"], int) else "")
+    about = ", ".join([thing.digest[:12], *(["see above"] if line.again else _details(graph, thing))])
+    return styled("  " * line.depth, (f"{mark} {thing.name} ", colour), (about, "dim"))
+
+
+def _details(graph: Graph, thing: ArtifactNode) -> Iterator[str]:
+    if thing.state != "verified":
+        yield thing.state
+    if isinstance(rows := thing.about.get("rows"), int):
+        yield f"{rows:,} rows"
     if thing.step:
         step = graph.steps[thing.step]
-        about.append(f"by {step.statement.stage}, {step.statement.ended[:19]}, key {step.signer[:8] or 'none'}")
+        yield f"by {step.statement.stage}, {step.statement.ended[:19]}, key {step.signer[:8] or 'none'}"
     elif thing.given:
-        about.append("given")
+        yield "given"
     if thing.about.get("dirty"):
-        about.append("with changes that no commit has")
-    if one.again:
-        about = [thing.digest[:12], "see above"]
-    return styled("  " * one.depth, (f"{mark} {thing.name} ", colour), (", ".join(filter(None, about)), "dim"))
+        yield "with changes that no commit has"
 
 
 def print_descendants(digest: str, descendants: Sequence[Descendant], to: IO[str] | None = None) -> None:
-    """What was made from a digest, a line each."""
-    from qinglan.terminal.console import Console, styled
+    """A line for each thing that was made from a digest."""
 
     console = Console(file=to, highlight=False, soft_wrap=True)
     if not descendants:
         console.print(f"{digest[:12]}: nothing that is known here descends from it.")
-    for found in descendants:
-        mark, colour = ("✗", "red") if found.fault else ("◇", "blue")
-        about = f"{found.digest[:12]}, by {found.stage}, {found.ended[:19]}"
-        names = f" {', '.join(found.names)}" if found.names else ""
-        why = f" {found.fault}" if found.fault else ""
-        console.print(styled((f"{mark} {found.what}{names} ", colour), (about, "dim"), why))
+    for item in descendants:
+        mark, colour = ("✗", "red") if item.fault else ("◇", "blue")
+        about = f"{item.digest[:12]}, by {item.stage}, {item.ended[:19]}"
+        names = f" {', '.join(item.names)}" if item.names else ""
+        why = f" {item.fault}" if item.fault else ""
+        console.print(styled((f"{mark} {item.what}{names} ", colour), (about, "dim"), why))
     if descendants and descendants[0].total > len(descendants):
         console.print(f"... and {descendants[0].total - len(descendants):,} more")

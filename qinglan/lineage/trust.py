@@ -1,4 +1,4 @@
-"""Whose signature counts: which key may sign what, for which tenants, from when to when.
+"""The trust policy: which key may sign what, for which tenants, from when to when; keys made, rotated, revoked.
 
 keys:
   9f2c...:                       id: SHA-256 of the public key
@@ -10,10 +10,13 @@ keys:
     public: |
       -----BEGIN PUBLIC KEY-----
 clean_code: true               optional: nothing is deployed that was made by code which no commit has
+
+new_key(folder, "builder")     a private key in the folder, named in the policy beside it
+rotate_key(folder, "releaser")
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +29,7 @@ from qinglan.errors import ConfigError
 from qinglan.files import atomic_write
 from qinglan.lineage.dsse import Envelope, verify_signature
 from qinglan.lineage.findings import State
-from qinglan.lineage.keys import PublicKey, Role, keys_folder, parse_public_key
+from qinglan.lineage.keys import ROLES, PublicKey, Role, keys_folder, load_signer, make_key, parse_public_key
 
 TRUST_FILE = "trust.yaml"
 TRUST_VARIABLE = "QINGLAN_TRUST"
@@ -46,7 +49,7 @@ UtcTime = Annotated[datetime, AfterValidator(_utc)]
 
 class Revocation(Config):
     at: UtcTime
-    """From then on its signatures count no more. Whoever took the key can name an earlier time: choose it early."""
+    """The time from which its signatures count no more. A thief can backdate signatures: choose it early."""
 
     reason: str = Field(min_length=1)
     """Shown in every audit."""
@@ -54,10 +57,10 @@ class Revocation(Config):
 
 class TrustedKey(Config):
     role: Role
-    """What it may sign."""
+    """The kind of statements that it may sign."""
 
     tenants: tuple[str, ...] = (EVERYONE,)
-    """For whom."""
+    """Tenants for which it may sign; "*" is all."""
 
     since: UtcTime
     """Nothing is older than the key that signed it."""
@@ -66,7 +69,7 @@ class TrustedKey(Config):
     """The day it was rotated out."""
 
     revoked: Revocation | None = None
-    """Where it can be trusted no more."""
+    """Set when the key can be trusted no more."""
 
     public: str
     """The key in PEM."""
@@ -80,20 +83,20 @@ class TrustPolicy(Config):
     """The file that an auditor and the deploy gate go by; keep it where those who sign can't write."""
 
     keys: dict[str, TrustedKey] = {}
-    """By id."""
+    """Keys by id."""
 
     clean_code: bool = False
     """Deploy nothing that was made by code which no commit has."""
 
     @model_validator(mode="after")
     def _named_by_content(self) -> "TrustPolicy":
-        for name, one in self.keys.items():
+        for name, trusted in self.keys.items():
             try:
-                found = one.key.id
+                key_id = trusted.key.id
             except ConfigError as error:
                 raise ValueError(f"keys.{name}.public: {error}") from error
-            if found != name:
-                raise ValueError(f"keys.{name}: this key's id is {found}")
+            if key_id != name:
+                raise ValueError(f"keys.{name}: this key's id is {key_id}")
         return self
 
     def fault(self, key: str, role: Role, tenant: str, at: datetime) -> str:
@@ -113,14 +116,9 @@ class TrustPolicy(Config):
             return f"key {key[:12]} was rotated out at {trusted.until:%F %T}Z"
         return ""
 
-    def signed(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[str, str]:
-        """The key whose signature counts, and "" ; or "" and why none of them does."""
-        _, why, key = self.worth(envelope, role, tenant, at)
-        return key, why
-
     def worth(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
-        """What the signatures are worth, why, and whose counts; a signature of a key that counts over other bytes
-        means that somebody changed them.
+        """The state that the signatures give, why, and the key that counts; a signature of a key that counts over
+        other bytes means that somebody changed them.
         """
         state: State = "untrusted"
         faults = []
@@ -136,7 +134,7 @@ class TrustPolicy(Config):
 
 
 def load_trust(path: Path) -> TrustPolicy:
-    """A policy; a ConfigError that says what is wrong with it."""
+    """Read a policy; a ConfigError says what is wrong with it."""
     if not path.is_file():
         raise ConfigError(
             f"{path}: no trust policy. `qinglan keys new` writes one beside the keys; an auditor takes the house's, "
@@ -146,7 +144,7 @@ def load_trust(path: Path) -> TrustPolicy:
 
 
 def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
-    """The policy that this process was given: by its environment, else beside its keys."""
+    """The policy in this process's environment, else the one beside its keys."""
     import yaml
 
     text = environment.get(TRUST_VARIABLE, "")
@@ -165,3 +163,87 @@ def save_trust(path: Path, policy: TrustPolicy) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial:
         partial.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def ensure_keys(folder: Path) -> bool:
+    """Make a key for each role where there are none at all; True if it did.
+
+    Someone who tries this out has no keys. Where one exists, the others are missing for a reason.
+    """
+    if any((folder / f"{role}.pem").exists() for role in ROLES) or (folder / TRUST_FILE).exists():
+        return False
+    for role in ROLES:
+        new_key(folder, role)
+    return True
+
+
+def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) -> str:
+    """Make a key for the role and name it in the trust policy; returns its id."""
+    path = folder / f"{role}.pem"
+    if path.exists():
+        raise ConfigError(f"{path}: there is a key. `qinglan keys rotate {role}` replaces it.")
+    policy, now = _policy(folder), _now()
+    trusted = TrustedKey(role=role, tenants=tenants, since=now, public=make_key(path))
+    save_trust(folder / TRUST_FILE, _with_key(policy, trusted.key.id, trusted))
+    return trusted.key.id
+
+
+def rotate_key(folder: Path, role: Role) -> tuple[str, str]:
+    """The old key's id and the new one's; the old private key is deleted, for it must sign nothing more."""
+    old, policy, now = load_signer(role, folder), _policy(folder), _now()
+    if old.id not in policy.keys:
+        raise ConfigError(
+            f"{folder / TRUST_FILE}: does not know {old.path}, key {old.id[:12]}. Name it there, or delete it "
+            "and make a new one."
+        )
+    ended = policy.keys[old.id].model_copy(update={"until": now})
+    fresh = folder / f".{role}.new.pem"
+    fresh.unlink(missing_ok=True)
+    trusted = TrustedKey(role=role, tenants=ended.tenants, since=now, public=make_key(fresh))
+    save_trust(folder / TRUST_FILE, _with_key(_with_key(policy, old.id, ended), trusted.key.id, trusted))
+    fresh.replace(old.path)
+    return old.id, trusted.key.id
+
+
+def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, str]:
+    """The key's id and the time from which it counts no more."""
+    policy = load_trust(folder / TRUST_FILE)
+    matches = [key_id for key_id in policy.keys if key and key_id.startswith(key)]
+    if len(matches) != 1:
+        raise ConfigError(
+            f"{folder / TRUST_FILE}: {len(matches)} keys begin with {key!r}. `qinglan keys list` shows them."
+        )
+    [key_id] = matches
+    revoked = Revocation.parse({"at": at or _now(), "reason": reason}, "--at, --reason")
+    if (before := policy.keys[key_id].revoked) and before.at <= revoked.at:
+        raise ConfigError(
+            f"key {key_id[:12]} is revoked from {before.at:%FT%TZ} on already ({before.reason}). A later "
+            "time would make signatures count again; an earlier one can be given by --at."
+        )
+    changed = policy.keys[key_id].model_copy(update={"revoked": revoked})
+    save_trust(folder / TRUST_FILE, _with_key(policy, key_id, changed))
+    return key_id, f"{revoked.at:%FT%TZ}"
+
+
+def key_rows(policy: TrustPolicy, folder: Path) -> Iterator[tuple[str, ...]]:
+    """A line for each key, as people read it."""
+    private = {load_signer(role, folder).id for role in ROLES if (folder / f"{role}.pem").is_file()}
+    for key_id, key in policy.keys.items():
+        notes = [f"revoked {key.revoked.at:%F %T}Z: {key.revoked.reason}"] if key.revoked else []
+        notes += ["private key here"] if key_id in private else []
+        until = f"{key.until:%F %T}Z" if key.until else ""
+        yield key_id[:12], key.role, ", ".join(key.tenants), f"{key.since:%F %T}Z", until, "; ".join(notes)
+
+
+def _policy(folder: Path) -> TrustPolicy:
+    return load_trust(folder / TRUST_FILE) if (folder / TRUST_FILE).exists() else TrustPolicy()
+
+
+def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy:
+    return policy.model_copy(update={"keys": {**policy.keys, key: trusted}})
+
+
+def _now() -> datetime:
+    """To the millisecond, as statements have it: a key is not younger than what it signs at once."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)

@@ -1,25 +1,58 @@
-"""The walk from an artifact back to what was given, by digest; nothing is believed but signatures and bytes.
+"""The walk from an artifact back to the external inputs, by digest. It believes signatures and bytes alone.
 
 graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant="fivedoctors")
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.digests import FILE_ALGORITHM
 from qinglan.lineage.digest_check import DigestCheck, check_digests
-from qinglan.lineage.evidence_source import Evidence, garbage_collection_paused
-from qinglan.lineage.findings import Finding, State
-from qinglan.lineage.graph import ArtifactNode, Graph, Step, worst_state
+from qinglan.lineage.evidence import Evidence
+from qinglan.lineage.findings import FAULTS, GRAVE, Finding, State, worst_state
 from qinglan.lineage.statement import UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
-from qinglan.lineage.statement_index import StatementIndex, index_statements, maker_of
+from qinglan.lineage.statement_index import StatementIndex, Step, index_statements, maker_of
 from qinglan.lineage.trust import TrustPolicy
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
 """How far the clocks of two machines that sign may differ."""
 
-BLAMED: tuple[State, ...] = ("altered", "untrusted")
+
+class ArtifactNode(NamedTuple):
+    digest: str
+    name: str
+    state: State
+    why: str
+    step: str = ""
+    """The id of the step that made it; empty where the chain ends."""
+
+    given: bool = False
+    """An external input: no step made it."""
+
+    where: str = ""
+    """The place at which its bytes were checked; or the address that its statement names."""
+
+    size: int | None = None
+    algorithm: str = FILE_ALGORITHM
+    about: Mapping[str, Any] = {}
+
+
+class Graph(NamedTuple):
+    starts: tuple[str, ...]
+    things: Mapping[str, ArtifactNode]
+    """By digest: the starts and all that they come from, what is used before what uses it."""
+
+    steps: Mapping[str, Step]
+    findings: tuple[Finding, ...] = ()
+    """About files that are no artifact of the chain: changed statements, papers that no statement names."""
+
+    def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
+        """The inputs of the step that made it."""
+        return self.steps[thing.step].statement.used if thing.step else ()
 
 
 class ProvenanceChain(NamedTuple):
@@ -27,10 +60,10 @@ class ProvenanceChain(NamedTuple):
     """Everything in the chain by digest, as it was first named; what is used before what uses it."""
 
     makers: dict[str, str]
-    """Ids of steps by digest; none for what nobody made."""
+    """Ids of steps by digest; empty for what no step made."""
 
     loops: frozenset[str]
-    """Steps that use what was made of their own work."""
+    """Steps that use what was made of their own output."""
 
 
 def walk(
@@ -43,134 +76,145 @@ def walk(
     until: datetime | None = None,
 ) -> Graph:
     """The starts and all they come from, each with its state. `until`: nothing in the chain is younger."""
-    with garbage_collection_paused():
-        wanted, now = tuple(dict.fromkeys(starts)), now or datetime.now(UTC)
-        return _build_graph(wanted, evidence, policy, tenant, now, until)
+    starts = tuple(dict.fromkeys(starts))
+    with _garbage_collection_paused():
+        index = index_statements(evidence.statements(), policy, tenant, now or datetime.now(UTC))
+        chain = collect_chain(starts, index)
+        steps = {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
+        steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}
+        checks = check_digests({digest: part.name for digest, part in chain.parts.items()}, evidence)
+        things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
+        return Graph(starts, things, steps, (*index.findings, *unreferenced_file_findings(evidence, index)))
 
 
-def _build_graph(
-    wanted: tuple[str, ...],
-    evidence: Evidence,
-    policy: TrustPolicy,
-    tenant: str,
-    now: datetime,
-    until: datetime | None,
-) -> Graph:
-    claims = index_statements(evidence.statements(), policy, tenant, now)
-    reached = collect_chain(wanted, claims)
-    steps = {name: claims.steps[name] for name in dict.fromkeys(reached.makers.values()) if name}
-    steps = {name: _check_times(step, reached, steps, until) for name, step in steps.items()}
-    hashable = {digest: part.name for digest, part in reached.parts.items()}
-    sightings = check_digests(hashable, evidence)
-    things = {
-        digest: artifact_node(digest, reached, steps, claims, sightings.get(digest)) for digest in reached.parts
-    }
-    return Graph(wanted, things, steps, (*claims.findings, *unreferenced_file_findings(evidence, claims)))
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Save Python from searching for garbage among objects that all stay; it doubles the time of a long walk."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
-def collect_chain(starts: Iterable[str], claims: StatementIndex) -> ProvenanceChain:
+def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceChain:
     """Depth first and without recursion: a chain may be thousands of steps long."""
     parts: dict[str, ArtifactRef] = {}
     makers: dict[str, str] = {}
     done: dict[str, ArtifactRef] = {}
     loops: set[str] = set()
+
+    def enter(part: ArtifactRef) -> tuple[ArtifactRef, Iterator[ArtifactRef]]:
+        parts[part.digest] = part
+        makers[part.digest] = maker = maker_of(part.digest, index)
+        return part, iter(index.steps[maker].statement.used if maker else ())
+
     for start in starts:
-        part = ArtifactRef(_made_name(start, claims), start, algorithm=UNKNOWN_ALGORITHM)
-        stack = [_enter(part, parts, makers, claims)] if start not in parts else []
+        part = ArtifactRef(_output_name(start, index), start, algorithm=UNKNOWN_ALGORITHM)
+        stack = [enter(part)] if start not in parts else []
         while stack:
-            part, ahead = stack[-1]
-            following = next(ahead, None)
+            part, inputs = stack[-1]
+            following = next(inputs, None)
             if following is None:
                 stack.pop()
                 done[part.digest] = parts[part.digest]
             elif following.digest not in parts:
-                stack.append(_enter(following, parts, makers, claims))
-            elif following.digest not in done:
-                loops |= _loop(following.digest, stack, makers)
-    return ProvenanceChain(done, makers, frozenset(loops))
+                stack.append(enter(following))
+            elif following.digest not in done:  # it is still on the stack: a circle
+                digests = [entered.digest for entered, _ in stack]
+                loops.update(makers[digest] for digest in digests[digests.index(following.digest) :])
+    return ProvenanceChain(done, makers, frozenset(loops - {""}))
 
 
 def artifact_node(
     digest: str,
-    reached: ProvenanceChain,
+    chain: ProvenanceChain,
     steps: Mapping[str, Step],
-    claims: StatementIndex,
-    sighting: DigestCheck | None,
+    index: StatementIndex,
+    check: DigestCheck | None,
 ) -> ArtifactNode:
-    """What is to be thought of it: the worst of what its maker's statement and its bytes say."""
-    part, maker = reached.parts[digest], steps.get(reached.makers[digest])
-    made = next((one for one in maker.statement.made if one.digest == digest), part) if maker else part
-    state, why = _statement_state(digest, maker, claims)
-    where, size = made.uri, None
-    if sighting:
-        where, size = sighting.where, sighting.size
-        if sighting.state != "verified" and worst_state([state, sighting.state]) == sighting.state:
-            state, why = sighting.state, sighting.why
+    """The node with the worse of two states: that of its maker's statement and that of its bytes."""
+    part, maker = chain.parts[digest], steps.get(chain.makers[digest])
+    output = next((part for part in maker.statement.made if part.digest == digest), part) if maker else part
+    state, why = _statement_state(digest, maker, index)
+    where, size = output.uri, None
+    if check:
+        where, size = check.where, check.size
+        if check.state != "verified" and worst_state([state, check.state]) == check.state:
+            state, why = check.state, check.why
         elif (
-            sighting.state == "verified" and made.is_bytes and (fault := algorithm_fault(made, Path(where).is_dir()))
+            check.state == "verified" and output.is_bytes and (fault := algorithm_fault(output, Path(where).is_dir()))
         ):
             state, why = "altered", f"{where}: {fault}"
         elif state == "attested":
-            state = sighting.state
+            state = check.state
     return ArtifactNode(
-        digest, made.name, state, why, maker.id if maker else "", digest in claims.given or part.given, where, size,
-        made.algorithm, {**part.about, **made.about} if part.about else made.about,
-    )  # fmt: skip
+        digest,
+        output.name,
+        state,
+        why,
+        maker.id if maker else "",
+        digest in index.external or part.is_external,
+        where,
+        size,
+        output.algorithm,
+        {**part.about, **output.about} if part.about else output.about,
+    )
 
 
-def unreferenced_file_findings(evidence: Evidence, claims: StatementIndex) -> Iterator[Finding]:
+def unreferenced_file_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
     """Papers that no statement that counts names: somebody changed them, or put them there."""
     papers = {digest: path for path, digest in evidence.papers()}
-    for step in (one for one in claims.steps.values() if papers and one.counts):
+    for step in (step for step in index.steps.values() if papers and step.counts):
         for part in (*step.statement.made, *step.statement.used):
             papers.pop(part.digest, None)
     for path in papers.values():
         yield Finding(path.name, "altered", f"{path}: no statement names these bytes")
 
 
-def _statement_state(digest: str, maker: Step | None, claims: StatementIndex) -> tuple[State, str]:
-    """Without a look at the bytes."""
+def findings_of(graph: Graph) -> Iterator[Finding]:
+    """Everything in the chain that is neither verified nor attested, in words."""
+    for thing in graph.things.values():
+        if thing.state in FAULTS:
+            yield Finding(f"{thing.name} {thing.digest[:12]}", thing.state, thing.why)
+    yield from graph.findings
+
+
+def steps_by_time(graph: Graph) -> list[Step]:
+    return sorted(graph.steps.values(), key=lambda step: (step.statement.ended, step.statement.started, step.id))
+
+
+def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:
+    """The state by statements alone, without its bytes."""
     if maker is not None:
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
-    if digest in claims.given:
+    if digest in index.external:
         return "attested", ""
-    if digest in claims.doubtful and digest not in claims.named:
+    if digest in index.doubtful and digest not in index.named:
         return "untrusted", "given, says a statement that does not count"
     return "missing", "no statement says who made it, and none that it was given"
 
 
-def _enter(
-    part: ArtifactRef, parts: dict[str, ArtifactRef], makers: dict[str, str], claims: StatementIndex
-) -> tuple[ArtifactRef, Iterator[ArtifactRef]]:
-    parts[part.digest] = part
-    makers[part.digest] = maker = maker_of(part.digest, claims)
-    return part, iter(claims.steps[maker].statement.used if maker else ())
+def _output_name(digest: str, index: StatementIndex) -> str:
+    maker = maker_of(digest, index)
+    outputs = index.steps[maker].statement.made if maker else ()
+    return next((part.name for part in outputs if part.digest == digest), digest[:12])
 
 
-def _made_name(digest: str, claims: StatementIndex) -> str:
-    maker = maker_of(digest, claims)
-    made = claims.steps[maker].statement.made if maker else ()
-    return next((part.name for part in made if part.digest == digest), digest[:12])
-
-
-def _loop(digest: str, stack: list[tuple[ArtifactRef, Any]], makers: Mapping[str, str]) -> set[str]:
-    """The steps from a thing that is still being walked back to itself."""
-    on_it = [part.digest for part, _ in stack]
-    return {makers[one] for one in on_it[on_it.index(digest) :] if makers[one]}
-
-
-def _check_times(step: Step, reached: ProvenanceChain, steps: Mapping[str, Step], until: datetime | None) -> Step:
-    """The step, found out where its times or its place in the chain are impossible."""
-    if step.state in BLAMED:
+def _check_times(step: Step, chain: ProvenanceChain, steps: Mapping[str, Step], until: datetime | None) -> Step:
+    """The step; altered where its times or its place in the chain are impossible."""
+    if step.state in GRAVE:
         return step
-    if step.id in reached.loops:
+    if step.id in chain.loops:
         return step._replace(state="altered", why="it uses what was made of its own work")
     if until is not None and step.done > until:
         why = f"it ended {step.done:%F %T}Z, after the release of {until:%F %T}Z"
         return step._replace(state="altered", why=why)
     latest = step.began + MAX_CLOCK_DIFFERENCE
     for part in step.statement.used:
-        maker = reached.makers.get(part.digest, "")
+        maker = chain.makers.get(part.digest, "")
         if maker and steps[maker].done > latest:
             why = f"it started {step.began:%F %T}Z, before {part.name} was made {steps[maker].done:%F %T}Z"
             return step._replace(state="altered", why=why)

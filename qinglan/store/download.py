@@ -43,36 +43,38 @@ def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path)
 @contextmanager
 def staging_folder(target: Path, digest: str) -> Iterator[Path]:
     """A folder to fill, perhaps filled in part before, that becomes `target` if the block ends well."""
-    own = target.with_name(f".{target.name}.{digest[:16]}{STAGING_SUFFIX}")
+    staging = target.with_name(f".{target.name}.{digest[:16]}{STAGING_SUFFIX}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale_pulls(target, own)
-        with _locked(own, wait=True):
+        _remove_stale_pulls(target, staging)
+        with _locked(staging, wait=True):
             try:
-                (own / FILES).mkdir(exist_ok=True)
-                yield own / FILES
-                _publish(own, target)
+                (staging / FILES).mkdir(exist_ok=True)
+                yield staging / FILES
+                _publish(staging, target)
             except DataError:
-                shutil.rmtree(own)
+                shutil.rmtree(staging)
                 raise
     except OSError as error:
-        kept = f": what came is kept in {own}" if own.exists() else ""
-        raise ConfigError(f"{error.filename or own}: {error.strerror}. See to that and pull again{kept}.") from error
+        rest = f": what came is kept in {staging}" if staging.exists() else ""
+        raise ConfigError(
+            f"{error.filename or staging}: {error.strerror}. See to that and pull again{rest}."
+        ) from error
 
 
-def _remove_stale_pulls(target: Path, own: Path) -> None:
-    """What pulls of other artifacts to the same place left, unless they are still at it."""
+def _remove_stale_pulls(target: Path, staging: Path) -> None:
+    """Remove what pulls of other artifacts to the same place left, unless they still run."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{STAGING_SUFFIX}"):
-        if left != own:
+        if left != staging:
             with suppress(BlockingIOError), _locked(left, wait=False):
                 shutil.rmtree(left)
 
 
-def _publish(own: Path, target: Path) -> None:
+def _publish(staging: Path, target: Path) -> None:
     if target.exists():
-        target.rename(own / "before")
-    (own / FILES).rename(target)
-    shutil.rmtree(own)
+        target.rename(staging / "before")
+    (staging / FILES).rename(target)
+    shutil.rmtree(staging)
 
 
 @contextmanager

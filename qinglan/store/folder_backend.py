@@ -1,4 +1,4 @@
-"""A shelf in a folder of this machine. Files are read-only once they are there, and come there whole, by rename."""
+"""Storage in a folder of this machine. Files appear whole, by rename, and are read-only then."""
 
 import hashlib
 import os
@@ -9,14 +9,13 @@ from pathlib import Path
 
 from qinglan.digests import file_digests
 from qinglan.errors import ConfigError, DataError
-from qinglan.store.backend import ObjectInfo, SourceFile, source_changed_error
-from qinglan.store.paths import checked_key
+from qinglan.store.backend import ObjectInfo, SourceFile, checked_key, source_changed_error
 from qinglan.terminal.progress import Transfer
 
 READ_ONLY = 0o444
 READ_AT_ONCE = 1 << 20
 PARTIAL = ".partial"
-"""Where files are written first; what a killed process left there is taken away by the next one that writes."""
+"""The folder in which files are written first; the next writer removes what a killed process left there."""
 
 
 class FolderBackend:
@@ -36,7 +35,7 @@ class FolderBackend:
             ) from error
 
     def at(self, key: str) -> Path:
-        """Where a key lies; a ConfigError where there is no store to look in."""
+        """The path of a key; a ConfigError where there is no store."""
         if not self._root.is_dir():
             raise ConfigError(
                 f"{self._root}: there is no store here. Name the folder of a store, or push something to make one."
@@ -89,7 +88,7 @@ class FolderBackend:
         names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
         return sorted(name for name in names if name.startswith(beginning))
 
-    def found(self, prefix: str) -> dict[str, ObjectInfo]:
+    def objects(self, prefix: str) -> dict[str, ObjectInfo]:
         folder = self.at(prefix)
         return {name: ObjectInfo(sha, (folder / name).stat().st_size) for name, sha in file_digests(folder).items()}
 

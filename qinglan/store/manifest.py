@@ -1,7 +1,14 @@
-"""The files of an artifact, with their digests: what its own digest is the digest of."""
+"""The files of an artifact with their digests: of a folder that is to be pushed, and as a store keeps them.
 
+Each file is read once, for its digest and those of its parts. What is sent afterwards goes with the latter, so that
+the server refuses whatever was changed in between, and nothing is hashed twice.
+"""
+
+import hashlib
+import os
 from collections.abc import Mapping
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, BinaryIO, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -9,14 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from qinglan.config import explain_validation_error
 from qinglan.digests import tree_digest
 from qinglan.errors import DataError
-from qinglan.store.backend import ObjectInfo
-from qinglan.store.paths import path_fault
+from qinglan.store.backend import MIN_PART_SIZE, ObjectInfo, SourceFile, part_size, path_fault
+from qinglan.store.parallel import map_in_order
 
+READ_AT_ONCE = 1 << 20
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ManifestFile(BaseModel):
-    """One file."""
+    """A file's digest and size."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,7 +33,7 @@ class ManifestFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Written last: an artifact without one was never wholly pushed."""
+    """The files of an artifact. A store writes it last: an artifact without one was never wholly pushed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,19 +66,61 @@ class Manifest(BaseModel):
             ) from error
 
 
-def differences(manifest: Manifest, found: Mapping[str, ObjectInfo]) -> list[str]:
-    """What is stored otherwise than the manifest says, one line a file."""
-    lines = [f"{name} is missing" for name in manifest.files.keys() - found.keys()]
-    lines += [f"{name} belongs to nothing" for name in found.keys() - manifest.files.keys()]
-    lines += [f"{name} has other bytes" for name in files_to_push(manifest, found) if name in found]
+def differences(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
+    """Stored files that differ from the manifest, one line a file."""
+    lines = [f"{name} is missing" for name in manifest.files.keys() - stored.keys()]
+    lines += [f"{name} belongs to nothing" for name in stored.keys() - manifest.files.keys()]
+    lines += [f"{name} has other bytes" for name in files_to_push(manifest, stored) if name in stored]
     return sorted(lines)
 
 
-def files_to_push(manifest: Manifest, found: Mapping[str, ObjectInfo]) -> list[str]:
+def files_to_push(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
     """The files that are not stored as the manifest says."""
-    return [name for name, file in manifest.files.items() if found.get(name) != ObjectInfo(file.sha256, file.size)]
+    return [name for name, file in manifest.files.items() if stored.get(name) != ObjectInfo(file.sha256, file.size)]
 
 
 def _parents(name: str) -> list[str]:
     parts = name.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def read_sources(folder: Path) -> dict[str, SourceFile]:
+    """The files of a folder by their paths; a DataError for anything that could not come back as it is."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
+    files: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise DataError(f"{path}: a link or a special file; a store keeps plain files. Copy what it points at.")
+        if fault := path_fault(name := path.relative_to(folder).as_posix()):
+            raise DataError(f"{folder}: the name {path.name!r} {fault}. Rename it.")
+        if path.is_file():
+            files[name] = path
+    if not files:
+        raise DataError(f"{folder}: no files in it. Push the folder that a stage wrote.")
+    return dict(zip(files, map_in_order(_read_source, files.values()), strict=True))
+
+
+def build_manifest(sources: Mapping[str, SourceFile]) -> Manifest:
+    return Manifest(files={name: ManifestFile(sha256=file.sha256, size=file.size) for name, file in sources.items()})
+
+
+def _read_source(path: Path) -> SourceFile:
+    whole, parts = hashlib.sha256(), []
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= MIN_PART_SIZE:
+            return SourceFile(path, hashlib.file_digest(file, "sha256").hexdigest(), file.tell(), ())
+        while _hash(file, part_size(size), whole, part := hashlib.sha256()):
+            parts.append(part.hexdigest())
+        return SourceFile(path, whole.hexdigest(), file.tell(), tuple(parts))
+
+
+def _hash(file: BinaryIO, size: int, *hashes: "hashlib._Hash") -> int:
+    """Hash so many bytes, or what is left of them; returns their number."""
+    left = size
+    while left and (chunk := file.read(min(READ_AT_ONCE, left))):
+        left -= len(chunk)
+        for each in hashes:
+            each.update(chunk)
+    return size - left

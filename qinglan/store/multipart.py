@@ -82,7 +82,7 @@ class _Upload:
     def __init__(self, s3: S3Connection, key: str, id: str, source: SourceFile, tally: Transfer) -> None:
         self.id = id
         self._s3, self._key, self._source, self._tally = s3, key, source, tally
-        self._there = _uploaded_parts(s3, key, id)
+        self._sent = _uploaded_parts(s3, key, id)
         self._sizes: list[int] = []
 
     def go_on(self) -> None:
@@ -98,7 +98,7 @@ class _Upload:
     def _send(self, part: tuple[int, bytes]) -> str:
         """A part, unless it is there; its ETag."""
         number, data = part
-        sha256, etag = self._source.parts[number - 1], self._there.get(number)
+        sha256, etag = self._source.parts[number - 1], self._sent.get(number)
         if etag and _md5(data) == etag and hashlib.sha256(data).hexdigest() == sha256:
             self._tally.there(len(data))
         else:
@@ -118,16 +118,16 @@ class _Upload:
         )
         body = f'<CompleteMultipartUpload xmlns="{NAMESPACE}">{parts}</CompleteMultipartUpload>'.encode()
         answer = self._s3.ask("POST", self._key, {"uploadId": self.id}, body)
-        found = ElementTree.fromstring(answer.data)
-        if found.tag == "Error":
+        result = ElementTree.fromstring(answer.data)
+        if result.tag == "Error":
             raise S3Error.fromxml(answer)
-        etag, expected = (found.findtext("{*}ETag") or "").strip('"'), multipart_etag(etags)
+        etag, expected = (result.findtext("{*}ETag") or "").strip('"'), multipart_etag(etags)
         if etag != expected and ENCRYPTION_HEADER not in answer.headers:
             raise OutageError(f"{self._s3.address}: {self._key} became {etag}, not {expected}. Push again.")
 
 
 def multipart_etag(etags: Sequence[str]) -> str:
-    """What S3 calls an object of these parts, unless it encrypts them with keys of its own."""
+    """The ETag that S3 gives an object of these parts, unless it encrypts them with keys of its own."""
     return f"{_md5(b''.join(bytes.fromhex(etag) for etag in etags))}-{len(etags)}"
 
 
@@ -149,8 +149,8 @@ def _start_upload(s3: S3Connection, key: str, sha256: str) -> str:
 def _unfinished_uploads(s3: S3Connection, key: str) -> list[str]:
     """The unfinished uploads of exactly this key."""
     answer = ElementTree.fromstring(s3.ask("GET", "", {"uploads": "", "prefix": key}).data)
-    found = answer.iterfind("{*}Upload")
-    return [upload.findtext("{*}UploadId") or "" for upload in found if upload.findtext("{*}Key") == key]
+    uploads = answer.iterfind("{*}Upload")
+    return [upload.findtext("{*}UploadId") or "" for upload in uploads if upload.findtext("{*}Key") == key]
 
 
 def _most_complete_upload(s3: S3Connection, key: str) -> str | None:
@@ -161,7 +161,7 @@ def _uploaded_parts(s3: S3Connection, key: str, id: str) -> dict[int, str]:
     """The ETags of an upload's parts; none where it is gone."""
     from minio.error import S3Error
 
-    found: dict[int, str] = {}
+    etags: dict[int, str] = {}
     query = {"uploadId": id}
     while True:
         try:
@@ -171,9 +171,9 @@ def _uploaded_parts(s3: S3Connection, key: str, id: str) -> dict[int, str]:
                 return {}
             raise
         for part in answer.iterfind("{*}Part"):
-            found[int(part.findtext("{*}PartNumber") or 0)] = (part.findtext("{*}ETag") or "").strip('"')
+            etags[int(part.findtext("{*}PartNumber") or 0)] = (part.findtext("{*}ETag") or "").strip('"')
         if answer.findtext("{*}IsTruncated") != "true":
-            return found
+            return etags
         query["part-number-marker"] = answer.findtext("{*}NextPartNumberMarker") or ""
 
 
@@ -192,9 +192,9 @@ def _stored_object(s3: S3Connection, key: str) -> ObjectInfo | None:
     from minio.error import S3Error
 
     try:
-        found = s3.client.stat_object(s3.settings.bucket, key)
+        stat = s3.client.stat_object(s3.settings.bucket, key)
     except S3Error as error:
         if error.code == "NoSuchKey":
             return None
         raise
-    return ObjectInfo(str((found.metadata or {}).get(SHA256_HEADER, "")), found.size or 0)
+    return ObjectInfo(str((stat.metadata or {}).get(SHA256_HEADER, "")), stat.size or 0)

@@ -61,7 +61,7 @@ class HistoryEntry(BaseModel):
 
 
 class NameHistory(NamedTuple):
-    """Where a name points, and how it came there, oldest first."""
+    """The moves of a name, oldest first; the last one says where it points."""
 
     name: str
     history: tuple[HistoryEntry, ...]
@@ -84,13 +84,13 @@ def checked_name(name: str) -> str:
 
 
 def check_history(entries: Sequence[HistoryEntry]) -> list[str]:
-    """Which entries do not follow from the one before them; none in a history that nobody rewrote."""
+    """The entries that do not follow from the one before them; none in a history that nobody rewrote."""
     faults = []
     for number, entry in enumerate(entries, 1):
         before = entries[number - 2].sha256 if number > 1 else None
         if entry.previous != before:
-            found, own = _short(entry.previous), _short(before)
-            faults.append(f"entry {number} says that it follows {found}, not {own}: what is before it was changed")
+            named, actual = _short(entry.previous), _short(before)
+            faults.append(f"entry {number} says that it follows {named}, not {actual}: what is before it was changed")
     return faults
 
 
@@ -108,7 +108,7 @@ def next_entry(
 
 
 def conflict_message(name: str, last: HistoryEntry | None, expected: str | None) -> str:
-    """Who was faster, when, and where the name points now."""
+    """Message for whoever was slower: the winner, the time, and where the name points now."""
     thought = f"expected at {expected}" if expected else "expected to be new"
     if last is None:
         return f"{name}: {thought}, but there is no such name. To make it, expect none."

@@ -1,4 +1,4 @@
-"""A shelf in S3. Nothing is written twice but by the same bytes.
+"""Storage in S3. Nothing is written twice but by the same bytes.
 
 Entries and manifests are created with If-None-Match: the server itself refuses the second writer, and they are sent
 once, without retries. A server that ignores the header would let two writers win, so it is tried before the first.
@@ -10,9 +10,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.store.backend import ObjectInfo, SourceFile
+from qinglan.store.backend import ObjectInfo, SourceFile, checked_key
 from qinglan.store.multipart import SHA256_HEADER, put_object, upload_parts
-from qinglan.store.paths import checked_key
 from qinglan.store.s3_connection import PART_RETRIES, RETRIES, S3Connection, S3Settings
 from qinglan.terminal.progress import Transfer
 
@@ -43,15 +42,15 @@ class S3Backend:
         """A bucket is made by whoever may; what is missing of it is told by the first request."""
 
     def read(self, key: str) -> bytes | None:
-        return self._asked(key, {}, RETRIES)
+        return self._get(key, {}, RETRIES)
 
     def part(self, key: str, start: int, size: int) -> bytes:
-        data = self._asked(key, {"Range": f"bytes={start}-{start + size - 1}"}, PART_RETRIES)
+        data = self._get(key, {"Range": f"bytes={start}-{start + size - 1}"}, PART_RETRIES)
         if data is None:
             raise DataError(f"{self.address}/{key}: is gone. Push the artifact again.")
         return data
 
-    def _asked(self, key: str, headers: dict[str, str], retries: int) -> bytes | None:
+    def _get(self, key: str, headers: dict[str, str], retries: int) -> bytes | None:
         from minio.error import S3Error
 
         with self._s3.reached():
@@ -83,7 +82,7 @@ class S3Backend:
         return True
 
     def _prove(self) -> None:
-        """That the server refuses a second writer; a ConfigError if not."""
+        """Prove once that the server refuses a second writer; a ConfigError if not."""
         with self._proving:
             self._proven = self._proven or not (self._create(PROBE, b"{}") and self._create(PROBE, b"{}"))
             if not self._proven:
@@ -105,7 +104,7 @@ class S3Backend:
         start, listed = self.key(prefix), self._listed(self.key(prefix + beginning), False)
         return sorted((item.object_name or "").removeprefix(start).rstrip("/") for item in listed)
 
-    def found(self, prefix: str) -> dict[str, ObjectInfo]:
+    def objects(self, prefix: str) -> dict[str, ObjectInfo]:
         """Sizes as listed, and the digest that each was uploaded with, confirmed then by its bytes."""
         start = self.key(prefix)
         with ThreadPoolExecutor(STATS_AT_ONCE) as pool:

@@ -46,7 +46,7 @@ RIGHTS = (
 
 @dataclass(frozen=True)
 class S3Settings:
-    """Where an S3 store is and how it is reached."""
+    """The place of an S3 store, and the keys to it."""
 
     bucket: str
     prefix: str
@@ -100,11 +100,16 @@ class S3Connection:
     def client(self) -> "Minio":
         from minio import Minio
 
-        url, own = urlsplit(self.settings.endpoint), self.settings
+        url, settings = urlsplit(self.settings.endpoint), self.settings
         return Minio(
-            url.netloc, own.key, own.secret, own.token, secure=url.scheme == "https", region=own.region,
+            url.netloc,
+            settings.key,
+            settings.secret,
+            settings.token,
+            secure=url.scheme == "https",
+            region=settings.region,
             http_client=self._http,
-        )  # fmt: skip
+        )
 
     @cached_property
     def _http(self) -> "PoolManager":
@@ -125,8 +130,8 @@ class S3Connection:
         from minio.error import S3Error, ServerError
 
         place = "/".join([self.settings.endpoint, self.settings.bucket, *([quote(key)] if key else [])])
-        asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted((query or {}).items()))
-        url = f"{place}?{asked}" if asked else place
+        parameters = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted((query or {}).items()))
+        url = f"{place}?{parameters}" if parameters else place
         response = self._http.request(
             method, url, body=body, headers=self._signed(method, url, dict(headers or {}), sha256, self._region),
             retries=_retry(retries),
@@ -143,13 +148,13 @@ class S3Connection:
         from minio.credentials.credentials import Credentials
         from minio.signer import sign_v4_s3
 
-        own, now, split = self.settings, time.utcnow(), urlsplit(url)
+        settings, now, split = self.settings, time.utcnow(), urlsplit(url)
         headers |= {"Host": split.netloc, "x-amz-content-sha256": sha256, "x-amz-date": time.to_amz_date(now)}
-        if own.token:
-            headers["X-Amz-Security-Token"] = own.token
+        if settings.token:
+            headers["X-Amz-Security-Token"] = settings.token
         signed = sign_v4_s3(
             method=method, url=split, region=region, headers=dict(headers),
-            credentials=Credentials(own.key, own.secret, own.token), content_sha256=sha256, date=now,
+            credentials=Credentials(settings.key, settings.secret, settings.token), content_sha256=sha256, date=now,
         )  # fmt: skip
         return {name: str(value) for name, value in signed.items()}
 

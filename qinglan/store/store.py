@@ -1,4 +1,4 @@
-"""The store: what is pushed, pulled and pointed at, the same for every shelf."""
+"""The store: artifacts by digest and the names that point at them, the same over a folder and over S3."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from qinglan.errors import ConflictError, DataError
 from qinglan.store.backend import SourceFile, StorageBackend
 from qinglan.store.download import pull_files
-from qinglan.store.manifest import Manifest, differences, files_to_push
+from qinglan.store.manifest import Manifest, build_manifest, differences, files_to_push, read_sources
 from qinglan.store.name_history import (
     NAME,
     TENANT,
@@ -21,7 +21,6 @@ from qinglan.store.name_history import (
     next_entry,
 )
 from qinglan.store.parallel import run_each
-from qinglan.store.source_files import build_manifest, read_sources
 from qinglan.terminal.progress import transfer_progress
 
 RELEASES = "releases"
@@ -29,12 +28,12 @@ NAMES = "names"
 NOTES = "notes"
 MAX_SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
-KIND = re.compile(r"[a-z][a-z0-9-]{0,31}")
+WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
 ENTRY = re.compile(r"\d{6}\.json")
 
 
 class Store:
-    """Artifacts by digest, and the names that point at them, on one shelf."""
+    """Artifacts by digest, and the names that point at them, in one storage."""
 
     def __init__(self, shelf: StorageBackend) -> None:
         self.shelf = shelf
@@ -48,45 +47,43 @@ class Store:
         self.shelf.prepare()
         return self
 
-    def push(self, folder: Path, digest: str, kind: str = RELEASES) -> str:
+    def push(self, folder: Path, digest: str) -> str:
         """Keep a folder under its own digest, once; its URI. One that is there already is checked, not written."""
-        base, files = _artifact_key(digest, kind), read_sources(folder)
+        base, files = _artifact_key(digest), read_sources(folder)
         manifest = build_manifest(files)
         if manifest.digest != digest:
             raise DataError(
                 f"{folder}: its digest is {manifest.digest}, not {digest}. Name the folder that was signed."
             )
         self.shelf.prepare()
-        there = self._manifest(digest, kind) is not None
-        if not there:
+        exists = self.has(digest)
+        if not exists:
             self._put(files, manifest, base)
-        if faults := differences(manifest, self.shelf.found(f"{base}/")):
+        if faults := differences(manifest, self.shelf.objects(f"{base}/")):
             raise DataError(f"{self.address}/{base}: {_format_faults(faults)}. Remove what is there, and push again.")
-        if not there:
+        if not exists:
             self.shelf.create(f"{base}.json", manifest.dump())
         return f"{self.address}/{base}"
 
-    def pull(
-        self, digest: str, into: Path, kind: str = RELEASES, wanted: Callable[[str], bool] = lambda name: True
-    ) -> Path:
-        """The artifact as a folder in place of `into`, every byte checked; or a DataError and nothing changed.
+    def pull(self, digest: str, into: Path, select: Callable[[str], bool] = lambda name: True) -> Path:
+        """Write the artifact as a folder in place of `into`, every byte checked; or a DataError and nothing changed.
 
-        Of its files those that are wanted: the others' bytes stay where they are.
+        `select` picks files by name: the bytes of the rest stay in the store.
         """
-        manifest = self._manifest(digest, kind)
+        manifest = self._manifest(digest)
         if manifest is None:
-            raise DataError(f"{self.address}: no {kind}/{digest}. Push it first, or look in another store.")
-        files = {name: file for name, file in manifest.files.items() if wanted(name)}
-        pull_files(self.shelf, _artifact_key(digest, kind), Manifest(files=files), into)
+            raise DataError(f"{self.address}: no {RELEASES}/{digest}. Push it first, or look in another store.")
+        files = {name: file for name, file in manifest.files.items() if select(name)}
+        pull_files(self.shelf, _artifact_key(digest), Manifest(files=files), into)
         return into
 
-    def has(self, digest: str, kind: str = RELEASES) -> bool:
-        """Whether the artifact was wholly pushed."""
-        return self._manifest(digest, kind) is not None
+    def has(self, digest: str) -> bool:
+        """Tell if the artifact was wholly pushed."""
+        return self._manifest(digest) is not None
 
-    def digests(self, kind: str = RELEASES) -> Iterator[str]:
+    def digests(self) -> Iterator[str]:
         """Every artifact that was wholly pushed."""
-        for child in self.shelf.children(f"{_checked_kind(kind)}/"):
+        for child in self.shelf.children(f"{RELEASES}/"):
             digest, _, ending = child.partition(".")
             if ending == "json" and DIGEST.fullmatch(digest):
                 yield digest
@@ -99,7 +96,7 @@ class Store:
                     yield f"{tenant}/{model}"
 
     def name(self, name: str) -> NameHistory | None:
-        """Where a name points; a DataError if its history was rewritten."""
+        """The digest that a name points to, with its history; a DataError if that was rewritten."""
         history = self.history(name)
         if faults := check_history(history):
             raise DataError(f"{self.address}/{NAMES}/{name}: {_format_faults(faults)}. Do not trust where it points.")
@@ -127,11 +124,12 @@ class Store:
         """Lay a note, such as an override, beside a release, which cannot be added to; it is never changed."""
         if not self.has(digest):
             raise DataError(f"{self.address}: no {RELEASES}/{digest} to lay a note beside. Push it first.")
-        own = hashlib.sha256(note).hexdigest()
-        self.shelf.create(f"{NOTES}/{digest}/{_checked_kind(word)}-{own}", note)
+        if not WORD.fullmatch(word):
+            raise DataError(f"{word!r} is no word for a note: it is in a-z, 0-9 and '-', as in break-glass.")
+        self.shelf.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
 
     def notes(self, digest: str) -> list[bytes]:
-        """What lies beside a release, in the order of its names; a note that was changed is a DataError."""
+        """The notes beside a release, in the order of their names; a note that was changed is a DataError."""
         if not DIGEST.fullmatch(digest):
             raise DataError(f"{digest[:80]!r}: no SHA-256 digest.")
         return [
@@ -144,8 +142,8 @@ class Store:
             raise DataError(f"{self.address}/{key}: is not what was laid there. Someone has changed it.")
         return note
 
-    def _manifest(self, digest: str, kind: str) -> Manifest | None:
-        key = f"{_artifact_key(digest, kind)}.json"
+    def _manifest(self, digest: str) -> Manifest | None:
+        key = f"{_artifact_key(digest)}.json"
         data = self.shelf.read(key)
         if data is None:
             return None
@@ -158,7 +156,7 @@ class Store:
 
     def _put(self, files: Mapping[str, SourceFile], manifest: Manifest, base: str) -> None:
         """What is not there yet: small files several at once, then large ones, each in several parts at once."""
-        missing = files_to_push(manifest, self.shelf.found(f"{base}/"))
+        missing = files_to_push(manifest, self.shelf.objects(f"{base}/"))
         with transfer_progress("push", sum(file.size for file in files.values())) as tally:
 
             def put(name: str) -> None:
@@ -171,13 +169,13 @@ class Store:
 
     def _entries(self, name: str) -> list[str]:
         """The files of a history; a DataError where one is missing between them."""
-        found = sorted(child for child in self.shelf.children(f"{NAMES}/{name}/") if ENTRY.fullmatch(child))
-        for number, child in enumerate(found, 1):
+        entries = sorted(child for child in self.shelf.children(f"{NAMES}/{name}/") if ENTRY.fullmatch(child))
+        for number, child in enumerate(entries, 1):
             if child != f"{number:06}.json":
                 raise DataError(
                     f"{self.address}/{NAMES}/{name}: entry {number:06} is gone. Do not trust where it points."
                 )
-        return found
+        return entries
 
     def _entry(self, key: str) -> HistoryEntry:
         data = self.shelf.read(key)
@@ -186,16 +184,10 @@ class Store:
         return HistoryEntry.parse(data, f"{self.address}/{key}")
 
 
-def _artifact_key(digest: str, kind: str) -> str:
+def _artifact_key(digest: str) -> str:
     if not DIGEST.fullmatch(digest):
         raise DataError(f"{digest!r} is no digest: it is 64 letters of 0-9 and a-f, as sha256sum prints them.")
-    return f"{_checked_kind(kind)}/{digest}"
-
-
-def _checked_kind(kind: str) -> str:
-    if not KIND.fullmatch(kind) or kind in (NAMES, NOTES):
-        raise DataError(f"{kind!r} is no kind of artifact: it is a word in a-z, 0-9 and '-', as in {RELEASES}.")
-    return kind
+    return f"{RELEASES}/{digest}"
 
 
 def _format_faults(faults: list[str]) -> str:

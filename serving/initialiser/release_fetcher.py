@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import AlteredError, DataError
-from qinglan.lineage.evidence_folders import ReleaseFolder
+from qinglan.lineage.evidence import ReleaseFolder
 from qinglan.lineage.model_verification import is_merged_weights, release_files, verify_model
 from qinglan.lineage.release_address import ADAPTER, ReleaseAddress, parse_release_uri
 from qinglan.lineage.release_check import check_release
@@ -38,7 +38,7 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
     incoming = into / INCOMING
     _clear_leftovers(into)
     store = open_store(address.store, _map_environment(environment))
-    store.pull(address.digest, incoming, wanted=lambda name: not (address.adapter and is_merged_weights(name)))
+    store.pull(address.digest, incoming, select=lambda name: not (address.adapter and is_merged_weights(name)))
     try:
         report = verify_release(incoming, address, policy)
     except Exception:

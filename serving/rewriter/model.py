@@ -65,7 +65,9 @@ class KServeRewriter(Model):  # type: ignore[misc]
         self.backend: Backend = self._in_process() if in_process else self._over_http()
         path = self.config.payload_log
         self._payloads = PayloadLog(path, self.metrics.payload) if path else None
-        write_log({"event": "loaded", "version": self.version, "proof": proof.said, "backend": self.config.backend})
+        write_log(
+            {"event": "loaded", "version": self.version, "proof": proof.summary, "backend": self.config.backend}
+        )
         self.ready = in_process
         return self.ready
 

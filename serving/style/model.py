@@ -35,7 +35,7 @@ class KServeStyleModel(Model):  # type: ignore[misc]
     def load(self) -> bool:
         proof = verify_model(self._folder)
         if proof.state == "unproven":
-            logging.getLogger("serving.style").warning(proof.said)
+            logging.getLogger("serving.style").warning(proof.summary)
         self._model = StyleModel.load(self._folder, self._engine)
         self._batches = DynamicBatcher[str, Prediction](self._answer, MAX_BATCH)
         self.digest, self.version = proof.model_digest, proof.version

@@ -13,8 +13,7 @@ import pytest
 from minio import Minio as Client
 
 from qinglan.digests import digest
-from qinglan.lineage.key_lifecycle import ensure_keys
-from qinglan.lineage.trust import TRUST_FILE
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys
 from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays

@@ -95,13 +95,6 @@ def test_a_job_that_fails_names_its_pod_and_its_code(world: World) -> None:
     assert "master-0 ended with code 3" in outcome.reason or "worker-0 ended with code 3" in outcome.reason
 
 
-def test_a_pod_is_restarted_in_place_until_its_restarts_are_used_up(world: World) -> None:
-    outcome = world.run(ENDS_BADLY, ONE._replace(restarts=2))
-
-    assert outcome.code == 3
-    assert "restarts pod sft-" in outcome.reason
-
-
 def test_a_finished_job_is_removed_by_its_time_to_live(world: World) -> None:
     manifest = world.manifest(ENDS_WELL)
     manifest["spec"]["runPolicy"]["ttlSecondsAfterFinished"] = 1

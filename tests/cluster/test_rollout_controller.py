@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from qinglan.kubernetes.informer import Informer
-from qinglan.lineage.rollout_statement import CheckedRollout, RolloutStatement, read_rollout_notes
+from qinglan.lineage.release_notes import CheckedRollout, RolloutStatement, read_rollout_notes
 from qinglan.store import open_store
 from serving.rollout.canary_analysis import missing_evidence
 from serving.rollout.cluster.ledger import parse_rollout

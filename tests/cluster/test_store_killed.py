@@ -150,7 +150,7 @@ def own(artifact: Artifact, tmp_path: Path) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("download", "backend", "source_files"):
+    for module in ("download", "backend", "manifest"):
         monkeypatch.setattr(f"qinglan.store.{module}.MIN_PART_SIZE", PART)
     monkeypatch.setattr("qinglan.store.download.PIECE_SIZE", PIECE)
 

@@ -95,7 +95,7 @@ def test_why_and_diff_answer_in_words(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = write_release(tmp_path / "one", keys), write_release(tmp_path / "other", keys, weights="others")
-    monkeypatch.setattr("qinglan.lineage.release_check.check_release", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.audit.check_release", lambda *given: [])
 
     assert qinglan(monkeypatch, "audit", one, "--why") == 0
     assert "verdict: promote" in capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_why_and_diff_answer_in_words(
 def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("qinglan.lineage.release_check.check_release", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.audit.check_release", lambda *given: [])
     store = open_store("runs/store")
     sound = write_release(tmp_path / "sound", keys)
     store.push(sound, digest(sound))

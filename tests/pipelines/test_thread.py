@@ -19,7 +19,7 @@ from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.lineage.audit import audit
 from qinglan.lineage.deploy_gate import may_deploy
-from qinglan.lineage.evidence_folders import RunFolder
+from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.trust import TRUST_FILE, load_trust

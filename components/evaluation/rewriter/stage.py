@@ -25,7 +25,7 @@ from qinglan.evaluation.metric_table import MetricTable
 from qinglan.evaluation.report import write_report
 from qinglan.evaluation.rewriter_gate import decide
 from qinglan.files import read_jsonl
-from qinglan.lineage.code import code_version
+from qinglan.lineage.record import code_version
 from qinglan.rows import Question, ValidatedRewrite
 
 SHOWN = ("top1", "ndcg", "recall", "quality")

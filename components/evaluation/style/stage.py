@@ -25,7 +25,7 @@ from qinglan.evaluation.report import write_report
 from qinglan.evaluation.statistics import Columns, group_numbers
 from qinglan.evaluation.style_gate import decide
 from qinglan.files import atomic_write, sha256_file
-from qinglan.lineage.code import code_version
+from qinglan.lineage.record import code_version
 from qinglan.near_duplicates import group_near_duplicates
 from qinglan.style.labels import Labels
 from qinglan.style.model import StyleCard, StyleModel, read_card

@@ -14,9 +14,8 @@ from qinglan.errors import AlteredError, ConflictError, DataError, IncompleteAud
 from qinglan.kubernetes.model_rollouts import Object
 from qinglan.lineage.audit_targets import read_notes, release_target
 from qinglan.lineage.deploy_gate import may_serve
-from qinglan.lineage.gate_verdict import VERDICT
 from qinglan.lineage.release_address import ReleaseAddress
-from qinglan.lineage.release_folder import MODEL, Release, read_release
+from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
 from qinglan.lineage.trust import TrustPolicy
 
 TRIES = 5

@@ -1,7 +1,7 @@
 """A release of what was served before anything was judged: signed, with its whole lineage, and with no verdict.
 
 Nobody may deploy it as it is. The deploy gate says what is missing, and who has a releaser's key may break the glass
-for it (qinglan/lineage/override.py): the first model that is ever served has nothing to be compared with.
+for it (qinglan/lineage/release_notes.py): the first model that is ever served has nothing to be compared with.
 """
 
 from pathlib import Path
@@ -23,9 +23,8 @@ from qinglan.evaluation.kinds import kind_of, model_digest
 from qinglan.evaluation.verdict import Verdict
 from qinglan.files import atomic_folder
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.gate_verdict import VERDICT
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.release_folder import EVALUATION, PROVENANCE
+from qinglan.lineage.release_folder import EVALUATION, PROVENANCE, VERDICT
 from qinglan.lineage.statement import to_payload
 from qinglan.models.model_files import refuse_disallowed_files
 

@@ -13,7 +13,7 @@ from components.release.register.config import RegisterConfig
 from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.errors import ConfigError
 from qinglan.lineage.bom import CYCLONEDX_HASHES, MODEL_FILE_PREFIX, schema_fault
-from qinglan.lineage.gate_verdict import LineageStatement
+from qinglan.lineage.release_folder import LineageStatement
 from qinglan.lineage.statement import ArtifactRef
 
 SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")

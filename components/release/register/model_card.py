@@ -8,7 +8,7 @@ from components.release.register.model_kinds import MODEL_KINDS, ModelKind
 from qinglan.evaluation.kinds import Evaluation, Kind, mapping_at
 from qinglan.evaluation.verdict import Verdict
 from qinglan.lineage.bom import CYCLONEDX_HASHES
-from qinglan.lineage.gate_verdict import LineageStatement
+from qinglan.lineage.release_folder import LineageStatement
 
 Json = dict[str, Any]
 YET = "Yet "

@@ -21,13 +21,10 @@ from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import Kind, kind_of
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import atomic_folder, sha256_bytes, sha256_file
-from qinglan.lineage.code import code_version, versions
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.gate_verdict import VERDICT, LineageStatement, gate_statements, read_lineage, unreferenced_files
-from qinglan.lineage.graph import RELEASE_STAGE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.record import RUN_VARIABLE, Artifact, environment_inputs, recorded
+from qinglan.lineage.record import RUN_VARIABLE, Artifact, code_version, environment_inputs, recorded, versions
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -36,10 +33,15 @@ from qinglan.lineage.release_folder import (
     PROVENANCE,
     REPORT,
     SIGNATURE,
+    VERDICT,
+    LineageStatement,
     files_inside,
+    gate_statements,
+    read_lineage,
     release_artifacts,
+    unreferenced_files,
 )  # fmt: skip
-from qinglan.lineage.statement import ArtifactRef, Statement, parse_time, to_payload
+from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, parse_time, to_payload
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
 
@@ -115,7 +117,7 @@ def run_step(
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release of a model that the gate held, which says so; no store gets it and no name points to it.
 
-    The deploy gate refuses it, unless a releaser's key signs an override for it (qinglan/lineage/override.py).
+    The deploy gate refuses it, unless a releaser's key signs an override for it (qinglan/lineage/release_notes.py).
     """
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")

@@ -1,13 +1,12 @@
-"""What happens inside the pods of a job: each runs this, finds its place among the others, and starts its part.
+"""The program in the pods of a job: each finds its place among the others, and starts its part.
 
     python -m qinglan.jobs.inside --join torchrun|ray --nodes N --per-node G -- ARGV...
 
-place.py      this pod among its job's, as training-operator's environment tells it, held against what was asked
-torchrun.py   the variables by which ms-swift joins its nodes; then this process becomes the training
-rollcall.py   who is there: each worker holds a connection to the head for as long as it lives
-head.py       rank 0 of a Ray cluster: waits for all, runs the training, notices who is lost, ends the cluster
-worker.py     the others: lend their machine until the head has ended
-raylet.py     `ray start`, and how many nodes Ray itself knows of
+node_info.py    this pod's rank by training-operator's environment; the variables by which ms-swift joins its nodes
+rendezvous.py   each worker holds a connection to the head for as long as it lives
+head.py         rank 0 of a Ray cluster: waits for all, runs the training, notices lost nodes, ends the cluster
+worker.py       the other ranks: they lend their machine until the head has ended
+raylet.py       `ray start`, and how many nodes Ray itself knows of
 
 ms-swift starts torchrun only if NPROC_PER_NODE or NNODES is set. training-operator sets RANK and WORLD_SIZE, and with
 these alone every pod trains a model of its own, in silence. So those are taken away here, the others are set, and

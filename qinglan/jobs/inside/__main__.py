@@ -11,8 +11,7 @@ from typing import NoReturn
 
 from qinglan.errors import QinglanError
 from qinglan.jobs.inside.head import run_head
-from qinglan.jobs.inside.node_info import NodeInfo, read_node_info
-from qinglan.jobs.inside.torchrun import torchrun_environment
+from qinglan.jobs.inside.node_info import NodeInfo, read_node_info, torchrun_environment
 from qinglan.jobs.inside.worker import run_worker
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.terminal import say
@@ -21,12 +20,12 @@ WAIT_SECONDS = 900.0
 
 
 def main(argv: Sequence[str]) -> int:
-    given = _parse(argv)
+    arguments = _parse(argv)
     try:
-        where = read_node_info(os.environ, given.nodes, given.per_node)
-        if given.join == "torchrun":
-            _exec_training(given.argv, torchrun_environment(os.environ, where))
-        return _run_ray_node(where, given.argv, given.wait)
+        where = read_node_info(os.environ, arguments.nodes, arguments.per_node)
+        if arguments.join == "torchrun":
+            _exec_training(arguments.argv, torchrun_environment(os.environ, where))
+        return _run_ray_node(where, arguments.argv, arguments.wait)
     except QinglanError as error:
         # As Python writes an error that nobody caught: the log's last line that names one is what a person is shown.
         say(f"{type(error).__module__}.{type(error).__name__}: {error}", to=sys.stderr)

@@ -44,11 +44,11 @@ def run_head(where: NodeInfo, argv: Sequence[str], environment: Mapping[str, str
 
 def wait_for_workers(roll: RendezvousServer, where: NodeInfo, seconds: float) -> None:
     until = time.monotonic() + seconds
-    said: list[int] = []
+    reported: list[int] = []
     while missing := roll.missing():
-        if missing != said:
+        if missing != reported:
             _say(f"waiting for {len(missing)} of {where.nodes} nodes: {pod_names(where, missing)}")
-            said = missing
+            reported = missing
         if time.monotonic() > until:
             raise TrainingError(
                 f"{len(missing)} of {where.nodes} nodes did not come within {seconds:.0f} s: "
@@ -88,11 +88,11 @@ def _start_cluster(
     where: NodeInfo, environment: Mapping[str, str], folder: Path, roll: RendezvousServer, wait: float
 ) -> "tuple[subprocess.Popen[bytes], str]":
     """Ray's head, with all nodes in it, and its address."""
-    own = roll.my_address()
+    host = roll.my_address()
     for attempt in range(MAX_RAY_STARTS):
         port = free_port()
-        ray = start_ray(head_command(own, port, where.pod(0), where.per_node, folder / str(attempt)), environment)
-        address = f"{own}:{port}"
+        ray = start_ray(head_command(host, port, where.pod(0), where.per_node, folder / str(attempt)), environment)
+        address = f"{host}:{port}"
         clock = StartDeadline(wait, partial(_starting, roll, where, ray))
         try:
             wait_for_ray_nodes(address, where.nodes, clock, partial(roll.tell, {"ray": address}))
@@ -145,7 +145,7 @@ def _listen_for_losses(roll: RendezvousServer) -> None:
 
 
 def lost_nodes_message(where: NodeInfo, why: Mapping[int, str]) -> str:
-    """What to say of nodes that are gone."""
+    """The message about nodes that are gone."""
     each = "; ".join(f"{pod_names(where, [rank])}: {reason}" for rank, reason in sorted(why.items()))
     return (
         f"Training lost {len(why)} of {where.nodes} nodes ({each}). See that pod's events and last lines; killed for "

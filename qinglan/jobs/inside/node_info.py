@@ -1,4 +1,4 @@
-"""This pod among its job's: what training-operator says in the environment, held against what was asked for."""
+"""The place of this pod among its job's: training-operator's environment, compared with what was asked for."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class NodeInfo(NamedTuple):
     nodes: int
     per_node: int
     head: str
-    """Where rank 0 is reached: a name that resolves to its pod."""
+    """The address of rank 0: a name that resolves to its pod."""
 
     port: int
     job: str = ""
@@ -37,7 +37,7 @@ class NodeInfo(NamedTuple):
 
 
 def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) -> NodeInfo:
-    """Where this pod stands; an environment that says anything else than was asked for is an error."""
+    """Read this pod's rank; an environment that differs from what was asked for is an error."""
     if nodes == 1 and "RANK" not in environment:
         return NodeInfo(0, 1, per_node, "127.0.0.1", 0)
     if missing := [name for name in OPERATOR_REQUIRED if not environment.get(name)]:
@@ -57,7 +57,7 @@ def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) ->
 
 
 def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node: int) -> list[str]:
-    """What is set and differs from what was asked for."""
+    """The variables that differ from what was asked for."""
     rank = environment["RANK"]
     expected = {
         "WORLD_SIZE": nodes * per_node, WORLD_SIZE_VARIABLE: nodes * per_node,
@@ -65,18 +65,27 @@ def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node:
         "PET_NPROC_PER_NODE": per_node, "NPROC_PER_NODE": per_node,
         "PET_NODE_RANK": rank, "NODE_RANK": rank,
     }  # fmt: skip
-    said = [
+    mismatches = [
         f"{name}={environment[name]} instead of {value}"
         for name, value in expected.items()
         if name in environment and environment[name] != str(value)
     ]
     if not rank.isdecimal() or int(rank) >= nodes:
-        said.append(f"RANK={rank} is no rank of {nodes} nodes")
+        mismatches.append(f"RANK={rank} is no rank of {nodes} nodes")
     if not environment["MASTER_PORT"].isdecimal():
-        said.append(f"MASTER_PORT={environment['MASTER_PORT']} is no port")
-    return said
+        mismatches.append(f"MASTER_PORT={environment['MASTER_PORT']} is no port")
+    return mismatches
 
 
 def without_operator_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment as it was before training-operator: its RANK is a node's, and programs take it for theirs."""
     return {name: value for name, value in environment.items() if name not in OPERATOR_VARIABLES}
+
+
+def torchrun_environment(environment: Mapping[str, str], where: NodeInfo) -> dict[str, str]:
+    """The environment from which ms-swift makes its torchrun command, without other names of the same values."""
+    joined = {"NPROC_PER_NODE": str(where.per_node), WORLD_SIZE_VARIABLE: str(where.nodes * where.per_node)}
+    if where.nodes > 1:
+        joined |= {"NNODES": str(where.nodes), "NODE_RANK": str(where.rank)}
+        joined |= {"MASTER_ADDR": where.head, "MASTER_PORT": str(where.port)}
+    return without_operator_variables(environment) | joined

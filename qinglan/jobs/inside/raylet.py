@@ -25,7 +25,7 @@ POLL_SECONDS = 0.5
 
 
 def shared_token(environment: Mapping[str, str]) -> str:
-    """What all nodes were given, so that nobody else can speak to them."""
+    """The secret that all nodes share, so that nobody else can speak to them."""
     if environment.get("RAY_AUTH_MODE") != "token" or not environment.get(TOKEN):
         raise ConfigError(
             f"A Ray cluster over several pods wants RAY_AUTH_MODE=token and the same {TOKEN} in each: without, "
@@ -50,8 +50,8 @@ def _node(address: str, name: str, gpus: int) -> list[str]:
 
 def start_ray(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """A group of its own, so that the end of ours does not end it before we do."""
-    given = {**environment, **NO_DRAIN_ENVIRONMENT}
-    return subprocess.Popen(command, env=given, stdout=subprocess.DEVNULL, process_group=0)
+    variables = {**environment, **NO_DRAIN_ENVIRONMENT}
+    return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, process_group=0)
 
 
 class StartDeadline:

@@ -1,4 +1,4 @@
-"""Who is there: each worker holds a connection to the head for as long as it lives, and both notice its end.
+"""The rendezvous of a Ray cluster: each worker holds a connection to the head while it lives; both notice its end.
 
 Lines of JSON: a worker says `{"token", "rank", "pod"}`; the head `{"ray": ADDRESS}`, `{"complete": true}` when Ray
 has all nodes, and at the end `{"ended": CODE}`; a worker whose Ray has ended before that, `{"lost": WHY}`.
@@ -60,8 +60,8 @@ class RendezvousServer:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                asking, _ = self._listening.accept()
-                threading.Thread(target=self._follow, args=(JsonConnection(asking),), daemon=True).start()
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._follow, args=(JsonConnection(client),), daemon=True).start()
 
     def _follow(self, line: "JsonConnection") -> None:
         """One worker, from its first word to its end."""

@@ -47,7 +47,7 @@ class StoreReleaseVerifier:
 
 def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: str, policy: TrustPolicy) -> Proof:
     """Prove the release, with every objection at once; a DataError where it is no release."""
-    store.pull(address.digest, folder, wanted=lambda name: not stays_in_store(name))
+    store.pull(address.digest, folder, select=lambda name: not stays_in_store(name))
     claim = read_release_statement(folder)
     files = release_files(folder, claim)
     absent = frozenset(path for path in files if stays_in_store(path))

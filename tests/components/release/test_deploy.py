@@ -162,7 +162,7 @@ def test_what_is_missing_is_listed_and_nothing_is_written(
         deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
     assert rollouts.creates == 0
 
-    break_glass(lacking.registered.release, str(tmp_path / "store"), (), made.policy, "the shop is down", "Li", NAME)
+    break_glass(lacking.registered.release, str(tmp_path / "store"), (), made.policy, "the shop is down", "Li")
     done = deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
     assert done.override == "Li: the shop is down" and rollouts.creates == 1
 

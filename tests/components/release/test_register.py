@@ -16,11 +16,12 @@ from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
 from qinglan.evaluation.style_gate import GateStyleConfig
 from qinglan.evaluation.style_gate import decide as decide_style
 from qinglan.lineage.deploy_gate import break_glass, may_deploy
-from qinglan.lineage.gate_verdict import add_verdict, read_lineage
 from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder
-from qinglan.lineage.override import read_override
 from qinglan.lineage.record import recorded
-from qinglan.lineage.release_check import check_release, read_release
+from qinglan.lineage.release_check import check_release
+from qinglan.lineage.release_folder import read_lineage, read_release
+from qinglan.lineage.release_notes import read_override
+from qinglan.lineage.step_inputs import add_verdict
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
 from tests.qinglan.evaluation.test_rewriter_gate import changed
@@ -133,7 +134,7 @@ def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, 
     store.push(tmp_path / "release", done.release)
     before = may_deploy(tmp_path / "release", policy, NAME)
 
-    break_glass(str(tmp_path / "release"), store.address, (), policy, "to see it: the gate says hold", "a test", NAME)
+    break_glass(str(tmp_path / "release"), store.address, (), policy, "to see it: the gate says hold", "a test")
 
     assert (before.allowed, before.grave) == (False, False)
     assert any("the gate says hold" in reason for reason in before.reasons)

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.jobs.inside.node_info import OPERATOR_VARIABLES, WORLD_SIZE_VARIABLE, read_node_info
-from qinglan.jobs.inside.torchrun import torchrun_environment
+from qinglan.jobs.inside.node_info import (
+    OPERATOR_VARIABLES,
+    WORLD_SIZE_VARIABLE,
+    read_node_info,
+    torchrun_environment,
+)
 from tests.qinglan.jobs.rendered import SHAPES, inside, on_loopback, pod, rendered
 
 

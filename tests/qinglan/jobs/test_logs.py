@@ -110,21 +110,6 @@ def test_the_log_of_another_pod_is_added(server: PodLogs, tmp_path: Path) -> Non
     assert Following(server, log).finished() == ["of an earlier attempt", "a"]
 
 
-def test_the_last_words_of_a_container_that_was_restarted_are_asked_for(server: PodLogs, tmp_path: Path) -> None:
-    server.say(f"{BASE}1Z", "a")
-    server.breaks_after = 1
-    following = Following(server, tmp_path / "train.log")
-    following.until(1)
-    with server.changed:
-        server.previous = [(f"{BASE}1Z", "a"), (f"{BASE}2Z", "its last words")]
-        server.lines = [(f"{BASE}3Z", "anew")]
-    following.log.start({**POD, "status": {"containerStatuses": [{"restartCount": 1}]}})
-    following.until(3)
-    server.end()
-
-    assert following.finished() == ["a", "its last words", "anew"]
-
-
 def test_an_error_of_the_listener_is_kept_for_whoever_follows(server: PodLogs, tmp_path: Path) -> None:
     def refuse(line: str) -> None:
         raise ValueError(line)

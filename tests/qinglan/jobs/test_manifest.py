@@ -133,14 +133,13 @@ def test_one_machine_is_a_master_alone_and_without_a_join_the_command_itself() -
     assert container_of(manifest)["command"] == ["python", "train.py"]
 
 
-def test_how_long_and_how_often() -> None:
-    manifest = render_pytorchjob(SPEC_OF_TWO._replace(hours=1.5, restarts=3), PLACE)
+def test_a_job_has_a_deadline_and_no_pod_of_it_is_started_again() -> None:
+    manifest = render_pytorchjob(SPEC_OF_TWO._replace(hours=1.5), PLACE)
 
     policy = manifest["spec"]["runPolicy"]
-    assert (policy["activeDeadlineSeconds"], policy["backoffLimit"], policy["cleanPodPolicy"]) == (5400, 3, "Running")
+    assert (policy["activeDeadlineSeconds"], policy["backoffLimit"], policy["cleanPodPolicy"]) == (5400, 0, "Running")
     assert policy["ttlSecondsAfterFinished"] > 0
-    assert replica(manifest)["restartPolicy"] == "OnFailure"
-    assert replica(render_pytorchjob(SPEC_OF_TWO, PLACE))["restartPolicy"] == "Never"
+    assert replica(manifest)["restartPolicy"] == "Never"
 
 
 def test_labels_owner_and_attempt() -> None:

@@ -69,13 +69,6 @@ def away(one: dict[str, Any], at: float = SOON - POD_GONE_SECONDS - 1) -> dict[s
             "failed", 7, "pod sft-0a-worker-0 ended with code 7",
         ),
         (
-            "restarted and given up",
-            seen(job(policy="OnFailure", conditions=said("Failed", "reached the specified backoff limit")),
-                 away(pod(containerStatuses=[
-                     {"restartCount": 2, "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 5}}}]))),
-            "failed", 5, "After 2 restarts pod sft-0a-master-0 ended with code 5",
-        ),
-        (
             "preempted", seen(job(conditions=FAILED), away(pod(conditions=[PREEMPTED]))),
             "failed", 143, "PreemptionByScheduler: to make room). A job of a higher priority",
         ),
@@ -183,15 +176,15 @@ def test_a_deleted_pod_is_named_by_when_its_deletion_was_asked_for() -> None:
 
 
 def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> None:
-    """The operator deletes the pod whose restarts are used up, makes another of its name, and deletes that too."""
-    first = slim_pod(pod(containerStatuses=[{"restartCount": 2, "lastState": ended(3)[0]["state"]}]), None)
-    another = pod(containerStatuses=[{"restartCount": 0, "state": {"running": {}}}])
+    """The operator deletes the pod that failed, makes another of its name, and deletes that too."""
+    first = slim_pod(pod(containerStatuses=ended(3)), None)
+    another = pod(containerStatuses=[{"state": {"running": {}}}])
     another["metadata"] |= {"uid": "new", "deletionTimestamp": "2026-01-01T02:00:00Z"}
 
     found = job_status(JobSnapshot(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
 
     assert (found.phase, found.code) == ("failed", 3)
-    assert found.text.startswith("After 2 restarts pod sft-0a-master-0 ended with code 3")
+    assert found.text.startswith("pod sft-0a-master-0 ended with code 3")
 
 
 def test_that_a_pod_ran_is_kept_when_it_is_another_thing_later() -> None:

@@ -9,13 +9,13 @@ MADE_AT = 1767225600.0
 HOURS = 2
 
 
-def job(uid: str = "u1", nodes: int = 1, policy: str = "Never", **status: Any) -> dict[str, Any]:
-    workers = {"Worker": {"replicas": nodes - 1, "restartPolicy": policy}} if nodes > 1 else {}
+def job(uid: str = "u1", nodes: int = 1, **status: Any) -> dict[str, Any]:
+    workers = {"Worker": {"replicas": nodes - 1}} if nodes > 1 else {}
     return {
         "metadata": {"name": "sft-0a", "namespace": "n", "uid": uid, "creationTimestamp": MADE},
         "spec": {
             "runPolicy": {"activeDeadlineSeconds": HOURS * 3600},
-            "pytorchReplicaSpecs": {"Master": {"replicas": 1, "restartPolicy": policy}, **workers},
+            "pytorchReplicaSpecs": {"Master": {"replicas": 1}, **workers},
         },
         "status": status,
     }

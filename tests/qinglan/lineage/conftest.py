@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.lineage.key_lifecycle import ensure_keys
+from qinglan.lineage.trust import ensure_keys
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
 from tests.release_world import Made, make_release, use_keys

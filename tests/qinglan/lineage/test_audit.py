@@ -8,14 +8,12 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
-from qinglan.lineage import audit_targets
-from qinglan.lineage.audit import Audit, audit, audit_error
-from qinglan.lineage.journal_check import compare_answers
+from qinglan.lineage.audit import Audit, audit, audit_error, compare_answers
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.llm.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from qinglan.store import open_store
 from tests.lineage_release import write_release
-from tests.lineage_world import NOW, Keys, make_keys, no_findings, paid_paper, write_run
+from tests.lineage_world import NOW, Keys, make_keys, paid_paper, write_run
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +29,7 @@ def run(tmp_path: Path, keys: Keys) -> Path:
 @pytest.fixture(autouse=True)
 def checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release's own files are another module's matter."""
-    monkeypatch.setattr(audit_targets, "check_files", lambda one, policy, name="": no_findings(Path(), policy, name))
-    monkeypatch.setattr("qinglan.lineage.audit.check_files", audit_targets.check_files)
+    monkeypatch.setattr("qinglan.lineage.audit.check_release", lambda *given: [])
 
 
 def of(target: Path, keys: Keys, **given: object) -> Audit:

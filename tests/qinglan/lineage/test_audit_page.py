@@ -11,8 +11,7 @@ import pytest
 from qinglan.lineage import audit_page, graph_layout
 from qinglan.lineage.audit import Audit, as_json, audit, next_step
 from qinglan.lineage.findings import State
-from qinglan.lineage.override import Override
-from qinglan.lineage.rollout_statement import CheckedRollout, RolloutStatement
+from qinglan.lineage.release_notes import CheckedRollout, Override, RolloutStatement
 from qinglan.lineage.terminal_tree import print_audit, tree_lines
 from qinglan.lineage.walk import walk
 from tests.lineage_release import write_release
@@ -35,7 +34,7 @@ def found(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
         line["sft"]["made"].append(made(EVIL, "made", note=EVIL))
         line["ppo"]["used"] += [made(EVIL, "made"), made("judge_model")]
 
-    monkeypatch.setattr("qinglan.lineage.audit.check_files", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.audit.check_release", lambda *given: [])
     return audit(str(write_release(tmp_path / "release", keys, change)), keys.policy, now=NOW)
 
 
@@ -118,14 +117,24 @@ def test_a_release_that_was_never_rolled_out_has_no_table_of_it(found: Audit) ->
 
 
 def test_cards_stand_right_of_what_they_use_and_do_not_overlap(found: Audit) -> None:
-    placed, _, width, height = graph_layout.layout_graph(found.graph)
+    cards, arrows, width, height = graph_layout.layout_graph(found.graph)
 
-    at = {one.card.step.id: one for one in placed if one.card.step}
-    assert all(at[one.maker].x < at[one.user].x for one in graph_layout.arrows(found.graph))
-    assert all(one.x + graph_layout.CARD_WIDTH <= width and one.y + one.card.height <= height for one in placed)
-    for one in placed:
-        below = [other for other in placed if other.x == one.x and other.y > one.y]
-        assert all(other.y >= one.y + one.card.height for other in below)
+    right = {card.step.id: card.x for card in cards if card.step}
+    assert all(right[arrow.thing.step] < right[arrow.user] for arrow in arrows)
+    assert all(card.x + graph_layout.CARD_WIDTH <= width and card.y + card.height <= height for card in cards)
+    for card in cards:
+        below = [other for other in cards if other.x == card.x and other.y > card.y]
+        assert all(other.y >= card.y + card.height for other in below)
+
+
+def test_an_arrow_passes_between_the_cards_of_the_columns_on_its_way(found: Audit) -> None:
+    cards, arrows, _, _ = graph_layout.layout_graph(found.graph)
+
+    passed = [point for arrow in arrows for point in arrow.points[1:-1]]
+    assert passed, "the data reaches more than the next step"
+    for x, y in passed:
+        column = [card for card in cards if card.x <= x <= card.x + graph_layout.CARD_WIDTH]
+        assert not any(card.y <= y <= card.y + card.height for card in column)
 
 
 def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, found: Audit) -> None:

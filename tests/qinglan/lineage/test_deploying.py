@@ -10,10 +10,10 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.deploy_gate import Decision, may_deploy
 from qinglan.lineage.findings import Finding
-from qinglan.lineage.override import make_override, read_override
+from qinglan.lineage.release_notes import make_override, read_override
 from qinglan.lineage.trust import TrustPolicy
 from tests.lineage_release import code, write_release
-from tests.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys, no_findings
+from tests.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys
 
 NAME = f"{TENANT}/rewriter"
 Line = dict[str, dict[str, Any]]
@@ -27,7 +27,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 @pytest.fixture(autouse=True)
 def checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release's own files are another module's matter."""
-    monkeypatch.setattr("qinglan.lineage.audit.check_files", lambda *given: no_findings(Path(), TrustPolicy()))
+    monkeypatch.setattr("qinglan.lineage.audit.check_release", lambda *given: [])
 
 
 def decided(release: Path, policy: TrustPolicy, name: str = NAME, **given: Any) -> Decision:
@@ -129,7 +129,7 @@ def test_no_override_covers_what_a_release_was_found_to_be(
     cases += [(own, "missing", False) for own in ("model/model.safetensors", "model", "model.sig", "lineage")]
     for what, state, allowed in cases:
         faults = [Finding(what, state, "x")]  # type: ignore[arg-type]
-        monkeypatch.setattr("qinglan.lineage.audit.check_files", lambda *given, faults=faults: faults)
+        monkeypatch.setattr("qinglan.lineage.audit.check_release", lambda *given, faults=faults: faults)
 
         assert decided(release, keys.policy, override=signed).allowed is allowed
 
@@ -155,4 +155,4 @@ def test_an_override_in_a_lineage_folder_is_no_statement_of_a_stage(keys: Keys, 
     only = Statements(override(keys, release))
 
     assert walk([sha("x")], only, keys.policy, TENANT, now=NOW).findings == ()
-    assert given("x").given
+    assert given("x").is_external

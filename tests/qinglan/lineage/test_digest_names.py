@@ -12,8 +12,15 @@ import pytest
 
 from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM, digest, tree_digest
 from qinglan.lineage.dsse import open_envelope
-from qinglan.lineage.override import make_override, read_override
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE
+from qinglan.lineage.release_notes import (
+    RolloutStatement,
+    is_same_statement,
+    make_override,
+    read_override,
+    read_rollout_notes,
+    rollout_payload,
+)
 from qinglan.lineage.statement import (
     STAGE_BUILD_TYPE,
     STAGE_BUILD_TYPE_V1,
@@ -143,7 +150,7 @@ def test_a_folder_under_a_files_name_is_found_where_its_bytes_are_at_hand(
     keys: Keys, tmp_path: Path, algorithm: str, state: str
 ) -> None:
     """Its bytes are right either way: values decide what a thing is, and no function's value is another's."""
-    from qinglan.lineage.evidence_folders import CombinedEvidence, FileEvidence
+    from qinglan.lineage.evidence import CombinedEvidence, FileEvidence
 
     folder = write_run(tmp_path / "run", keys) / "artifacts/line-1/sft/model"
     made = ArtifactRef("sft_model", digest(folder), algorithm=algorithm)
@@ -168,19 +175,18 @@ def test_an_override_names_the_releases_folder_and_one_of_before_is_read(keys: K
 
 
 def test_a_rollouts_history_of_before_is_read_and_is_the_same_history(keys: Keys) -> None:
-    from qinglan.lineage import rollout_statement
     from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 
-    told = rollout_statement.RolloutStatement(
+    told = RolloutStatement(
         "a" * 64, "fivedoctors/rewriter", "ns/name", "rewriter", "Promoted", ("better",), "2026-01-05T08:00:00Z",
         "2026-01-05T09:00:00Z", {"steps": [5, 100]}, {}, ({"at": "2026-01-05T08:30:00Z"},),
     )  # fmt: skip
-    body = orjson.loads(rollout_statement.rollout_payload(told))
+    body = orjson.loads(rollout_payload(told))
     assert body["subject"][0]["digest"] == {FOLDER_ALGORITHM: "a" * 64}
 
     body["subject"][0]["digest"] = {FILE_ALGORITHM: "a" * 64}
     before = sign_envelope(orjson.dumps(body), IN_TOTO, [keys.releaser])
-    assert rollout_statement.is_same_statement(before, told)
-    assert not rollout_statement.is_same_statement(before, told._replace(outcome="RolledBack"))
-    [kept] = rollout_statement.read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
-    assert rollout_statement.rollout_payload(kept.told) == rollout_statement.rollout_payload(told)
+    assert is_same_statement(before, told)
+    assert not is_same_statement(before, told._replace(outcome="RolledBack"))
+    [kept] = read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
+    assert rollout_payload(kept.told) == rollout_payload(told)

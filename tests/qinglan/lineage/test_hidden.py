@@ -10,10 +10,9 @@ import pytest
 from qinglan.digests import digest, file_digests
 from qinglan.errors import ConfigError
 from qinglan.lineage.audit import audit
-from qinglan.lineage.key_lifecycle import ensure_keys, revoke_key
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.statement import ArtifactRef
-from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust, revoke_key
 from tests.lineage_world import NOW, Keys, make_keys, part_of, record, sealed, write_run
 
 MODEL = "artifacts/line-1/sft/model"

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
-from qinglan.lineage.key_lifecycle import ensure_keys, new_key, revoke_key, rotate_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, new_key, revoke_key, rotate_key
 
 PAYLOAD = b'{"seed": 1}'
 SECOND = timedelta(seconds=1)
@@ -37,9 +36,9 @@ def keys(tmp_path: Path) -> Path:
 
 
 def test_what_a_trusted_key_signed_counts(keys: Path) -> None:
-    key, fault = policy(keys).signed(sealed(keys), "builder", "fivedoctors", now())
+    worth = policy(keys).worth(sealed(keys), "builder", "fivedoctors", now())
 
-    assert (key, fault) == (load_signer("builder", keys).id, "")
+    assert worth == ("attested", "", load_signer("builder", keys).id)
 
 
 def test_a_private_key_is_for_its_owner_alone_and_nothing_private_is_in_the_policy(keys: Path) -> None:
@@ -64,13 +63,13 @@ def test_keys_that_are_there_are_never_made_anew(keys: Path) -> None:
 def test_another_payload_is_not_what_was_signed(keys: Path, change: bytes) -> None:
     envelope = sealed(keys)._replace(payload=change)
 
-    assert "not key" in policy(keys).signed(envelope, "builder", "fivedoctors", now())[1]
+    assert "not key" in policy(keys).worth(envelope, "builder", "fivedoctors", now())[1]
 
 
 def test_a_signature_is_of_the_payloads_type_too(keys: Path) -> None:
     envelope = sealed(keys)._replace(payload_type="application/json")
 
-    assert "not key" in policy(keys).signed(envelope, "builder", "fivedoctors", now())[1]
+    assert "not key" in policy(keys).worth(envelope, "builder", "fivedoctors", now())[1]
 
 
 @pytest.mark.parametrize("writing", ["YR==", "YQ=", "YQ==\n", "Y Q=="])
@@ -86,17 +85,16 @@ def envelope(payload: str) -> bytes:
 
 
 def test_a_builder_may_not_release_and_a_releaser_may_not_build(keys: Path) -> None:
-    assert "is a builder's" in policy(keys).signed(sealed(keys), "releaser", "fivedoctors", now())[1]
-    assert "is a releaser's" in policy(keys).signed(sealed(keys, "releaser"), "builder", "fivedoctors", now())[1]
+    assert "is a builder's" in policy(keys).worth(sealed(keys), "releaser", "fivedoctors", now())[1]
+    assert "is a releaser's" in policy(keys).worth(sealed(keys, "releaser"), "builder", "fivedoctors", now())[1]
 
 
 def test_a_key_signs_for_its_tenants_alone(tmp_path: Path) -> None:
     new_key(tmp_path, "builder", ("chengla",))
 
-    assert policy(tmp_path).signed(sealed(tmp_path), "builder", "chengla", now())[1] == ""
+    assert policy(tmp_path).worth(sealed(tmp_path), "builder", "chengla", now())[1] == ""
     assert (
-        "may not sign for fivedoctors"
-        in policy(tmp_path).signed(sealed(tmp_path), "builder", "fivedoctors", now())[1]
+        "may not sign for fivedoctors" in policy(tmp_path).worth(sealed(tmp_path), "builder", "fivedoctors", now())[1]
     )
 
 
@@ -104,8 +102,8 @@ def test_a_stranger_and_nobody_do_not_count(keys: Path, tmp_path: Path) -> None:
     ensure_keys(tmp_path / "other")
     unsigned = sealed(keys)._replace(signatures=())
 
-    assert "not in the trust policy" in policy(keys).signed(sealed(tmp_path / "other"), "builder", "x", now())[1]
-    assert policy(keys).signed(unsigned, "builder", "x", now()) == ("", "it is not signed")
+    assert "not in the trust policy" in policy(keys).worth(sealed(tmp_path / "other"), "builder", "x", now())[1]
+    assert policy(keys).worth(unsigned, "builder", "x", now()) == ("untrusted", "it is not signed", "")
 
 
 def test_a_key_id_proves_nothing(keys: Path, tmp_path: Path) -> None:
@@ -113,7 +111,7 @@ def test_a_key_id_proves_nothing(keys: Path, tmp_path: Path) -> None:
     [forged] = sealed(tmp_path / "other").signatures
     envelope = sealed(keys)._replace(signatures=(forged._replace(key=load_signer("builder", keys).id),))
 
-    assert "not key" in policy(keys).signed(envelope, "builder", "x", now())[1]
+    assert "not key" in policy(keys).worth(envelope, "builder", "x", now())[1]
 
 
 def test_one_signature_that_counts_is_enough(keys: Path, tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ def test_one_signature_that_counts_is_enough(keys: Path, tmp_path: Path) -> None
     strange, good = sealed(tmp_path / "other"), sealed(keys)
     both = good._replace(signatures=(*strange.signatures, *good.signatures))
 
-    assert policy(keys).signed(both, "builder", "x", now())[1] == ""
+    assert policy(keys).worth(both, "builder", "x", now())[1] == ""
 
 
 def test_a_rotated_keys_signatures_count_as_of_their_time(keys: Path) -> None:
@@ -131,10 +129,10 @@ def test_a_rotated_keys_signatures_count_as_of_their_time(keys: Path) -> None:
 
     assert load_signer("builder", keys).id == new != old
     trust = policy(keys)
-    assert trust.signed(before, "builder", "x", signed_at) == (old, "")
+    assert trust.worth(before, "builder", "x", signed_at) == ("attested", "", old)
     assert "rotated out" in trust.fault(old, "builder", "x", now() + SECOND)
     assert "did not exist" in trust.fault(new, "builder", "x", trust.keys[new].since - SECOND)
-    assert trust.signed(sealed(keys), "builder", "x", now())[1] == ""
+    assert trust.worth(sealed(keys), "builder", "x", now())[1] == ""
 
 
 def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> None:

@@ -11,11 +11,10 @@ from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
-from qinglan.lineage.key_lifecycle import ensure_keys
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_folder import PROVENANCE
-from qinglan.lineage.trust import TRUST_FILE
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys
 from qinglan.rewriter.card import CARD
 from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
 
@@ -43,7 +42,7 @@ def test_a_release_is_named_by_its_digests_and_who_signed_it(made: Made) -> None
     assert proof.release_digest == digest(made.folder) == made.registered.release
     assert proof.prompts_digest == digest(made.folder / "model" / CARD)
     assert proof.version == made.registered.model[:12]
-    assert proof.said == (
+    assert proof.summary == (
         f"release fivedoctors/rewriter {made.registered.release[:12]}, its digests, signed by "
         f"{made.registered.signed_by[:12]}"
     )
@@ -138,7 +137,7 @@ def test_a_bare_folder_is_named_by_its_digest_and_called_unproven(tmp_path: Path
     proof = verify_model(folder)
 
     assert (proof.state, proof.model_digest) == ("unproven", digest(folder))
-    assert proof.said.startswith("unproven")
+    assert proof.summary.startswith("unproven")
 
 
 def alone(release: Path) -> Path:

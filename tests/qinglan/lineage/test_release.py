@@ -13,8 +13,8 @@ import pytest
 from qinglan.errors import DataError
 from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.keys import public_pem
-from qinglan.lineage.release_check import check_release, read_release
-from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE
+from qinglan.lineage.release_check import check_release
+from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, read_release
 from qinglan.lineage.statement import from_payload
 from tests.qinglan.lineage import golden_release
 from tests.qinglan.lineage.tampering import Scene

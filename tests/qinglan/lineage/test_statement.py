@@ -95,11 +95,11 @@ def test_a_step_signs_what_it_made_and_used_and_carries_what_came_before(
     assert (said.run, said.stage, said.facts) == ("run-7", "generate", {"rows": 1})
     assert said.made == (ArtifactRef("rewrites", digest(Path(made.path)), "", {"rows": 1}),)
     used = {part.name: part for part in said.used}
-    assert used["questions"].given and used["questions"].digest == digest(Path(asked.path))
+    assert used["questions"].is_external and used["questions"].digest == digest(Path(asked.path))
     assert {"prices", "environment"} <= set(used)
     assert b"\xe5\xbc\xa0\xe4\xb8\x89" not in envelope.payload and str(tmp_path).encode() not in envelope.payload
     [path] = Path(second.path).glob("validate-*")
-    assert not from_payload(open_envelope(path.read_bytes()).payload).used[0].given, "what we made is not given"
+    assert not from_payload(open_envelope(path.read_bytes()).payload).used[0].is_external, "what we made is not given"
 
 
 def test_without_a_key_a_step_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

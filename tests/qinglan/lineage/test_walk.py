@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.evidence_source import CombinedEvidence, FileEvidence
-from qinglan.lineage.graph import Graph, findings_of, verdict_of
+from qinglan.lineage.evidence import CombinedEvidence, FileEvidence
+from qinglan.lineage.findings import verdict_of
 from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.walk import walk
+from qinglan.lineage.walk import Graph, findings_of, walk
 from tests.lineage_world import DAWN, NOW, TENANT, Keys, Statements, at, given, made, make_keys, sealed, sha
 
 

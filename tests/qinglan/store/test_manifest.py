@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.store.backend import ObjectInfo
-from qinglan.store.manifest import Manifest, ManifestFile, differences
-from qinglan.store.paths import path_fault
-from qinglan.store.source_files import build_manifest, read_sources
+from qinglan.store.backend import ObjectInfo, path_fault
+from qinglan.store.manifest import Manifest, ManifestFile, build_manifest, differences, read_sources
 
 FILE = ManifestFile(sha256="0" * 64, size=1)
 PIECES = st.sampled_from(["..", ".", "", "a", "分词", "~", "a\x00b", "\\", "..\\", "C:", "\n", "\ud800", " ", "..."])

@@ -52,7 +52,7 @@ def test_a_step_names_its_paid_answers_and_prices_by_digest(tmp_path: Path) -> N
     assert "张三".encode() not in papers and "回声".encode() not in papers
     used = {part.name: part for part in generate.used}
     assert used["journal"].digest == sha256(generate.papers["paid-generate.jsonl"]).hexdigest()
-    assert (used["journal"].about["answers"], used["journal"].given) == (2, True)
+    assert (used["journal"].about["answers"], used["journal"].is_external) == (2, True)
     assert orjson.loads(generate.papers["prices-generate.json"])["teacher"]["price"]["currency"]
     assert nobody.used == [], "who asked for nothing has paid for nothing"
 

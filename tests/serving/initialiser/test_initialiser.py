@@ -14,10 +14,9 @@ from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
-from qinglan.lineage.key_lifecycle import ensure_keys, revoke_key
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, revoke_key
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
 from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys

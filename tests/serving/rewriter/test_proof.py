@@ -8,8 +8,7 @@ import pytest
 
 from qinglan import prompts
 from qinglan.errors import DataError
-from qinglan.lineage.key_lifecycle import ensure_keys
-from qinglan.lineage.trust import TRUST_FILE
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts, write_card
 from qinglan.rewriter.model import Student
 from tests.forkserver import forked

@@ -8,10 +8,9 @@ import pytest
 from qinglan.digests import digest
 from qinglan.errors import OutageError
 from qinglan.lineage.audit import audit
-from qinglan.lineage.key_lifecycle import new_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.rollout_statement import ROLLOUT_NOTE, RolloutStatement, sign_rollout
-from qinglan.lineage.trust import Revocation, TrustPolicy
+from qinglan.lineage.release_notes import ROLLOUT_NOTE, RolloutStatement, sign_rollout
+from qinglan.lineage.trust import Revocation, TrustPolicy, new_key
 from qinglan.store import open_store
 from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.ports import Proof

@@ -15,11 +15,10 @@ from pipelines.rollout.view import RolloutView
 from qinglan.errors import AlteredError, ConfigError, IncompleteAuditError, OutageError
 from qinglan.lineage.audit import Audit, as_json, audit
 from qinglan.lineage.audit_page import page
-from qinglan.lineage.key_lifecycle import new_key, revoke_key
 from qinglan.lineage.keys import load_signer
-from qinglan.lineage.rollout_statement import ROLLOUT_NOTE, read_rollout_note, sign_rollout
+from qinglan.lineage.release_notes import ROLLOUT_NOTE, read_rollout_note, sign_rollout
 from qinglan.lineage.terminal_tree import print_audit
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust, new_key, revoke_key
 from qinglan.store import Store, open_store
 from serving.rollout.history import HistorySigner, history_record
 from serving.rollout.ports import RolloutSnapshot

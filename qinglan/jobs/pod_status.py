@@ -1,0 +1,135 @@
+"""The failure of a pod, or the reason that it waits, and what to do about it: pure functions over its status."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+RESUMES = "A retry goes on from the last checkpoint."
+KILLED = 137
+FAILURE_REMEDIES = {
+    "OOMKilled": f"Raise the step's memory in the profile, or lower the batch. {RESUMES}",
+    "Evicted": f"Its node ran short of something. Raise what the step requests in the profile. {RESUMES}",
+    "PreemptionByScheduler": f"A job of a higher priority took its place. {RESUMES}",
+    "EvictionByEvictionAPI": f"Its node was drained. {RESUMES}",
+    "DeletionByTaintManager": f"Its node left the cluster or was tainted. {RESUMES}",
+    "Deleted": f"Somebody deleted it, or its node was drained. {RESUMES}",
+    "DeletionByPodGC": f"Its node is gone. {RESUMES}",
+}
+PENDING_REMEDIES = (
+    ("node affinity/selector", "No node is such as the job selects. Ask for A100 nodes, or change the profile's node "
+     "selector"),
+    ("Insufficient nvidia.com/gpu", "All GPUs are taken, or no node has as many. Wait, end other jobs, or ask "
+     "for fewer in the profile"),
+    ("Insufficient", "No node has that much left. Lower what the profile asks for, or wait"),
+    ("untolerated taint", "Give the profile the toleration"),
+    ("persistentvolumeclaim", "Create the volume claim it names"),
+    ("secret", "Create the Secret it names"),
+    ("Image", "Check the image's name and digest, and the Secret to pull it with"),
+    ("runAsNonRoot", "The image runs as root: set its user to a number above 0"),
+)  # fmt: skip
+
+
+class PodFailure(NamedTuple):
+    pod: str
+    code: int
+    reason: str
+    at: str
+    """The time as the server wrote it: the first to die is the one to blame."""
+
+    words: str = ""
+
+    def explained(self) -> str:
+        how = self.reason if self.reason not in ("", "Error") else "it failed"
+        words = f": {self.words}" if self.words else ""
+        step = FAILURE_REMEDIES.get(self.reason) or (
+            f"It was killed, most often for its memory. {RESUMES}" if self.code == KILLED else "See its log."
+        )
+        return f"pod {self.pod} ended with code {self.code} ({how}{words}). {step}"
+
+
+def first_pod_failure(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
+    """The pod that failed first: the others die of the loss."""
+    failures = filter(None, map(pod_failure, pods))
+    return min(failures, key=lambda failure: (failure.at or "~", failure.pod), default=None)
+
+
+def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
+    """The first pod that somebody deleted while it ran; for when no pod says why it ended."""
+    failures = [
+        PodFailure(pod["metadata"]["name"], KILLED, "Deleted", _deletion_requested_at(pod["metadata"]))
+        for pod in pods
+        if pod["ran"] and pod["metadata"].get("deletionTimestamp") and pod["status"].get("phase") != "Succeeded"
+    ]
+    return min(failures, key=lambda failure: (failure.at, failure.pod), default=None)
+
+
+def _deletion_requested_at(meta: Mapping[str, Any]) -> str:
+    """The time of the request: the server writes the time at which the deletion has to be done."""
+    deadline = datetime.fromisoformat(meta["deletionTimestamp"])
+    return (deadline - timedelta(seconds=meta.get("deletionGracePeriodSeconds", 0))).isoformat()
+
+
+def pod_failure(pod: Mapping[str, Any]) -> PodFailure | None:
+    """The failure of a pod; None when it did not fail."""
+    status = pod["status"]
+    failure = pod_disruption(status) or _container_failure(status) or _pod_level_failure(status)
+    return failure and failure._replace(pod=pod["metadata"]["name"])
+
+
+def pod_disruption(status: Mapping[str, Any]) -> PodFailure | None:
+    """A pod that the cluster took away: preempted, drained, lost with its node."""
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            reason, message = condition.get("reason", ""), condition.get("message", "")
+            return PodFailure("", 143, reason, condition.get("lastTransitionTime", ""), message)
+    return None
+
+
+def _container_failure(status: Mapping[str, Any]) -> PodFailure | None:
+    for container in _containers(status):
+        end = container.get("state", {}).get("terminated")
+        if end and end.get("exitCode"):
+            message = str(end.get("message", "")).strip()[:300]
+            return PodFailure("", end["exitCode"], end.get("reason", ""), end.get("finishedAt", ""), message)
+    return None
+
+
+def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
+def _pod_level_failure(status: Mapping[str, Any]) -> PodFailure | None:
+    """A failure that no container reports: the pod was evicted, or refused by its node."""
+    if status.get("phase") != "Failed":
+        return None
+    return PodFailure("", 1, status.get("reason", ""), "", str(status.get("message", "")).strip()[:300])
+
+
+def pending_reason(pods: Iterable[Mapping[str, Any]]) -> str:
+    """The first reason that any pod gives for its waiting, in the cluster's own words; empty where none gives one."""
+    for pod in pods:
+        if pod["gone"] or pod["status"].get("phase", "Pending") != "Pending":
+            continue
+        if reason := _scheduler_reason(pod["status"]) or _container_reason(pod["status"]):
+            return f"{pod['metadata']['name']}: {reason}"
+    return ""
+
+
+def _scheduler_reason(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message") or condition.get("reason", ""))
+    return ""
+
+
+def _container_reason(status: Mapping[str, Any]) -> str:
+    for container in _containers(status):
+        waiting = container.get("state", {}).get("waiting")
+        if waiting and waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+    return ""
+
+
+def pending_remedy(reason: str) -> str:
+    """The next step for a person."""
+    return next((step for part, step in PENDING_REMEDIES if part in reason), "Look at it with: kubectl describe pod")

@@ -1,0 +1,259 @@
+"""Evidence of an audit: statements and bytes in a release, a run or any folder. The walk verifies all of it.
+
+evidence = CombinedEvidence([RunFolder(Path("runs/demo/fivedoctors")), FileEvidence(Path("data"))])
+"""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import orjson
+
+from qinglan.digests import file_digests, tree_digest
+from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
+from qinglan.lineage.release_folder import LINEAGE, MODEL, PROVENANCE
+from qinglan.lineage.statement import from_payload
+
+
+class EvidenceLocation(NamedTuple):
+    """A place where something's bytes have to be, and to be right."""
+
+    path: Path
+    hashed: bool = False
+    """It was found by its digest, so its bytes are known to be right."""
+
+
+class Evidence:
+    """The base of all evidence: no statements, no bytes."""
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        """Each envelope with where it lies; the same one may come more than once."""
+        return iter(())
+
+    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        """Places that may hold these bytes."""
+        return ()
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        """The small files that lie beside statements, with their digests."""
+        return ((path, digest) for digest, path in self._papers.items())
+
+    def journals(self) -> Sequence[Path]:
+        """Journals of paid answers."""
+        return ()
+
+    @cached_property
+    def _papers(self) -> Mapping[str, Path]:
+        return {}
+
+    def _paper_places(self, digest: str) -> tuple[EvidenceLocation, ...]:
+        path = self._papers.get(digest)
+        return (EvidenceLocation(path, hashed=True),) if path else ()
+
+
+class CombinedEvidence(Evidence):
+    def __init__(self, parts: Iterable[Evidence]) -> None:
+        self.parts = tuple(parts)
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return (statement for part in self.parts for statement in part.statements())
+
+    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        places = (place for part in self.parts for place in part.places(digest, name))
+        return tuple({place.path: place for place in places}.values())
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        return (paper for part in self.parts for paper in part.papers())
+
+    def journals(self) -> Sequence[Path]:
+        return tuple(journal for part in self.parts for journal in part.journals())
+
+
+class FileEvidence(Evidence):
+    """Any folder or file: its contents by digest, hashed once; of a git repository, its commits."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise DataError(f"{path}: no such folder. --files names where an auditor keeps what was given.")
+        self.path = path
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return read_statements(self.path)
+
+    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        if len(digest) == 40:
+            path = self.path if has_commit(self.path, digest) else None
+        else:
+            path = self._by_digest.get(digest)
+        return (EvidenceLocation(path, hashed=True),) if path else ()
+
+    @cached_property
+    def _by_digest(self) -> dict[str, Path]:
+        if self.path.is_file():
+            return {sha256_file(self.path): self.path}
+        files = file_digests(self.path)
+        folders: dict[str, dict[str, str]] = {".": files}
+        for name, sha in files.items():
+            parts = name.split("/")
+            for end in range(1, len(parts)):
+                folders.setdefault("/".join(parts[:end]), {})["/".join(parts[end:])] = sha
+        by_digest = {tree_digest(inside): self.path / name for name, inside in folders.items()}
+        return by_digest | {sha: self.path / name for name, sha in files.items()}
+
+
+class ReleaseFolder(Evidence):
+    """A release: its own statement says what its files are; the lineage folder's papers are found by digest."""
+
+    def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
+        """`absent` files stayed in the store; without them the model's folder is not that of its digest either."""
+        self.path, self.absent = path, absent | ({MODEL} if absent else set())
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        if (path := self.path / PROVENANCE).is_file():
+            yield str(path), path.read_bytes()
+        yield from read_statements(self.path / LINEAGE)
+
+    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        signed = (EvidenceLocation(path) for path in self._signed_paths.get(digest, ()))
+        return (*signed, *self._paper_places(digest))
+
+    @cached_property
+    def _papers(self) -> Mapping[str, Path]:
+        return supporting_files(self.path / LINEAGE)
+
+    @cached_property
+    def _signed_paths(self) -> dict[str, list[Path]]:
+        """Files and folders by the digest that the release's statement gives them, in this very folder."""
+        try:
+            outputs = from_payload(open_envelope((self.path / PROVENANCE).read_bytes()).payload).made
+        except (OSError, DataError):
+            return {}
+        paths: dict[str, list[Path]] = {}
+        for part in outputs:
+            inside = ".." not in Path(part.name).parts and not Path(part.name).is_absolute()
+            if inside and part.name not in self.absent:
+                paths.setdefault(part.digest, []).append(self.path / part.name)
+        return paths
+
+
+class RunFolder(Evidence):
+    """A run, also one that was copied or moved: what its records put below artifacts/ is looked for in this folder.
+
+    Only what a step of this run made must be there. An input from outside, such as the spreadsheet, may be gone.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        yield from read_statements(self.root / "records")
+        yield from read_statements(self.root / "artifacts")
+
+    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        recorded = (EvidenceLocation(path) for path in self._recorded_paths.get(digest, ()))
+        released = (place for release in self.releases for place in release.places(digest, name))
+        return (*recorded, *released, *self._paper_places(digest))
+
+    def journals(self) -> Sequence[Path]:
+        journal = self.root / "journal.sqlite"
+        return (journal,) if journal.is_file() else ()
+
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Each step's record by stage. They are not signed, and only say where to look."""
+        paths = (path for path in sorted((self.root / "records").glob("*.json")) if path.is_file())
+        records = {path.stem: _read_json(path) for path in paths if not path.name.endswith(ENVELOPE_SUFFIX)}
+        return {stage: record for stage, record in records.items() if record}
+
+    @cached_property
+    def releases(self) -> list[ReleaseFolder]:
+        return [ReleaseFolder(path.parent) for path in sorted((self.root / "artifacts").rglob(PROVENANCE))]
+
+    def digest_of(self, path: Path) -> str:
+        """The digest that the records give this place; "" where they do not know it."""
+        resolved = path.resolve()
+        recorded = self._recorded_paths.items()
+        return next((digest for digest, paths in recorded if resolved in (path.resolve() for path in paths)), "")
+
+    @cached_property
+    def _recorded_paths(self) -> dict[str, list[Path]]:
+        """Where the records say that bytes are, by their digests."""
+        paths: dict[str, dict[Path, None]] = {}
+        for record in self.records.values():
+            for kind in ("inputs", "outputs"):
+                for part in map(mapping_or_empty, mapping_or_empty(record.get(kind)).values()):
+                    if path := self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs"):
+                        paths.setdefault(str(part.get("sha256", "")), {})[path] = None
+        return {digest: list(unique) for digest, unique in paths.items()}
+
+    def _recorded_path(self, uri: str, is_output: bool) -> Path | None:
+        path = local_path(uri)
+        if path is None:
+            return None
+        moved = [self.root / "artifacts" / rest for rest in _below_artifacts(path)]
+        here = next((candidate for candidate in moved if candidate.exists()), None)
+        if here is None and is_output:
+            return moved[0] if moved else path
+        here = here or path
+        return here if here.exists() else None
+
+    @cached_property
+    def _papers(self) -> Mapping[str, Path]:
+        papers: dict[str, Path] = {}
+        for folder in sorted((self.root / "artifacts").rglob(LINEAGE)):
+            papers.update(supporting_files(folder))
+        return papers
+
+
+def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every envelope below a folder, in the order of names; or the one that a path names."""
+    if folder.is_file() and folder.name.endswith(ENVELOPE_SUFFIX):
+        yield str(folder), folder.read_bytes()
+    for path in sorted(folder.rglob(f"*{ENVELOPE_SUFFIX}")):
+        if path.is_file():
+            yield str(path), path.read_bytes()
+
+
+def mapping_or_empty(value: Any) -> dict[str, Any]:
+    """A mapping out of a file that anybody may have written; an empty one where something else stands."""
+    return value if isinstance(value, dict) else {}
+
+
+def supporting_files(folder: Path) -> dict[str, Path]:
+    """The files beside the statements, by digest."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {sha256_file(path): path for path in paths if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX)}
+
+
+def local_path(uri: str) -> Path | None:
+    """The path on this machine; None for what is elsewhere."""
+    if uri.startswith("file://"):
+        return Path(unquote(urlsplit(uri).path))
+    return Path(uri) if uri and "://" not in uri else None
+
+
+def has_commit(repository: Path, commit: str) -> bool:
+    command = ["git", "-C", str(repository), "cat-file", "-e", f"{commit}^{{commit}}"]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _below_artifacts(path: Path) -> list[str]:
+    """The path inside of a run's artifacts/, the likeliest run first."""
+    parts = path.parts
+    at = [number for number, part in enumerate(parts) if part == "artifacts" and number + 1 < len(parts)]
+    return ["/".join(parts[number + 1 :]) for number in reversed(at) if ".." not in parts[number + 1 :]]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return mapping_or_empty(orjson.loads(path.read_bytes()))
+    except orjson.JSONDecodeError:
+        return {}
