@@ -36,6 +36,6 @@ def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -
             pool.submit(tally.moved, 5)
             pool.submit(tally.there, 3)
 
-    [last] = capsys.readouterr().out.splitlines()
+    *_, last = capsys.readouterr().out.splitlines()  # on a busy machine a line every two seconds comes before it
     assert last.startswith("[push] 8.0 kB of 8.0 kB, ")
     assert last.endswith(", 3.0 kB were there already")

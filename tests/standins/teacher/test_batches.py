@@ -90,7 +90,7 @@ def test_a_model_that_is_not_there_fails_its_rows_and_not_the_batch() -> None:
 
 
 def test_a_batch_that_is_cancelled_in_time_answers_nothing() -> None:
-    batch, good, bad = run_batch(Behaviour(batch_seconds=0.05), file_of(ROWS), cancel=True)
+    batch, good, bad = run_batch(Behaviour(batch_seconds=1.0), file_of(ROWS), cancel=True)
     assert (batch.status, good, bad) == ("cancelled", [], [])
 
 
