@@ -78,11 +78,12 @@ cluster-status: $(READY) ## which parts of it run, and their memory
 cluster-down: $(READY) ## end what `make cluster` started, and nothing else
 	@$(BIN)/python -m tests.cluster.plane down
 
-check: $(READY) ## ruff, mypy strict, import rules
+check: $(READY) ## ruff, mypy strict, import rules, plain names
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tests.plain_words
 
 BENCHES := cli demo samples journal prepay lineage rag rag-engines reranker data-line reward sft ppo style style-policy guard serving \
   cluster store jobs rollout rollout-controller
