@@ -1,4 +1,4 @@
-"""`qinglan audit`: what something is made of, who signed for it, and whether all of it is as it was."""
+"""`qinglan audit`: verify a model's whole lineage by digests and signatures, and show it."""
 
 import os
 from pathlib import Path
@@ -83,20 +83,20 @@ def _audit(
     from qinglan.lineage import audit as auditing
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        found = auditing.audit(target, policy, store=store, files=files, only_bytes=only_bytes)
+        result = auditing.audit(target, policy, store=store, files=files, only_bytes=only_bytes)
     if page:
         from qinglan.lineage.audit_page import write_page
 
-        write_page(found, page)
+        write_page(result, page)
     if as_json:
-        say_json(auditing.as_json(found))
+        say_json(auditing.as_json(result))
     else:
         from qinglan.lineage.terminal_tree import print_audit
 
-        print_audit(found)
+        print_audit(result)
         if page:
             say(page)
-    if error := auditing.audit_error(found):
+    if error := auditing.audit_error(result):
         raise error
 
 
@@ -107,9 +107,9 @@ def _audit_live(target: str, namespace: str, store: str, files: list[Path], poli
     from pipelines.audit_live import audit_live, live_as_json, print_live
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        found = audit_live(target, namespace, store, files, policy)
-    say_json(live_as_json(found)) if as_json else print_live(found)
-    if error := found.error:
+        live_audit = audit_live(target, namespace, store, files, policy)
+    say_json(live_as_json(live_audit)) if as_json else print_live(live_audit)
+    if error := live_audit.error:
         raise error
 
 
@@ -118,16 +118,16 @@ def _why_or_diff(target: str, other: str, store: str, files: list[Path], policy:
     from qinglan.lineage.audit_targets import open_target
     from qinglan.lineage.explain import diff_releases, explain_release, format_changes
 
-    with open_target(target, store, files) as one:
-        error = audit_error(audit_target(one, policy))
+    with open_target(target, store, files) as release:
+        error = audit_error(audit_target(release, policy))
         if not other:
-            lines = explain_release(one, policy)
+            lines = explain_release(release, policy)
             say_json(lines) if as_json else say(*lines)
         else:
             with open_target(other, store, files) as before:
-                changes = diff_releases(before, one, policy)
+                changes = diff_releases(before, release, policy)
                 error = error or audit_error(audit_target(before, policy))
-            say_json([one._asdict() for one in changes]) if as_json else say(*format_changes(changes))
+            say_json([change._asdict() for change in changes]) if as_json else say(*format_changes(changes))
     if error:
         raise error
 
@@ -138,9 +138,11 @@ def _which_models(target: str, store: str, files: list[Path], policy: Any, as_js
     from qinglan.lineage.terminal_tree import print_descendants
 
     path = Path(target)
-    wanted = digest(path) if path.exists() else target
-    found = which_models(wanted, [Path("runs"), *files], policy, store)
-    say_json([descendant._asdict() for descendant in found]) if as_json else print_descendants(wanted, found)
+    ancestor = digest(path) if path.exists() else target
+    descendants = which_models(ancestor, [Path("runs"), *files], policy, store)
+    say_json([descendant._asdict() for descendant in descendants]) if as_json else print_descendants(
+        ancestor, descendants
+    )
 
 
 def _break_glass(target: str, store: str, files: list[Path], policy: Any, reason: str, by: str) -> None:

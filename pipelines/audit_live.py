@@ -1,4 +1,4 @@
-"""`qinglan audit --live NAME`: what an InferenceService serves, and the audit of each release that it is."""
+"""`qinglan audit --live NAME`: find the releases that an InferenceService serves, and audit each of them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,21 +21,21 @@ class LiveAudit(NamedTuple):
     live: LiveService
     audits: tuple[Audit, ...]
     findings: tuple[Finding, ...]
-    """Of what is served; each release has its own."""
+    """Problems with what is served; problems within a release are in its own audit."""
 
     @property
     def error(self) -> QinglanError | None:
-        """The gravest of all; None where everything that is served is a release, and each is intact."""
-        own = [
-            AlteredError(_said(one)) if one.state != "missing" else IncompleteAuditError(_said(one))
-            for one in self.findings
+        """The most serious error; None if everything that is served is a release and every release is intact."""
+        live_errors = [
+            (IncompleteAuditError if finding.state == "missing" else AlteredError)(_finding_line(finding))
+            for finding in self.findings
         ]
-        found: list[QinglanError] = [*own, *filter(None, map(audit_error, self.audits))]
-        return min(found, key=lambda one: one.exit_code, default=None)
+        errors: list[QinglanError] = [*live_errors, *filter(None, map(audit_error, self.audits))]
+        return min(errors, key=lambda error: error.exit_code, default=None)
 
 
 def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], policy: TrustPolicy) -> LiveAudit:
-    """By KUBECONFIG; the releases come from the store that they are served from, unless another is named."""
+    """Audit the service that KUBECONFIG reaches; `store` replaces the store that its releases are served from."""
     from qinglan.kubernetes.client import connect
 
     parts = TARGET.fullmatch(target.removeprefix(PREFIX))
@@ -45,46 +45,44 @@ def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], p
         )
     live = inspect_service(connect().within(parts["namespace"] or namespace), parts["name"])
     audits, gone = [], []
-    for one in live.addresses:
+    for address in live.addresses:
         try:
-            audits.append(audit(one.digest, policy, store=store or one.store, files=files))
+            audits.append(audit(address.digest, policy, store=store or address.store, files=files))
         except DataError as error:
-            gone.append(Finding(one.uri, "missing", str(error)))
-    findings = (
-        *live.findings,
-        *gone,
-        *unmatched_versions(live.versions, {model_digest(one): one.name for one in audits}),
-    )
+            gone.append(Finding(address.uri, "missing", str(error)))
+    models = {model_digest(release_audit): release_audit.name for release_audit in audits}
+    findings = (*live.findings, *gone, *unmatched_versions(live.versions, models))
     return LiveAudit(live, tuple(audits), findings)
 
 
-def model_digest(found: Audit) -> str:
-    """The digest of a release's model, as its statement has it."""
-    return next((one for one in found.graph.starts if found.graph.things[one].name == MODEL), "")
+def model_digest(release_audit: Audit) -> str:
+    """The digest of a release's model, from its signed statement; empty if the graph has no model."""
+    graph = release_audit.graph
+    return next((digest for digest in graph.starts if graph.things[digest].name == MODEL), "")
 
 
-def print_live(found: LiveAudit) -> None:
+def print_live(live_audit: LiveAudit) -> None:
     from qinglan.lineage.terminal_tree import print_audit
 
-    say(f"{PREFIX}{found.live.namespace}/{found.live.name}")
-    for line in service_lines(found.live):
+    say(f"{PREFIX}{live_audit.live.namespace}/{live_audit.live.name}")
+    for line in service_lines(live_audit.live):
         say(f"  {line}")
-    for finding in found.findings:
+    for finding in live_audit.findings:
         say(f"✗ {finding.state} {finding.what}: {finding.why}")
-    for one in found.audits:
-        print_audit(one)
+    for release_audit in live_audit.audits:
+        print_audit(release_audit)
 
 
-def live_as_json(found: LiveAudit) -> Mapping[str, Any]:
-    live = found.live
+def live_as_json(live_audit: LiveAudit) -> Mapping[str, Any]:
+    live = live_audit.live
     return {
         "namespace": live.namespace, "name": live.name, "versions": live.versions,
-        "seen": [one._asdict() for one in live.seen],
-        "findings": [one._asdict() for one in found.findings],
-        "releases": [as_json(one) for one in found.audits],
+        "seen": [served._asdict() for served in live.served_uris],
+        "findings": [finding._asdict() for finding in live_audit.findings],
+        "releases": [as_json(release_audit) for release_audit in live_audit.audits],
     }  # fmt: skip
 
 
-def _said(finding: Finding) -> str:
+def _finding_line(finding: Finding) -> str:
     step = "Find out who put it there" if finding.state != "missing" else "Deploy it by a rollout"
     return f"{finding.what}: {finding.why}. {step}."

@@ -1,4 +1,4 @@
-"""What the servers on loopback really are, beside the releases that were asked for."""
+"""Compare the model servers on loopback with the releases that the rollout requested."""
 
 from pathlib import Path
 
@@ -15,25 +15,25 @@ ANSWER_SECONDS = 10.0
 
 
 def show_live(folder: Path) -> None:
-    """Each server that has users: its release, and as which version it answers. Altered where they differ."""
-    one = ObjectFiles(folder).read(SERVICE_NAME)
-    status = parse_status(one)
+    """Print the release and the reported version of each server with users; AlteredError if they differ."""
+    service = ObjectFiles(folder).read(SERVICE_NAME)
+    status = parse_status(service)
     say(f"Live, asked at {status.url}:")
-    for uri, share in service_snapshot(one).traffic.items():
+    for uri, share in service_snapshot(service).traffic.items():
         claim = read_release_statement(fetch_release(uri, folder))
-        made = {part.name: part.digest for part in claim.statement.made}
+        digests = {part.name: part.digest for part in claim.statement.made}
         counts, answers = _versions(status.server(uri).url)
-        if faults := unmatched_versions({*counts, answers}, {made[MODEL]: claim.name}):
+        if faults := unmatched_versions({*counts, answers}, {digests[MODEL]: claim.name}):
             raise AlteredError(f"{uri}: {faults[0].why}. Find out who put it there.")
         digest = parse_release_uri(uri).digest
         say(
-            f"  ✓ {share} % of the users: release {digest[:12]}, of model {made[MODEL][:12]}; its server counts as "
-            f"{', '.join(counts)} and answers as {answers}"
+            f"  ✓ {share} % of the users: release {digest[:12]}, of model {digests[MODEL][:12]}; its server counts "
+            f"as {', '.join(counts)} and answers as {answers}"
         )
 
 
 def _versions(url: str) -> tuple[tuple[str, ...], str]:
-    """What its /metrics say, and what a server of this name says that its model is."""
+    """Read the versions in the server's /metrics, and the version that it names in an answer."""
     import httpx
 
     try:
@@ -51,5 +51,5 @@ def _versions(url: str) -> tuple[tuple[str, ...], str]:
 
 
 def _tenant(metrics: str) -> str:
-    """One that its model was trained for."""
+    """Take the first tenant in the server's metrics, which is one that its model was trained for."""
     return metrics.partition('qinglan_rewriter_questions_total{tenant="')[2].partition('"')[0]

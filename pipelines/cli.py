@@ -109,10 +109,10 @@ def sample(
     from standins.samples import write_sample
     from standins.samples.style import write_style_sample
 
-    made = (
+    written = (
         write_style_sample(out, rows, seed) if tenant == "style" else write_sample(tenant, out, conversations, seed)
     )
-    counts: dict[str, int] = made._asdict()
+    counts: dict[str, int] = written._asdict()
     if as_json:
         say_json(counts)
     else:
@@ -127,13 +127,13 @@ def plan(
     knowledge_base: KnowledgeBase = None,
     as_json: Json = False,
 ) -> None:
-    """What a run would call, cost and take, before anything is spent."""
+    """Count the calls, cost and time of a run before anything is spent."""
     from pipelines.config import load_config
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
 
-    made = make_plan(load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base))
-    say_json(made.model_dump(mode="json")) if as_json else print_plan(made)
+    run_plan = make_plan(load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base))
+    say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
 
 
 @app.command()
@@ -247,14 +247,14 @@ def blind(
     out: Annotated[Path, typer.Option(help="The run's folder: its key says who wrote what.")],
     as_json: Json = False,
 ) -> None:
-    """What people gave each system without knowing who wrote what, and how far the examiner agrees with them."""
+    """Show people's blind scores for each system, and how far the examiner agrees with them."""
     from components.evaluation.rewriter.blind_sheet import read_scores
     from pipelines.rundir import ARTIFACT_FILES, RunDir
     from pipelines.summary import print_human_scores
 
     files = RunDir(out).files
-    found = read_scores(sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"])
-    say_json(found) if as_json else print_human_scores(found)
+    scores = read_scores(sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"])
+    say_json(scores) if as_json else print_human_scores(scores)
 
 
 @app.command("compile")

@@ -1,4 +1,4 @@
-"""What a demo shows of its release: the tree that an auditor sees; and what one changed byte does to it."""
+"""Demonstrate the audit of a release: print its lineage, and show that one changed byte is detected."""
 
 import shutil
 from pathlib import Path
@@ -17,13 +17,13 @@ from qinglan.store import open_store
 from qinglan.terminal import say
 
 LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
-"""What a copy of a run for an auditor does not need."""
+"""Files that the audit of a copied run does not need."""
 
 
 def show_audit(root: Path, store: str) -> None:
-    """Print the run's audit, with what lies beside its release in the store.
+    """Print the run's audit, with the notes beside its release in the store.
 
-    An error where it is not intact; what is missing is none where a signed override names it.
+    Raises the audit's error, unless a signed override names everything that is missing.
     """
     with open_target(str(root)) as run:
         notes = tuple(read_notes(open_store(store), run.digest)) if run.release else ()
@@ -36,13 +36,13 @@ def show_audit(root: Path, store: str) -> None:
 
 
 def is_overridden(result: Audit) -> bool:
-    """Tell whether signed overrides name everything that is missing; what is altered they never cover."""
+    """Tell whether signed overrides name everything that is missing; they never cover altered files."""
     named = {reason for override in result.overrides for reason in override.missing}
     return result.verdict == "incomplete" and all(str(finding) in named for finding in result.findings)
 
 
 def show_refusal(root: Path, ancestor: str) -> None:
-    """Change one byte of an ancestor in a copy of the run; the audit must say so, and the deploy gate refuse."""
+    """Change one byte of an ancestor in a copy of the run; the audit must find it and the deploy gate refuse."""
     release = RunDir(root).files / ARTIFACT_FILES["release"]
     if not release.is_dir():
         raise ConfigError(f"{release}: no release there. `make demo` makes one.")
@@ -51,13 +51,13 @@ def show_refusal(root: Path, ancestor: str) -> None:
         copy = RunDir(Path(folder) / root.name)
         shutil.copytree(root, copy.root, symlinks=True, ignore=LEFT_BEHIND)
         changed = (copy.files / ARTIFACT_FILES[ancestor]).resolve()
-        place, before, after = change_a_byte(changed)
-        say(f"In a copy of {root}: byte {place:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
-        found = audit(str(copy.root), policy)
-        print_audit(found)
-        name = str(found.name)
+        offset, before, after = change_a_byte(changed)
+        say(f"In a copy of {root}: byte {offset:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
+        result = audit(str(copy.root), policy)
+        print_audit(result)
+        name = str(result.name)
         decision = may_deploy(copy.files / ARTIFACT_FILES["release"], policy, name, [RunFolder(copy.root)])
-        if decision.allowed or found.verdict != "altered":
+        if decision.allowed or result.verdict != "altered":
             raise AlteredError(f"{ancestor}: a changed byte was not noticed. That is a fault of ours.")
     say(f"May {name} be deployed? No:")
     for reason in decision.reasons:
@@ -65,11 +65,11 @@ def show_refusal(root: Path, ancestor: str) -> None:
 
 
 def change_a_byte(path: Path) -> tuple[int, int, int]:
-    """In the middle of a file: where, what it was, what it is."""
+    """Change the byte in the middle of a file; returns its offset, its old and its new value."""
     content = bytearray(path.read_bytes())
-    place = len(content) // 2
-    before = content[place]
-    content[place] ^= 1
+    offset = len(content) // 2
+    before = content[offset]
+    content[offset] ^= 1
     path.chmod(0o644)
     path.write_bytes(content)
-    return place, before, content[place]
+    return offset, before, content[offset]

@@ -1,9 +1,9 @@
-"""What a compiled graph must hold before anybody starts it: read off both of its documents, nothing imported.
+"""Check a compiled graph before it is started, from its two YAML documents alone; no component is imported.
 
-    check_compiled(text, release=True)      # what is wrong, in words; nothing: it may be started
+    check_compiled(text, release=True)      # the faults as sentences; empty if the graph may be started
 
-KFP takes much that can never run, or runs as nobody meant it: an accelerator without its type is no accelerator, a
-tag in a cached step is yesterday's code, a parameter is public.
+KFP accepts graphs that cannot run or do not do what was meant: it ignores an accelerator without a type, a cached
+step whose image is a tag may return results of old code, and parameters are visible to every user.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 GPU = "nvidia.com/gpu"
 ARGUMENT_BYTES = 100_000
-"""Linux takes no argument over 128 KiB, and the launcher puts all parameters of a step into one."""
+"""Longest argument that is accepted: Linux's limit is 128 KiB, and KFP's launcher puts all parameters into one."""
 
 OUTSIDE = ("register", "deploy", "launch", "rollout")
-"""Stages that change something outside of the run, by how their tasks' names begin."""
+"""Prefixes of the task names of stages that change something outside of the run."""
 
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 SECRET_NAME = re.compile(
@@ -26,35 +26,35 @@ SECRET_TEXT = re.compile(r"\bsk-[\w-]{16,}|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z 
 
 
 class ExecutorStep(NamedTuple):
-    """One executor that runs a container, and all that is said of it."""
+    """An executor that runs a container, with its pod settings and the tasks that use it."""
 
     label: str
     container: Mapping[str, Any]
     pod: Mapping[str, Any]
-    """What Kubernetes is told."""
+    """The executor's Kubernetes settings, from the platform document."""
 
     handed: frozenset[str]
-    """What the step hands on to a job that it launches."""
+    """Names of the task settings that the step passes on to a job that it launches."""
 
     tasks: Mapping[str, Mapping[str, Any]]
-    """That run it, by name."""
+    """The tasks that run this executor, by name."""
 
 
 def check_compiled(text: str, release: bool = False) -> list[str]:
-    """Every finding; of a release also each image that has no digest."""
+    """List every fault of the graph; for a release, an image without a digest is one too."""
     import yaml
 
     try:
         documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
         return [f"No YAML: {' '.join(str(error).split())}."]
-    if len(documents) != 2 or not all(isinstance(one, dict) for one in documents):
+    if len(documents) != 2 or not all(isinstance(document, dict) for document in documents):
         return ["No compiled graph: two documents are expected, the graph and what Kubernetes is told of its pods."]
     spec, platform = documents
-    found = [*_parameters(spec), *_secrets(text)]
+    faults = [*_parameters(spec), *_secrets(text)]
     for step in _steps(spec, platform):
-        found += [f"{step.label}: {fault}" for fault in _faults(step, release)]
-    return found
+        faults += [f"{step.label}: {fault}" for fault in _faults(step, release)]
+    return faults
 
 
 def _steps(spec: Mapping[str, Any], platform: Mapping[str, Any]) -> Iterator[ExecutorStep]:
@@ -68,14 +68,16 @@ def _steps(spec: Mapping[str, Any], platform: Mapping[str, Any]) -> Iterator[Exe
     for label, executor in spec.get("deploymentSpec", {}).get("executors", {}).items():
         if "container" not in executor:
             continue  # an importer
-        mine = {name: one for name, one in components.items() if one.get("executorLabel") == label}
-        handed = {
-            one["field"]
-            for component in mine.values()
-            for one in component.get("taskConfigPassthroughs", ())
-            if not one.get("applyToTask")
+        step_components = {
+            name: component for name, component in components.items() if component.get("executorLabel") == label
         }
-        ran = {name: task for name, task in tasks if task.get("componentRef", {}).get("name") in mine}
+        handed = {
+            passthrough["field"]
+            for component in step_components.values()
+            for passthrough in component.get("taskConfigPassthroughs", ())
+            if not passthrough.get("applyToTask")
+        }
+        ran = {name: task for name, task in tasks if task.get("componentRef", {}).get("name") in step_components}
         yield ExecutorStep(label, executor["container"], pods.get(label, {}), frozenset(handed), ran)
 
 
@@ -103,24 +105,24 @@ def _image_faults(step: ExecutorStep, release: bool) -> Iterator[str]:
 
 
 def _argument_faults(step: ExecutorStep) -> Iterator[str]:
-    words = [str(one) for part in ("command", "args") for one in step.container.get(part, ())]
+    words = [str(word) for part in ("command", "args") for word in step.container.get(part, ())]
     if any("pip install" in word for word in words):
         yield "it installs packages when it starts; its image holds all it needs."
     constants = [json.dumps(value, ensure_ascii=False) for task in step.tasks.values() for value in _constants(task)]
-    if (longest := max((len(one.encode()) for one in (*words, *constants)), default=0)) >= ARGUMENT_BYTES:
+    if (longest := max((len(argument.encode()) for argument in (*words, *constants)), default=0)) >= ARGUMENT_BYTES:
         yield f"an argument has {longest:,} bytes; {ARGUMENT_BYTES:,} are too many for a process."
 
 
 def _constants(task: Mapping[str, Any]) -> Iterator[Any]:
-    for given in task.get("inputs", {}).get("parameters", {}).values():
-        if "constant" in (value := given.get("runtimeValue", {})):
+    for parameter in task.get("inputs", {}).get("parameters", {}).values():
+        if "constant" in (value := parameter.get("runtimeValue", {})):
             yield value["constant"]
 
 
 def _pod_faults(step: ExecutorStep) -> Iterator[str]:
-    asked, context = step.container.get("resources", {}), step.pod.get("securityContext", {})
+    resources, context = step.container.get("resources", {}), step.pod.get("securityContext", {})
     needed = ("resourceCpuRequest", "resourceCpuLimit", "resourceMemoryRequest", "resourceMemoryLimit")
-    if missing := [name.removeprefix("resource") for name in needed if not asked.get(name)]:
+    if missing := [name.removeprefix("resource") for name in needed if not resources.get(name)]:
         yield f"no {', '.join(missing)}; a namespace with a quota refuses its pod."
     if not context.get("runAsNonRoot") or not int(context.get("runAsUser", 0)):
         yield "it may run as root; Pod Security refuses that."
@@ -129,13 +131,13 @@ def _pod_faults(step: ExecutorStep) -> Iterator[str]:
 
 
 def _environment_faults(step: ExecutorStep) -> Iterator[str]:
-    for one in step.container.get("env", ()):
-        if SECRET_NAME.search(one.get("name", "")):
-            yield f"{one['name']} is written into the graph; take it from a Secret."
+    for variable in step.container.get("env", ()):
+        if SECRET_NAME.search(variable.get("name", "")):
+            yield f"{variable['name']} is written into the graph; take it from a Secret."
 
 
 def _retry_faults(step: ExecutorStep) -> Iterator[str]:
-    """Argo counts the time for retries from the first attempt's start, and ends the last one when it is over."""
+    """Check that retries get time: Argo counts their limit from the first attempt's start, and then ends the last."""
     for name, task in step.tasks.items():
         retry = task.get("retryPolicy", {})
         attempts, lasts = int(retry.get("maxRetryCount", 0)), str(retry.get("backoffMaxDuration", "0s"))
@@ -144,24 +146,24 @@ def _retry_faults(step: ExecutorStep) -> Iterator[str]:
 
 
 def _gpu_faults(step: ExecutorStep) -> Iterator[str]:
-    asked = step.container.get("resources", {}).get("accelerator", {})
-    kind, count = (asked.get(name) for name in ("resourceType", "resourceCount"))
-    if not asked:
+    accelerator = step.container.get("resources", {}).get("accelerator", {})
+    kind, count = (accelerator.get(name) for name in ("resourceType", "resourceCount"))
+    if not accelerator:
         return
     if not (kind and count):
         yield "an accelerator needs its type and its count; with one of them the back end asks for none."
-    if not any(one.get("key") == GPU for one in step.pod.get("tolerations", ())):
+    if not any(toleration.get("key") == GPU for toleration in step.pod.get("tolerations", ())):
         yield f"it asks for GPUs and does not tolerate the taint {GPU} of the nodes that have them."
-    shared = any(one.get("mountPath") == "/dev/shm" for one in step.pod.get("emptyDirMounts", ()))
+    shared = any(mount.get("mountPath") == "/dev/shm" for mount in step.pod.get("emptyDirMounts", ()))
     if not shared and "RESOURCES" not in step.handed:
         yield "it asks for GPUs and mounts no memory at /dev/shm; 64 MiB are too few for data loaders and NCCL."
 
 
 def _parameters(spec: Mapping[str, Any]) -> Iterator[str]:
-    """KFP shows every parameter to everybody who may see the run."""
+    """Check the parameters: KFP shows them to everybody who may see the run."""
     of_run = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    for name, one in of_run.items():
-        if not str(one.get("description", "")).strip():
+    for name, definition in of_run.items():
+        if not str(definition.get("description", "")).strip():
             yield f"Parameter {name} has no description; people start runs by them."
     every = {name for part in spec.get("components", {}).values() for name in _names(part)}
     for name in sorted({*of_run, *every}):
@@ -174,6 +176,6 @@ def _names(component: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _secrets(text: str) -> Iterator[str]:
-    for found in SECRET_TEXT.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        yield f"Line {line} looks like a key ({found[0][:6]}...); whoever sees the graph has it. Revoke it."
+    for match in SECRET_TEXT.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"Line {line} looks like a key ({match[0][:6]}...); whoever sees the graph has it. Revoke it."

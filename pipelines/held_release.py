@@ -1,4 +1,4 @@
-"""A demo goes on although its gate holds: the held model as a release that says so, and the override to roll it out.
+"""Release a model that the gate holds, marked as held, with a signed override, so that the demo can roll it out.
 
     release_held(config, run, record["verdict"]["reasons"])
 
@@ -36,20 +36,20 @@ def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None
     for line in ("The gate holds:", *(f"  {reason}" for reason in reasons)):
         console.print(styled((line, "bold red")))
     console.print(GOES_ON)
-    release, made = _register(config, run)
+    release, registered = _register(config, run)
     store = release_store(config)
-    store.push(release, made.release)
+    store.push(release, registered.release)
     policy = load_trust(keys_folder() / TRUST_FILE)
     reason = f"{REASON} {' '.join(reasons)}"
     override, *missing = break_glass(str(release), store.address, (), policy, reason, BY)
     console.print(styled((override, "bold white on red")))
     for line in missing:
         console.print(line)
-    console.print(f"Its audit shows the override: qinglan audit {made.release[:12]} --store {store.address}")
+    console.print(f"Its audit shows the override: qinglan audit {registered.release[:12]} --store {store.address}")
 
 
 def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:
-    """The register stage's part for a held model, recorded and signed as that of any step."""
+    """Register the held model as the register stage would; the step is recorded and signed like any other."""
     from kfp import dsl
 
     inputs = {name: dsl.Artifact(uri=str(run.artifact(name))) for name in REWRITER.stages["register"].inputs}
@@ -64,15 +64,15 @@ def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:
         _as_step_of(run),
         recorded("register", inputs, {"release": release}, config_of_step, lineage, before) as step,
     ):
-        made = register_held(paths, Path(release.path), config.register_)
-        step.facts.update(made._asdict())
+        registered = register_held(paths, Path(release.path), config.register_)
+        step.facts.update(registered._asdict())
     link_files(run, {}, ("register",))
-    return Path(release.path), made
+    return Path(release.path), registered
 
 
 @contextmanager
 def _as_step_of(run: RunDir) -> Iterator[None]:
-    """What this process records in here is the run's."""
+    """Set the environment of a step of this run, so that this process records and signs as one."""
     before = dict(os.environ)
     os.environ.update(step_environment(run))
     try:

@@ -1,4 +1,4 @@
-"""`qinglan keys`: who signs, and whose signatures count."""
+"""`qinglan keys`: manage the signing keys and the trust policy."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,9 +28,9 @@ def new(
     from qinglan.lineage.trust import new_key
 
     place = folder or keys_folder()
-    for one in role or ROLES:
-        made = new_key(place, _role(one), tuple(tenant or ("*",)))
-        say(f"{place / one}.pem: key {made[:12]}, named in {place / 'trust.yaml'}")
+    for role_name in role or ROLES:
+        key_id = new_key(place, _role(role_name), tuple(tenant or ("*",)))
+        say(f"{place / role_name}.pem: key {key_id[:12]}, named in {place / 'trust.yaml'}")
 
 
 @keys.command()
@@ -39,8 +39,8 @@ def rotate(role: RoleName, folder: Folder = None) -> None:
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import rotate_key
 
-    old, made = rotate_key(folder or keys_folder(), _role(role))
-    say(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {made[:12]} signs from now on")
+    old, replacement = rotate_key(folder or keys_folder(), _role(role))
+    say(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {replacement[:12]} signs from now on")
 
 
 @keys.command()
@@ -62,7 +62,7 @@ def revoke(
 
 @keys.command("list")
 def list_(folder: Folder = None) -> None:
-    """Who may sign what, for whom, from when to when."""
+    """List the keys with their roles, tenants and periods of validity."""
     from rich.table import Table
 
     from qinglan.lineage.keys import keys_folder

@@ -1,9 +1,8 @@
-"""What a live InferenceService serves, matched to releases: by what it asks for, what its revisions and pods were
-started with, and what its server says of itself.
+"""Match what a live InferenceService serves to releases: its spec, its revisions, its pods, and its server's metrics.
 
-    live = look(api, "rewriter")
-    live.addresses      the releases; each is then audited as any other
-    live.findings       what cannot be matched
+live = inspect_service(api, "rewriter")
+live.addresses      the releases; each is then audited like any other
+live.findings       URIs and pods that match no release
 """
 
 import re
@@ -31,7 +30,7 @@ METRICS_TIMEOUT_SECONDS = 3.0
 
 
 class ServedUri(NamedTuple):
-    """One place that names what is served."""
+    """A model URI with the object that names it: the spec, a revision or a pod."""
 
     where: str
     uri: str
@@ -41,25 +40,25 @@ class ServedUri(NamedTuple):
 class LiveService(NamedTuple):
     namespace: str
     name: str
-    seen: tuple[ServedUri, ...]
+    served_uris: tuple[ServedUri, ...]
     addresses: tuple[ReleaseAddress, ...]
     findings: tuple[Finding, ...]
     versions: tuple[str, ...] | None
-    """By which its server calls its models; None where it could not be asked from here."""
+    """Model versions that the server reports; None if it cannot be reached from here."""
 
 
 class ServiceObjects(NamedTuple):
-    """What the API server holds of one model."""
+    """Kubernetes objects of one model."""
 
     service: Object
     revisions: Mapping[str, Object]
     pods: tuple[Object, ...]
     rollouts: tuple[Object, ...] | None
-    """None where nobody may read them, or there are none of this kind."""
+    """None if they may not be read, or if the cluster has no ModelRollout resource."""
 
 
 def inspect_service(api: Api, name: str) -> LiveService:
-    """A ConfigError where there is no such InferenceService, or it may not be read."""
+    """Read the service and match it to releases; ConfigError if it does not exist or may not be read."""
     try:
         objects = _objects(api, name)
     except ApiError as refusal:
@@ -68,24 +67,24 @@ def inspect_service(api: Api, name: str) -> LiveService:
 
 
 def match_releases(objects: ServiceObjects, namespace: str, versions: tuple[str, ...] | None = None) -> LiveService:
-    """A pure function of what was read."""
+    """Match the objects to releases; a pure function."""
     name = objects.service["metadata"]["name"]
-    asked = [*_requested_uris(objects.service)]
-    seen = [*asked, *_revision_uris(objects), *(_pod_uri(pod) for pod in objects.pods)]
-    addresses, findings = _addresses(seen)
-    findings += [*_unrequested_pods(objects, {one.uri for one in seen if not one.where.startswith("pod ")})]
-    findings += [*_uris_without_rollout(objects, name, {one.uri for one in seen if not one.where.startswith("pod ")})]
-    return LiveService(namespace, name, tuple(seen), addresses, tuple(findings), versions)
+    service_uris = [*_requested_uris(objects.service), *_revision_uris(objects)]
+    requested = {served.uri for served in service_uris}
+    served_uris = [*service_uris, *(_pod_uri(pod) for pod in objects.pods)]
+    addresses, findings = _addresses(served_uris)
+    findings += [*_unrequested_pods(objects, requested), *_uris_without_rollout(objects, name, requested)]
+    return LiveService(namespace, name, tuple(served_uris), addresses, tuple(findings), versions)
 
 
 def _objects(api: Api, name: str) -> ServiceObjects:
     service = api.get("inferenceservices", name)
     if service is None:
-        there = ", ".join(one["metadata"]["name"] for one in api.all("inferenceservices", {})["items"]) or "none"
-        raise ConfigError(f"isvc:{api.namespace}/{name}: no such InferenceService. There are: {there}.")
+        names = ", ".join(item["metadata"]["name"] for item in api.all("inferenceservices", {})["items"]) or "none"
+        raise ConfigError(f"isvc:{api.namespace}/{name}: no such InferenceService. There are: {names}.")
     pods = api.all("pods", {"labelSelector": f"{SERVICE_LABEL}={name}"})["items"]
-    revisions = {one: api.get("revisions", one) or {} for one in _revisions(service)}
-    return ServiceObjects(service, revisions, tuple(one for one in pods if _is_active(one)), _rollouts(api))
+    revisions = {revision: api.get("revisions", revision) or {} for revision in _revisions(service)}
+    return ServiceObjects(service, revisions, tuple(pod for pod in pods if _is_active(pod)), _rollouts(api))
 
 
 def _rollouts(api: Api) -> tuple[Object, ...] | None:
@@ -104,21 +103,23 @@ def _is_active(pod: Object) -> bool:
 
 
 def _predictor(service: Object) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = service.get("status", {}).get("components", {}).get("predictor", {})
-    return found
+    predictor: Mapping[str, Any] = service.get("status", {}).get("components", {}).get("predictor", {})
+    return predictor
 
 
 def _revisions(service: Object) -> list[str]:
-    """Those that have traffic."""
+    """Names of the revisions that have traffic."""
     traffic = _predictor(service).get("traffic") or ()
-    return [one["revisionName"] for one in traffic if one.get("percent") and one.get("revisionName")]
+    return [target["revisionName"] for target in traffic if target.get("percent") and target.get("revisionName")]
 
 
 def _requested_uris(service: Object) -> Iterator[ServedUri]:
     spec = service["spec"]
     yield ServedUri("spec", storage_uri(spec["predictor"]), _share(spec["predictor"].get("canaryTrafficPercent")))
-    for one in spec.get("canary") or ():
-        yield ServedUri("spec.canary", storage_uri(one.get("predictor") or {}), _share(one.get("trafficPercent")))
+    for canary in spec.get("canary") or ():
+        yield ServedUri(
+            "spec.canary", storage_uri(canary.get("predictor") or {}), _share(canary.get("trafficPercent"))
+        )
 
 
 def _share(percent: int | None) -> str:
@@ -126,7 +127,8 @@ def _share(percent: int | None) -> str:
 
 
 def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
-    shares = {one.get("revisionName"): one.get("percent") for one in _predictor(objects.service).get("traffic") or ()}
+    traffic = _predictor(objects.service).get("traffic") or ()
+    shares = {target.get("revisionName"): target.get("percent") for target in traffic}
     for name, revision in objects.revisions.items():
         annotations = revision.get("metadata", {}).get("annotations") or {}
         yield ServedUri(f"revision {name}", str(annotations.get(SOURCE_ANNOTATION, "")), _share(shares.get(name)))
@@ -134,61 +136,66 @@ def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
 
 def _pod_uri(pod: Object) -> ServedUri:
     first = _initialiser(pod)
-    images = {one["name"]: one["image"] for one in pod["spec"]["containers"]}
-    running = {one["name"]: one.get("imageID") or "" for one in pod.get("status", {}).get("containerStatuses") or ()}
+    images = {container["name"]: container["image"] for container in pod["spec"]["containers"]}
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    running = {status["name"]: status.get("imageID") or "" for status in statuses}
     about = ", ".join(f"{name} runs {running.get(name) or image}" for name, image in images.items())
     return ServedUri(f"pod {pod['metadata']['name']}", str(first["args"][0]) if first else "", about)
 
 
 def _initialiser(pod: Object) -> Mapping[str, Any] | None:
-    """Ours alone: another has verified nothing."""
+    """Return the pod's first init container if it is our initialiser, which verifies releases; else None."""
     first = (pod["spec"].get("initContainers") or [{}])[0]
-    ours = first.get("command") == INITIALISER_COMMAND and len(first.get("args") or ()) == 2
-    return first if ours else None
+    verifies = first.get("command") == INITIALISER_COMMAND and len(first.get("args") or ()) == 2
+    return first if verifies else None
 
 
-def _addresses(seen: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, ...], list[Finding]]:
-    """The releases that are named, and who names none."""
-    found: dict[str, ReleaseAddress] = {}
+def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, ...], list[Finding]]:
+    """Collect the addresses of the releases, and a finding for each URI that is no release by digest."""
+    addresses: dict[str, ReleaseAddress] = {}
     faults = []
-    for one in seen:
+    for served in served_uris:
         try:
-            address = parse_release_uri(one.uri)
-            found.setdefault(address.digest, address)
+            address = parse_release_uri(served.uri)
+            addresses.setdefault(address.digest, address)
         except ConfigError:
-            why = f"{one.uri} is no release by its digest" if one.uri else "it names no release that was verified"
-            faults.append(Finding(one.where, "untrusted", why))
-    return tuple(found.values()), faults
+            why = (
+                f"{served.uri} is no release by its digest" if served.uri else "it names no release that was verified"
+            )
+            faults.append(Finding(served.where, "untrusted", why))
+    return tuple(addresses.values()), faults
 
 
-def _unrequested_pods(objects: ServiceObjects, asked: set[str]) -> Iterator[Finding]:
-    """Pods that serve what nobody asks for. Pods that are only just going are as they were asked to be before."""
+def _unrequested_pods(objects: ServiceObjects, requested: set[str]) -> Iterator[Finding]:
+    """Find pods whose URI the service does not ask for, except pods of a retired revision, soon to be removed."""
     for pod in objects.pods:
-        seen = _pod_uri(pod)
-        if seen.uri and seen.uri not in asked and not _retired(pod, objects):
-            yield Finding(seen.where, "altered", f"it serves {seen.uri}, which the InferenceService does not ask for")
+        served = _pod_uri(pod)
+        if served.uri and served.uri not in requested and not _retired(pod, objects):
+            yield Finding(
+                served.where, "altered", f"it serves {served.uri}, which the InferenceService does not ask for"
+            )
 
 
 def _retired(pod: Object, objects: ServiceObjects) -> bool:
-    """Knative keeps pods of a revision without traffic until it has scaled them away."""
+    """Tell whether the pod's revision has no traffic any more; Knative removes such pods only after a while."""
     revision = (pod["metadata"].get("labels") or {}).get("serving.knative.dev/revision")
     return bool(revision) and revision not in objects.revisions
 
 
-def _uris_without_rollout(objects: ServiceObjects, service: str, there: set[str]) -> Iterator[Finding]:
-    """What is asked for, or has traffic, without a rollout that brought it: such as an orphaned canary."""
+def _uris_without_rollout(objects: ServiceObjects, service: str, requested: set[str]) -> Iterator[Finding]:
+    """Find URIs that no rollout has deployed, such as an orphaned canary."""
     if objects.rollouts is None:
         return
-    own = rollouts_of_service(objects.rollouts, service)
-    for uri in sorted(there - deployed_uris(own)):
+    rollouts = rollouts_of_service(objects.rollouts, service)
+    for uri in sorted(requested - deployed_uris(rollouts)):
         if uri:
             tried = [
-                f"{one['metadata']['name']}: {rollout_outcome(one) or describe_rollout(one)}"
-                for one in own
-                if _rolls_out(one, uri)
+                f"{rollout['metadata']['name']}: {rollout_outcome(rollout) or describe_rollout(rollout)}"
+                for rollout in rollouts
+                if _rolls_out(rollout, uri)
             ]
-            told = f" ({', '.join(tried)})" if tried else ""
-            yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}{told}")
+            outcomes = f" ({', '.join(tried)})" if tried else ""
+            yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}{outcomes}")
 
 
 def _rolls_out(rollout: Object, uri: str) -> bool:
@@ -196,7 +203,7 @@ def _rolls_out(rollout: Object, uri: str) -> bool:
 
 
 def fetch_server_versions(service: Object) -> tuple[str, ...] | None:
-    """Its server's own word, where it can be reached from here."""
+    """Fetch the model versions in the server's metrics; None if it cannot be reached from here."""
     import httpx
 
     for url in (service.get("status", {}).get("url"), (service.get("status", {}).get("address") or {}).get("url")):
@@ -209,7 +216,7 @@ def fetch_server_versions(service: Object) -> tuple[str, ...] | None:
 
 
 def unmatched_versions(versions: Iterable[str] | None, models: Mapping[str, str]) -> list[Finding]:
-    """Versions that the server answers by, and that no release which is asked for has; `models` by their releases."""
+    """Find versions that the server reports and no requested release has; `models` maps digests to release names."""
     return [
         Finding(
             "server", "altered", f"it answers as {version}, and what is asked for is {', '.join(models) or 'nothing'}"
@@ -220,10 +227,12 @@ def unmatched_versions(versions: Iterable[str] | None, models: Mapping[str, str]
 
 
 def service_lines(live: LiveService) -> Iterator[str]:
-    """For people, a line for each place."""
-    for one in live.seen:
-        name = parse_release_uri(one.uri).digest[:12] if not _addresses([one])[1] else one.uri or "no release"
-        yield f"{one.where}: {name}{f', {one.about}' if one.about else ''}"
+    """Format a line for each served URI, and one for the server."""
+    for served in live.served_uris:
+        name = (
+            parse_release_uri(served.uri).digest[:12] if not _addresses([served])[1] else served.uri or "no release"
+        )
+        yield f"{served.where}: {name}{f', {served.about}' if served.about else ''}"
     if live.versions is None:
         yield "server: cannot be reached from here, and was not asked"
     else:

@@ -1,9 +1,9 @@
-"""A released model earns its users here: the shipped rollout over real servers on loopback, and users who are played.
+"""Roll out a run's release on this machine: the production controller, real servers on loopback, simulated users.
 
     verdict -> register -> deploy -> rollout
 
-What is stable is the run's SFT model. Nothing was ever compared with it, so it may serve by a signed override alone,
-which says so; every audit of it shows that.
+The stable version is the run's SFT model. No gate has judged it, so it serves by a signed override, which every audit
+of it shows.
 """
 
 import shutil
@@ -45,12 +45,12 @@ from standins.users import PLAIN, RequestBody, Traffic, simulated_users
 FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
 SAMPLE_SEED, FRESH_SEED = 0, 1_000_003
-"""Whose world is asked about, and whose conversations ask."""
+"""Seeds of the sample's knowledge base, and of the new conversations that the simulated users have."""
 POWER_RUNS, LOOKS_A_STEP = 100, 10
 
 
 def roll_out(config: RunConfig, root: Path) -> State:
-    """The run's release from its deploy to its rollout's end; each step is printed as it is taken."""
+    """Deploy the run's release and follow its rollout to the end; every step is printed."""
     run, chosen = RunDir(root), config.loopback
     if chosen is None:
         raise ConfigError(
@@ -78,22 +78,22 @@ def release_store(config: RunConfig) -> Store:
 
 
 def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
-    """The SFT model as a release that no gate has judged, and the override that lets it serve."""
+    """Make the SFT model a release and sign the override that lets it serve unjudged; returns its URI."""
     gate = run.step_record("gate") or {}
     inputs = Inputs(
         run.artifact("evaluation"), run.artifact("sft_model"), run.artifact("report"), Path(gate["lineage"])
     )
     place, store = folder / "baseline", release_store(config)
-    made = release_baseline(inputs, place, config.register_, "sft")
-    store.push(place, made.release)
+    baseline = release_baseline(inputs, place, config.register_, "sft")
+    store.push(place, baseline.release)
     policy = load_trust(keys_folder() / TRUST_FILE)
-    said = break_glass(str(place), store.address, (), policy, REASON, BY)
-    say(f"Stable is the SFT model, release {made.release[:12]}. {UNJUDGED}", *said)
-    return ReleaseAddress(store.address, made.release).uri
+    override = break_glass(str(place), store.address, (), policy, REASON, BY)
+    say(f"Stable is the SFT model, release {baseline.release[:12]}. {UNJUDGED}", *override)
+    return ReleaseAddress(store.address, baseline.release).uri
 
 
 def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
-    """The deploy stage's own: the lineage is walked, and a rollout is asked for."""
+    """Run the deploy stage: verify the lineage and create the rollout."""
     settings = DeployConfig(
         name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )
@@ -102,19 +102,19 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
 
 
 def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:
-    """What the policy can find out, before it decides anything."""
-    [one] = FileRollouts(folder).all()
-    spec = RolloutSpec.parse(one["spec"], "loopback.rollout")
+    """Print how well the rollout policy can detect a worse model at this rate of requests."""
+    [rollout] = FileRollouts(folder).all()
+    spec = RolloutSpec.parse(rollout["spec"], "loopback.rollout")
     per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
-    found = list(estimate_power(spec, chosen.supposed, per_look, POWER_RUNS))
+    estimates = list(estimate_power(spec, chosen.supposed, per_look, POWER_RUNS))
     say(f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:")
-    say(*(f"  {line}" for line in describe_power(found, POWER_RUNS)))
+    say(*(f"  {line}" for line in describe_power(estimates, POWER_RUNS)))
 
 
 def _start_servers(
     config: RunConfig, chosen: LoopbackConfig, run: RunDir, folder: Path, stack: ExitStack
 ) -> tuple[Traffic, str]:
-    """The router with its models, the RAG service that asks it, and the users who ask that."""
+    """Start the router with its models, the RAG service that calls it, and the users who call that service."""
     router = stack.enter_context(run_service(SERVER, [str(folder), "--port", "0"], folder / "logs" / "router.log"))
     arguments = ["--index-root", str(run.index), "--rewriter", router, "--port", "0"]
     for tenant, path in knowledge_bases(config).items():
@@ -141,7 +141,7 @@ def _wait_for_stable(folder: Path) -> None:
 
 
 def _questions(config: RunConfig, run: RunDir) -> Iterator[RequestBody]:
-    """Freshly sampled; none of the locked test, by what it asks about and by its words."""
+    """Sample new questions that are not in the locked test."""
     from standins.samples.fresh_questions import fresh_turns
 
     with (run.files / ARTIFACT_FILES["locked_test"]).open("rb") as file:
@@ -177,23 +177,23 @@ def _run_controller(folder: Path, rag: str) -> State:
         code = process.wait()
     if code:
         raise error_class_for(code)(f"{folder}: the rollout's controller ended with {code}. What it wrote is above.")
-    [one] = FileRollouts(folder).all()
-    return parse_state(one)
+    [rollout] = FileRollouts(folder).all()
+    return parse_state(rollout)
 
 
 def _show_signed(config: RunConfig, folder: Path) -> None:
-    """The history that the controller signed and laid beside the release, as every later audit tells it."""
-    [one] = FileRollouts(folder).all()
-    release, policy = one["spec"]["release"], load_trust(keys_folder() / TRUST_FILE)
-    kept = read_rollout_notes(
+    """Print the rollout's history that the controller signed and stored beside the release."""
+    [rollout] = FileRollouts(folder).all()
+    release, policy = rollout["spec"]["release"], load_trust(keys_folder() / TRUST_FILE)
+    histories = read_rollout_notes(
         release_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id
     )
-    for history in kept:
+    for history in histories:
         say(f"Beside the release: {rollout_line(history)}")
 
 
 def _say_what_users_got(traffic: Traffic) -> None:
     answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
     plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
-    asked = f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors"
-    say(f"{asked}. Rewritten: {', '.join(answered)}; {plain}.")
+    totals = f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors"
+    say(f"{totals}. Rewritten: {', '.join(answered)}; {plain}.")

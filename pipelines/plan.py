@@ -1,4 +1,4 @@
-"""`qinglan plan`: what a run would call, cost and take, read off the sheet itself before anything is spent."""
+"""`qinglan plan`: the calls, cost and time of a run, counted from its sheet before anything is spent."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -19,10 +19,10 @@ from qinglan.prompts import Message, judge_messages, need_messages, teacher_mess
 from qinglan.rows import Question
 
 ANSWER_TOKENS = {"rewrite": 40, "need": 30, "judgement": 90}
-"""What an answer usually takes; the cap on one is in the profile."""
+"""Usual output tokens of an answer; the limit of one is in the profile."""
 
 SYSTEMS = 5
-"""That evaluation compares: no rewrite, history, teacher, SFT, RL."""
+"""Systems that the evaluation compares: no rewrite, history, teacher, SFT, RL."""
 
 RETRIEVAL_SECONDS = 0.05
 STALE_DAYS = 90
@@ -30,7 +30,7 @@ PREPAID_STEPS = frozenset({"generate", "validate"})
 """Steps whose paid calls are all known from the sheet, so that `qinglan prepay` can pay for them."""
 
 RL_CALLS = 3_000
-"""The plan's 4.1: 1,000 rows, 10 epochs, 30 % of them judged."""
+"""Judge calls of the original plan's section 4.1: 1,000 rows, 10 epochs, 30 % judged."""
 
 
 class PlanStep(Config):
@@ -44,14 +44,14 @@ class PlanStep(Config):
     output_tokens: int
     cost: float
     seconds: float
-    """At the limits of the gateway; the service's own limits may be lower."""
+    """Duration at the gateway's limits; the service's own limits may be lower."""
 
     prepaid_cost: float | None = None
-    """The same by `qinglan prepay`; None where it cannot know the calls, or nothing is paid."""
+    """Cost by `qinglan prepay`; None if it cannot know the calls in advance, or if nothing is paid."""
 
 
 class OriginalBudgetLine(Config):
-    """A line of the original plan's budget, with ours for the same work where we can tell."""
+    """A line of the original plan's budget (`theirs`), and its cost at this profile's prices (`ours`)."""
 
     what: str
     theirs: str
@@ -64,32 +64,32 @@ class Plan(Config):
 
     rows: int
     unfit: int
-    """Rows that are no questions: they will be quarantined, unpaid."""
+    """Rows that are not valid questions; they are quarantined and not paid for."""
 
     steps: tuple[PlanStep, ...]
     cost: float
     seconds: float
     prepaid_cost: float
-    """The whole, with all that `qinglan prepay` can pay for at its price."""
+    """Total cost if `qinglan prepay` pays for all the calls that it can."""
 
     training: str
-    """What the reinforcement learning will do, and so ask for."""
+    """Steps and rollouts of the reinforcement learning, in words."""
 
     budget: float
     currency: str
     pays: bool
     splits: dict[str, int]
-    """Rows by split: as the sheet says, else as the convert stage draws them."""
+    """Rows by split: the sheet's own splits, else as the convert stage will draw them."""
 
     promotion: Promotion
-    """Whether the gate can promote what a run makes."""
+    """Chance that the gate promotes the run's model, with the known obstacles."""
 
     warnings: tuple[str, ...] = Field(default=())
     original: tuple[OriginalBudgetLine, ...]
 
 
 class TrainingCalls(NamedTuple):
-    """What training and evaluation ask for, at most: a text that comes again costs nothing."""
+    """Upper bounds of the calls of training and evaluation; a repeated text is answered from the journal, free."""
 
     rollouts: int
     steps: int
@@ -104,7 +104,7 @@ class TokenCount(NamedTuple):
     input: int = 0
 
     def of(self, calls: int) -> "TokenCount":
-        """So many calls like these."""
+        """Scale to another number of calls of the same average length."""
         return TokenCount(calls, round(self.input / self.calls * calls) if self.calls else 0)
 
     def plus(self, messages: list[Message]) -> "TokenCount":
@@ -112,7 +112,7 @@ class TokenCount(NamedTuple):
 
 
 def make_plan(config: RunConfig, today: date | None = None) -> Plan:
-    """Count what the sheet will take; nothing is called."""
+    """Count the calls and the cost of a run from its sheet; no service is called."""
     if config.questions is None or not config.questions.is_file():
         missing = f"{config.questions}: no such file" if config.questions else "is missing"
         raise ConfigError(f"--questions {missing}. A plan counts its rows.")
@@ -146,7 +146,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
 
 
 class CallTokens(NamedTuple):
-    """Tokens of what will be asked about the rows."""
+    """Input tokens of the paid calls for the sheet's rows."""
 
     rewrites: TokenCount
     needs: TokenCount
@@ -161,7 +161,7 @@ class CallTokens(NamedTuple):
 
 
 def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
-    """The sheet, and what asking about its rows takes, in one pass."""
+    """Read the sheet and count the tokens of the calls for its rows, in one pass."""
     tokens = CallTokens(TokenCount(), TokenCount(), TokenCount())
 
     def count(row: Question) -> None:
@@ -190,7 +190,7 @@ def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
 
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
-    """At most: near-duplicates, and rows that a stage refuses, are left out later."""
+    """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
     learning, tested = sheet.splits["train"], sheet.splits["test"]
     steps = config.ppo.steps or config.ppo.epochs * (learning // config.ppo.prompts)
     rollouts = steps * config.ppo.collection
@@ -225,22 +225,22 @@ def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
 
 
 def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
-    found = []
+    warnings = []
     if total > config.gateway.budget:
-        found.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
+        warnings.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
     for role, model in config.gateway.models().items():
-        found += stale_price_warning(f"The {role}", model.price, today) if config.pays else []
-    return found
+        warnings += stale_price_warning(f"The {role}", model.price, today) if config.pays else []
+    return warnings
 
 
 def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
-    """Stages that call the gateway, and whose calls nothing here counts."""
+    """Warn of stages that call the gateway and whose calls this plan does not count."""
     names = [name for name in REWRITER.stages if name in REWRITER.gateway - {step.step for step in steps}]
     return [f"The calls of {', '.join(names)} are not counted here."] if names else []
 
 
 def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:
-    """Labels that the knowledge base does not know beside some that it knows, and what was not looked at."""
+    """Warn of rows with some unknown gold passages, and of gold passages that could not be looked up."""
     if sheet.gold and config.knowledge_base is None:
         return [f"Gold passages of {len(sheet.gold):,} rows were not looked up: give --knowledge-base."]
     warnings = [
@@ -254,23 +254,23 @@ def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) 
 
 
 def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[Obstacle]:
-    """Reasons why a whole run of this would be refused before it pays."""
-    given = (
+    """Reasons why a whole run would be refused before it pays."""
+    obstacles = (
         [*missing_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
     )
-    return [*given, *too_few_prompts(config, sheet)]
+    return [*obstacles, *too_few_prompts(config, sheet)]
 
 
-def stale_price_warning(whose: str, price: Price, today: date) -> list[str]:
-    """What to say of a price that nobody has looked at for long, if it is one."""
+def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
+    """Warn if the price was read too long ago."""
     age = (today - price.as_of).days
-    return [f"{whose}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
+    return [f"{subject}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
 
 
 def original_budget(
     rewriting: PlanStep, rows: int, judgements: TokenCount, judge: PaidModel
 ) -> tuple[OriginalBudgetLine, ...]:
-    """The original plan's 4.1 and 2.3, beside what the same number of calls costs at this profile's prices."""
+    """Compare the budget of the original plan (sections 4.1 and 2.3) with the same calls at this profile's prices."""
     data = rewriting.cost / rows * 500 if rows else 0.0
     tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
     reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgement"])

@@ -26,7 +26,7 @@ FIRST_BYTES, SHOWN = 4096, 5
 
 
 def check_input_files(config: RunConfig) -> None:
-    """Both files are there, and the knowledge base's first line is a passage."""
+    """Check that both files exist and that every knowledge base begins with a passage."""
     for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
         if path is None or not path.exists() or (name == "questions" and not path.is_file()):
             raise ConfigError(
@@ -37,7 +37,7 @@ def check_input_files(config: RunConfig) -> None:
 
 
 def check_knowledge_bases(config: RunConfig) -> None:
-    """Each file begins with a passage; what another format is, and what a line must look like, is said."""
+    """Check that every file begins with a passage; the error names the format found and the format needed."""
     bases = knowledge_bases(config)
     if not bases:
         raise ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
@@ -51,7 +51,7 @@ def check_knowledge_bases(config: RunConfig) -> None:
 
 
 def foreign_format(path: Path) -> str:
-    """The format of a file that is no JSONL, as far as its beginning tells; empty of one that may be."""
+    """Describe the format of a file that is not JSONL, from its first bytes; empty if it may be JSONL."""
     with path.open("rb") as file:
         beginning = file.read(FIRST_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     line = beginning.split(b"\n", 1)[0].strip()
@@ -67,7 +67,7 @@ def foreign_format(path: Path) -> str:
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
-    """Labels and rows are such that these stages can run."""
+    """Check that the sheet's labels and rows suffice for these stages."""
     refusals = [*missing_gold(config, sheet, known_gold(config, sheet))]
     if "ppo" in stages:
         refusals += too_few_prompts(config, sheet)
@@ -76,7 +76,7 @@ def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
 
 
 def missing_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> Iterator[Obstacle]:
-    """Rows about passages that are all missing: whatever is retrieved would count as wrong."""
+    """Report rows whose gold passages are all missing; every retrieval for them would count as wrong."""
     lost = [row for row in unknown_gold(sheet.gold, known) if row.every]
     if lost:
         yield Obstacle(
@@ -87,7 +87,7 @@ def missing_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) ->
 
 
 def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
-    """Tenants of the sheet of whom nothing is given to be searched, where our own service searches what is given."""
+    """Report tenants of the sheet without a knowledge base, where this machine's RAG service would search it."""
     missing = sorted(sheet.tenants - knowledge_bases(config).keys())
     if missing and config.stand_ins.rag:
         yield Obstacle(
@@ -97,7 +97,7 @@ def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle
 
 
 def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
-    """Gold ids of the sheet that the knowledge bases have, by tenant; a large file is read line by line."""
+    """Collect the sheet's gold ids that exist in the knowledge bases, by tenant; files are read line by line."""
     known: dict[str, set[str]] = {}
     for tenant, path in knowledge_bases(config).items():
         named = {gold for row in sheet.gold if row.tenant_id == tenant for gold in row.gold}
@@ -111,13 +111,13 @@ def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
 
 
 def rows_in_words(rows: Sequence[UnknownGold]) -> str:
-    """The first of them by name, and how many more there are."""
+    """List the first rows by name, and count the rest."""
     named = "; ".join(f"row {row.row_id!r}: {', '.join(map(repr, row.ids[:SHOWN]))}" for row in rows[:SHOWN])
     return named + (f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
 
 
 def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
-    """Every tenant's knowledge base is served, as far as the RAG service tells."""
+    """Check that the RAG service serves every tenant's knowledge base, if the service can list them."""
     import httpx
 
     answer = httpx.get(f"{gateway_url}{KNOWLEDGE_BASES_PATH}", timeout=300, trust_env=False)
@@ -135,7 +135,7 @@ def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
 
 
 def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_name: str) -> bool:
-    """Ask the RAG service once for each tenant, which costs nothing: do its answers name their knowledge base?"""
+    """Tell whether the RAG service's answers name their knowledge base; one free request for each tenant."""
 
     async def ask() -> bool:
         async with RagClient.of_gateway(gateway_url) as rag:
@@ -149,19 +149,19 @@ def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_nam
 
 
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
-    """A stage alone works on the run's own sheet and knowledge base; another's would tell a false story."""
+    """Give a stage that runs alone the run's own sheet and knowledge base; other files are refused."""
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
     if check_stage_inputs(REWRITER, run, only):
         for name in ("questions", "knowledge_base"):
-            mine = run.shown(name).resolve()
-            given: Path | None = getattr(config, name)
-            if given is not None and given.exists() and mine.exists() and digest(given) != digest(mine):
+            run_file = run.shown(name).resolve()
+            named: Path | None = getattr(config, name)
+            if named is not None and named.exists() and run_file.exists() and digest(named) != digest(run_file):
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} {given}: {run.root} was made from other bytes. "
+                    f"--{name.replace('_', '-')} {named}: {run.root} was made from other bytes. "
                     f"Leave it out to run {only!r} on the run's own, or run the whole line with --out another folder."
                 )
-            changes[name] = mine
+            changes[name] = run_file
     return config.model_copy(update=changes)
 
 
@@ -171,7 +171,7 @@ def _check_tenant(config: RunConfig, run: RunDir) -> None:
 
 
 def knowledge_bases(config: RunConfig) -> dict[str, Path]:
-    """By tenant: a file is the run's tenant's, a folder holds <tenant>.jsonl for each."""
+    """Map tenants to files: a single file belongs to the run's tenant, a folder holds <tenant>.jsonl files."""
     assert config.knowledge_base is not None
     if config.knowledge_base.is_file():
         return {config.tenant_id: config.knowledge_base}

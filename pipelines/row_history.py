@@ -1,4 +1,4 @@
-"""What became of one row of a run, stage by stage, read from the run's own files: `qinglan why ROW_ID RUN`."""
+"""`qinglan why ROW_ID RUN`: trace one row of a run through its stages, from the run's files."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ SPLITS = ("train", "dev")
 
 
 class StageNote(NamedTuple):
-    """One stage's part in a row's history."""
+    """The outcome of one row in one stage."""
 
     stage: str
     outcome: str
@@ -26,7 +26,7 @@ class StageNote(NamedTuple):
 
 
 def row_history(run: RunDir, row_id: str) -> list[StageNote]:
-    """The notes of every stage that has run, in the order of the line."""
+    """Collect the notes of every stage that has run, in the order of the stages."""
     if not run.config.is_file():
         raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
     config = RunConfig.parse(load_yaml(run.config), str(run.config))
@@ -60,13 +60,13 @@ def _generate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 def _validate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     for row in _rows(run.shown("validated"), ValidatedRewrite, row_id):
         outcome = "accepted" if row.accepted else f"not accepted: {row.reason}"
-        found = f"plain: {_found(row.plain)}; rewritten: {_found(row.rewritten)}"
-        detail = f"{found}; scored against the {row.scored_against}"
+        retrievals = f"plain: {_retrieval_line(row.plain)}; rewritten: {_retrieval_line(row.rewritten)}"
+        detail = f"{retrievals}; scored against the {row.scored_against}"
         yield StageNote("validate", outcome, detail)
     yield from _set_aside(run.shown("validate_quarantine"), "validate", row_id)
 
 
-def _found(retrieval: Retrieval) -> str:
+def _retrieval_line(retrieval: Retrieval) -> str:
     rank = f", gold passage at {retrieval.gold_rank}" if retrieval.gold_rank else ""
     return f"{retrieval.count} passages, the first with {retrieval.top1_score:.2f}{rank}"
 
@@ -81,8 +81,8 @@ def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
             learned = path.exists() and any(_id_of_chat(line) == row_id for line in path.read_bytes().splitlines())
             why = "" if learned else ", not in SFT, which learns accepted rewrites alone"
             rank = row["teacher_retrieval"]["gold_rank"]
-            found = f"; the teacher finds its gold passage at {rank}" if rank else ""
-            yield StageNote("convert", split, f"{'in SFT and PPO' if learned else 'in PPO'}{why}{found}")
+            teacher_rank = f"; the teacher finds its gold passage at {rank}" if rank else ""
+            yield StageNote("convert", split, f"{'in SFT and PPO' if learned else 'in PPO'}{why}{teacher_rank}")
 
 
 def _ppo(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
@@ -98,8 +98,8 @@ def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
             if row["id"] == row_id:
                 for name, system in row["systems"].items():
                     rank = f"gold passage at {system['rank']}" if system["rank"] else "gold passage not found"
-                    found = rank if row["gold"] else "no gold passage is known"
-                    yield StageNote("evaluate", f"{name}: {system['rewrite']}", found)
+                    gold = rank if row["gold"] else "no gold passage is known"
+                    yield StageNote("evaluate", f"{name}: {system['rewrite']}", gold)
 
 
 def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
@@ -108,7 +108,7 @@ def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
 
 
 def _rows(path: Path, kind: Any, row_id: str) -> Iterator[Any]:
-    """The rows with this id; none where the stage has not run."""
+    """Read the rows with this id; none if the stage has not run."""
     if path.exists():
         yield from (row for _, row in read_jsonl(path, kind) if row.id == row_id)
 
@@ -122,8 +122,8 @@ def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
 
     if not path.exists():
         return None
-    found = pyarrow.parquet.read_table(path, columns=["extra_info"]).column("extra_info").to_pylist()
-    return next((row for row in found if row["id"] == row_id), None)
+    rows = pyarrow.parquet.read_table(path, columns=["extra_info"]).column("extra_info").to_pylist()
+    return next((row for row in rows if row["id"] == row_id), None)
 
 
 STAGES: tuple[Callable[[RunDir, str, RunConfig], Iterator[StageNote]], ...] = (

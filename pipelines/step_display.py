@@ -1,4 +1,4 @@
-"""The steps of a run as they go: a tree on a terminal, a line per change in a log."""
+"""Show the progress of a run's steps: a tree on a terminal, a line per change in a log."""
 
 import re
 import sys
@@ -17,11 +17,11 @@ STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
 
 
 class StepDisplay:
-    """Reads the steps' records and the log's last progress lines; call update() now and then."""
+    """Display of the steps' records and the log's last progress lines; call update() regularly."""
 
     def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
         self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
-        self._said: dict[str, tuple[str, str]] = {}
+        self._printed: dict[str, tuple[str, str]] = {}
         self._last_line = 0.0
         self._screen: Any = None
 
@@ -51,29 +51,29 @@ class StepDisplay:
             self._say(states)
 
     def _progress(self, stage: str) -> str:
-        """The stage's newest progress line: what follows `[stage]`, or `[stage part]`."""
+        """Read the stage's newest progress line: the text after `[stage]`, or after `[stage part]`."""
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - 4096))
                 tail = file.read().decode("utf-8", errors="replace")
         except FileNotFoundError:
             return ""
-        said = re.findall(rf"^\s*\[{stage}( [\w ]+)?\] (.*)$", tail, re.MULTILINE)
-        return " ".join(said[-1]).strip() if said else ""
+        progress = re.findall(rf"^\s*\[{stage}( [\w ]+)?\] (.*)$", tail, re.MULTILINE)
+        return " ".join(progress[-1]).strip() if progress else ""
 
     def _say(self, states: list[tuple[str, str, str]]) -> None:
-        """A line when a step changes, and one every few seconds while it runs."""
+        """Print a line when a step changes, and one every few seconds while it runs."""
         for stage, status, text in states:
-            before = self._said.get(stage, ("waiting", ""))
+            before = self._printed.get(stage, ("waiting", ""))
             news = status != before[0]
             due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
             if news or (status == "running" and due):
-                self._said[stage], self._last_line = (status, text), time.monotonic()
+                self._printed[stage], self._last_line = (status, text), time.monotonic()
                 say(f"{MARKS[status]} {stage} {status} {text}".rstrip())
 
 
 def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
-    """A step's name, state, and what to say of it."""
+    """Return a step's name, its state, and a text about it."""
     if record is None:
         return stage, "waiting", ""
     if record["status"] == "running":
@@ -85,7 +85,7 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
 
 
 def format_facts(facts: dict[str, Any]) -> str:
-    """A step's counts in words; what did not occur is left out."""
+    """Format a step's counts; integers that are 0 and empty texts are left out."""
     return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts.items() if _counts(value))
 
 

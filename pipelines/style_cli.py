@@ -48,7 +48,7 @@ def predict(
     ),
     as_json: Json = False,
 ) -> None:
-    """What the style model says of every row of a file."""
+    """Predict the style of every row of a file."""
     from qinglan.errors import ConfigError, DataError
     from qinglan.style.file_prediction import predict_file
     from qinglan.style.model import StyleModel
@@ -81,18 +81,20 @@ def blind(
     ),
     as_json: Json = False,
 ) -> None:
-    """What people said without knowing the model's word, and how far model, data and people agree."""
+    """Show people's blind labels, and how far they agree with the model and with the data."""
     from components.evaluation.style.blind_sheet import human_labels_markdown, read_human_labels
     from pipelines.rundir import ARTIFACT_FILES, RunDir
 
     files = RunDir(out).files
-    found = read_human_labels(sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"])
+    human_labels = read_human_labels(
+        sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"]
+    )
     if as_json:
-        say_json(found)
+        say_json(human_labels)
     else:
         from qinglan.terminal.console import Console, markdown
 
-        Console().print(markdown(human_labels_markdown(found)))
+        Console().print(markdown(human_labels_markdown(human_labels)))
 
 
 @style.command()

@@ -1,4 +1,4 @@
-"""What a run came to: the table at its end, the plan's funnel beside ours, and where the files are."""
+"""Summary of a run: its steps, how many rows each stage left, its cost, and its files."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from pipelines.style import STYLE
 
 
 class FunnelRow(NamedTuple):
-    """A stage of the plan's 1.5: the share of the sheet's rows that it expects to be left, and ours."""
+    """A stage with the shares of the sheet's rows left after it: expected by the plan (section 1.5) and measured."""
 
     name: str
     low: float
@@ -21,7 +21,7 @@ class FunnelRow(NamedTuple):
 
 
 def funnel(steps: dict[str, Any]) -> list[FunnelRow]:
-    """The plan expects of 500-1000 rows: 480-980, 400-900, 300-700 and 240-560 left."""
+    """Count the rows left after each stage. The plan expects 480-980, 400-900, 300-700 and 240-560 of 500-1000."""
     facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
     total = facts.get("generate", {}).get("rows")
     learned = facts.get("convert", {})
@@ -43,11 +43,11 @@ LEFT_OUT = (
     ("left out for balance between tenants", "convert", "left_out_for_balance", "left_out"),
     ("prompts too long for PPO", "ppo", "too_long", "ppo_log"),
 )
-"""What the funnel counts beside it, by stage and fact, and the artifact that lists the rows."""
+"""Rows left out of training: the reason, the stage and fact that count them, and the artifact that lists them."""
 
 
 def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
-    """Rows that training does not use though they came so far: why, how many, and the file that lists them."""
+    """List the rows that training does not use although they passed: the reason, the count and the file."""
     facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
     counted = [(why, facts.get(stage, {}).get(fact, 0), ARTIFACT_FILES[name]) for why, stage, fact, name in LEFT_OUT]
     return [(why, rows, file) for why, rows, file in counted if rows]
@@ -88,7 +88,7 @@ def print_style_summary(root: Path, record: dict[str, Any]) -> None:
 
 
 def print_files(console: Any, line: Line, run: RunDir, rest: str) -> None:
-    """The run's artifacts, and what else lies in its folder."""
+    """Print the paths of the run's artifacts, and its folder with the other files."""
     console.print("Files:")
     for name in line.files.values():
         if (run.files / name).exists():
@@ -96,8 +96,8 @@ def print_files(console: Any, line: Line, run: RunDir, rest: str) -> None:
     console.print(f"  {run.root}: {rest}", highlight=False)
 
 
-def print_human_scores(found: dict[str, Any]) -> None:
-    """People's scores by system, and the examiner beside them."""
+def print_human_scores(scores: dict[str, Any]) -> None:
+    """Print people's scores by system, and their agreement with the examiner."""
     from rich.table import Table
 
     from qinglan.terminal.console import Console
@@ -105,11 +105,11 @@ def print_human_scores(found: dict[str, Any]) -> None:
     table = Table(title="People's scores, 1 to 5", title_justify="left")
     for column in ("system", "mean", "95 %", "rewrites"):
         table.add_column(column, justify="left" if column == "system" else "right")
-    for name, one in found["systems"].items():
-        table.add_row(name, f"{one['value']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}", f"{one['n']:,}")
+    for name, score in scores["systems"].items():
+        table.add_row(name, f"{score['value']:.2f}", f"{score['low']:.2f} to {score['high']:.2f}", f"{score['n']:,}")
     console = Console()
     console.print(table)
-    agreed = found["agreement"]
+    agreed = scores["agreement"]
     console.print(
         f"With the examiner on {agreed['n']:,} rewrites: rank correlation {agreed['spearman']:.2f} (Spearman), "
         f"{agreed['kendall']:.2f} (Kendall); {agreed['mean_difference']:.2f} points apart on average.",
@@ -128,9 +128,9 @@ def _evaluation(run: RunDir, verdict: dict[str, Any]) -> Any:
 
 
 def with_verdict(evaluation: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
-    """The evaluation with the verdict of this run's gate, if it was reached.
+    """Replace the evaluation's verdict by that of this run's gate, if it was reached.
 
-    The file holds the verdict of the settings that it was evaluated with; a gate that is run alone may have others.
+    The file holds the verdict of the settings at evaluation time; a gate that is run alone may have other settings.
     """
     if not verdict:
         return evaluation
