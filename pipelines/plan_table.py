@@ -1,4 +1,4 @@
-"""A plan for a terminal: what a run would call, and what of it `qinglan prepay` can pay for at a batch's price."""
+"""Print a plan on a terminal: the calls of a run, and those that `qinglan prepay` can pay for at batch prices."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from pipelines.promotion import Promotion, promotion_lines
 
 
 def print_plan(plan: Plan, evaluates: bool = True) -> None:
-    """Print it; of a run that ends before the evaluation only what would refuse a whole one is said."""
+    """Print the plan; the promotion part only if the run reaches the evaluation, or would be refused."""
     from qinglan.terminal.console import Console
 
     console = Console()
@@ -37,7 +37,7 @@ def print_promotion(console: Any, promotion: Promotion) -> None:
 
 
 def prepayment_in_words(plan: Plan) -> str:
-    """The saving by paying ahead, and the time that it takes."""
+    """Tell how much paying ahead saves, and how long it takes."""
     steps = " and ".join(step.step for step in plan.steps if step.prepaid_cost is not None)
     return (
         f"`qinglan prepay` with the same arguments pays for {steps} before the run, through the providers' batch "
@@ -67,7 +67,7 @@ def _calls_table(plan: Plan) -> Any:
 
 
 def _prepaid(step: PlanStep) -> str:
-    """Its price; a retrieval is no paid call, and what training and evaluation ask is not known ahead."""
+    """Format a step's batch price: `live` if its calls cannot be prepaid, empty for retrievals, which are free."""
     if step.prepaid_cost is None:
         return "live" if step.model else ""
     return f"{step.prepaid_cost:.2f}"

@@ -1,4 +1,4 @@
-"""`qinglan compare-teachers`: which paid model should teach, measured on a sample of a tenant."""
+"""`qinglan compare-teachers`: measure candidate teacher models on a sample of a tenant's questions."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The teachers that are compared, and what stands in for each on a laptop."""
+"""Settings of a comparison: the candidate teachers, and the stand-in of each on a laptop."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,40 +19,40 @@ from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
 READ_ONLY = {"price", "batch_price_factor", "typical_seconds", "strip_thinking", "refusal_patterns"}
-"""Settings that change how answers are counted and read, not what is asked: the journal holds for them too."""
+"""Settings that do not change the request, only how its answer is priced and parsed, so the journal is reused."""
 
 
 class StandIn(Skill):
-    """The behaviour of a laptop's stand-in in this teacher's place. With the real one it says nothing."""
+    """Behaviour of the stand-in that replaces this teacher on a laptop; ignored when the real model is called."""
 
     seconds: float = Field(default=0.02, ge=0)
-    """How long an answer takes."""
+    """Seconds that an answer takes."""
 
     error_rate: Fraction = 0.0
     """Share of calls that get no answer."""
 
 
 class TeacherChoice(Config):
-    """One candidate."""
+    """A candidate teacher."""
 
     name: Name
-    """Its name in the report, and that of its journal."""
+    """Name in the report and of the journal."""
 
     model: PaidModel
-    """As a profile's `gateway.teacher`."""
+    """The paid model, with the settings of a profile's `gateway.teacher`."""
 
     stand_in: StandIn = StandIn()
-    """Used where the profile says `stand_ins: {teacher: true}`."""
+    """The stand-in, used if the profile sets `stand_ins: {teacher: true}`."""
 
 
 class TeachersConfig(Config):
-    """The candidates, and how much worse a cheaper one may be."""
+    """Candidate teachers, and how much worse a cheaper one may be."""
 
     teachers: tuple[TeacherChoice, ...] = Field(min_length=2)
-    """Two or more."""
+    """Two or more candidates."""
 
     margin: Fraction = 0.03
-    """By so much a cheaper teacher may at most be worse; the plan hopes for 3 points."""
+    """Largest loss of quality that is accepted for a cheaper teacher; the original plan hopes for 3 points."""
 
     @model_validator(mode="after")
     def _one_name_each(self) -> Self:
@@ -68,7 +68,7 @@ def load_teachers(path: Path) -> TeachersConfig:
 
 
 def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
-    """One currency, and where money is spent a host that may be reached and a key: before anything is sent."""
+    """Check before any call that all prices have one currency, and paid models an allowed host and a key."""
     models = {teacher.name: teacher.model for teacher in teachers.teachers} | dict(config.gateway.models())
     currencies = {name: model.price.currency for name, model in models.items()}
     if len(set(currencies.values())) > 1:
@@ -81,7 +81,7 @@ def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
 
 
 def journal_name(choice: TeacherChoice, stands_in: bool) -> str:
-    """The name of a teacher's journal: what is asked of another model, or otherwise, is another journal's."""
+    """Name a teacher's journal by the settings of its requests: a changed model or request gets a new journal."""
     request: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
     request["batch"] = None  # models once had a setting of that name: journals of then keep their names
     if stands_in:

@@ -22,13 +22,13 @@ class PlanLine(NamedTuple):
     calls: int
     cost: float
     most: float
-    """If every answer took all of its `max_output_tokens`, as thinking may."""
+    """Cost if every answer uses all of its `max_output_tokens`, as a reasoning model may."""
 
     seconds: float
 
 
 def plan_lines(config: RunConfig, teachers: TeachersConfig, rows: Sequence[Question]) -> list[PlanLine]:
-    """At most: equal texts are asked once, and what the journals hold costs nothing."""
+    """List the calls of a comparison, at most; repeated texts and answers in the journals cost nothing."""
     rewrites, needs, judgements = TokenCount(), TokenCount(), TokenCount()
     for row in rows:
         rewrites = rewrites.plus(teacher_messages(row, config.generate.system_prompt))

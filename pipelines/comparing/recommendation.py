@@ -1,4 +1,4 @@
-"""Recommend a teacher, in words: a pure function of levels, paired differences and prices."""
+"""Recommend a teacher from the scores, paired differences and prices, and explain it in sentences; pure functions."""
 
 import math
 import sys
@@ -7,61 +7,61 @@ from typing import Literal, NamedTuple
 
 P = 0.05
 MANY_FAILED = 0.02
-"""Rows without a rewrite that are worth a sentence: each is one that no student learns from."""
+"""Share of rows without a rewrite above which the report says so: no student learns from such a row."""
 
 TOO_MANY_FAILED = 0.2
-"""Above it nobody is taken, at any price."""
+"""Share of rows without a rewrite above which a teacher is not recommended, at any price."""
 
 FEWEST_CONVERSATIONS = 20
-"""With fewer, the bootstrap's intervals are too narrow to say anything by."""
+"""Fewest conversations for a conclusion; with fewer, the bootstrap's intervals are too narrow."""
 
 RULE_OF_THREE = 3
-"""If none of n conversations differs, the interval has no width; yet up to 3 / n of all may, at 95 %."""
+"""Numerator of the rule of three: if none of n conversations differs, up to 3 / n of all may, at 95 % confidence."""
 
 SPANS = {"points": 1.0, "of 5": 4.0}
-"""By how much one row can differ at most, by unit."""
+"""Largest possible difference on one row, by unit."""
 
 Conclusion = Literal["better", "as good", "not shown", "alone", "none"]
 
 
 class TeacherScore(NamedTuple):
-    """One teacher."""
+    """A teacher's level of the deciding metric, its cost and its failures."""
 
     name: str
     value: float
-    """The deciding metric's."""
+    """Level of the deciding metric."""
 
     cost: float
-    """Per 1,000 rewrites that it gave."""
+    """Cost per 1,000 rewrites that it gave."""
 
     failed: float
     """Share of rows without a rewrite."""
 
 
 class TeacherDifference(NamedTuple):
-    """One teacher minus another in the deciding metric, on the same rows."""
+    """Difference of one teacher and another in the deciding metric, on the same rows."""
 
     difference: float
     low: float
     high: float
     p: float
-    """Corrected for the number of pairs."""
+    """P-value, corrected for the number of pairs."""
 
     needed: int | None
-    """Rows that would show such a difference; None where there is none to show."""
+    """Rows needed to show a difference of this size; None if the difference is zero or unknown."""
 
     needed_for_margin: int | None
-    """Rows that would show one as large as the margin."""
+    """Rows needed to show a difference as large as the margin."""
 
     rows: int
-    """Rows that both are known on."""
+    """Rows on which the metric is known for both."""
 
     conversations: int
     """Conversations of these rows."""
 
     @property
     def shown_worse(self) -> bool:
-        """The whole interval and the corrected p say that the second is worse; what is unknown says nothing."""
+        """True if both the interval and the corrected p show that the second is worse; False if they are unknown."""
         return self.low > 0 and self.p < P
 
     def turned(self) -> "TeacherDifference":
@@ -69,22 +69,22 @@ class TeacherDifference(NamedTuple):
 
 
 Gaps = Mapping[str, TeacherDifference]
-"""The best teacher's difference to each of the others, by the other's name."""
+"""Differences of the best teacher and each other one, by the other one's name."""
 
 
 class Recommendation(NamedTuple):
     word: Conclusion
-    """better: everyone else is shown to be worse. as good: the cheapest of those within the margin. not shown: too
-    few rows to say. alone: only one gave enough rewrites. none: nobody did."""
+    """better: every other teacher is shown to be worse. as good: the cheapest teacher within the margin. not shown:
+    too few rows for a conclusion. alone: only one teacher gave enough rewrites. none: no teacher did."""
 
     take: str
-    """Empty for none."""
+    """Name of the recommended teacher; empty if `word` is none."""
 
     lines: list[str]
 
 
 class Scale(NamedTuple):
-    """The deciding metric's margin and unit: how differences are judged and read."""
+    """Margin and unit of the deciding metric, by which differences are judged and formatted."""
 
     margin: float
     unit: str
@@ -94,7 +94,7 @@ class Scale(NamedTuple):
         return self.amount(self.margin, sign=False)
 
     def amount(self, value: float, sign: bool = True) -> str:
-        """A difference: points of a share, else in the metric's own unit."""
+        """Format a difference with its unit: percentage points for a share, else the metric's own unit."""
         return f"{self.number(value, sign)} {self.unit}" if math.isfinite(value) else "an unknown amount"
 
     def number(self, value: float, sign: bool = True) -> str:
@@ -106,7 +106,7 @@ class Scale(NamedTuple):
         return ", ".join(self.number(end) if math.isfinite(end) else "unknown" for end in (gap.low, gap.high))
 
     def fewest(self, gap: TeacherDifference) -> int:
-        """Conversations without which its interval says nothing."""
+        """Number of conversations that the interval needs before it can be trusted."""
         if gap.low < gap.high:
             return FEWEST_CONVERSATIONS
         if not self.margin > 0:
@@ -114,14 +114,14 @@ class Scale(NamedTuple):
         return max(FEWEST_CONVERSATIONS, math.ceil(round(RULE_OF_THREE * SPANS[self.unit] / self.margin, 6)))
 
     def rows_of_fewest(self, gap: TeacherDifference) -> int:
-        """Rows like these that hold as many conversations; 0 where nobody knows."""
+        """Estimate the rows that contain so many conversations; 0 if no estimate is possible."""
         fewest = self.fewest(gap)
         if not gap.conversations or fewest == sys.maxsize:
             return 0
         return math.ceil(fewest * gap.rows / gap.conversations)
 
     def lacks(self, gap: TeacherDifference) -> str | None:
-        """The reason why its interval says nothing yet, and the rows that would do; None where it may be believed."""
+        """Explain why the interval cannot be trusted yet and how many rows are needed; None if it can be trusted."""
         if gap.conversations >= self.fewest(gap):
             return None
         if not gap.conversations:
@@ -138,7 +138,7 @@ def recommend(
     rows: int,
     unit: str,
 ) -> Recommendation:
-    """`gaps` holds each pair once, in either order; `rows` are those on which the deciding metric is known."""
+    """Recommend a teacher. `gaps` has each pair once, in either order; `rows` counts rows with a known metric."""
     able, failures, scale = (
         [score for score in scores if can_teach(score)],
         failure_lines(scores),
@@ -169,7 +169,7 @@ def recommend(
 
 
 def _without_choice(able: Sequence[TeacherScore], failures: Sequence[str]) -> Recommendation:
-    """Nothing is said of quality where there is nobody to compare with."""
+    """Recommend the only teacher that can be judged, or none, without a comparison of quality."""
     if not able:
         first = "Take none of them: no teacher gave a rewrite that can be judged for enough of the rows."
         return Recommendation("none", "", [first, *failures])
@@ -178,12 +178,12 @@ def _without_choice(able: Sequence[TeacherScore], failures: Sequence[str]) -> Re
 
 
 def can_teach(score: TeacherScore) -> bool:
-    """Tell if there is enough of it to judge; what is unknown is never the best, and nothing is not cheap."""
+    """Tell whether the teacher can be recommended: quality and cost are known, and it failed on few rows."""
     return math.isfinite(score.value) and math.isfinite(score.cost) and score.failed <= TOO_MANY_FAILED
 
 
 def describe_difference(best: TeacherScore, other: TeacherScore, gap: TeacherDifference, scale: Scale) -> str:
-    """One teacher beside the best, as far as it is known."""
+    """Describe the difference between the best teacher and another in a sentence."""
     if lacks := scale.lacks(gap):
         conclusion = f"no difference is shown; {lacks}"
     elif gap.high < scale.margin and gap.low <= 0:
@@ -215,7 +215,7 @@ def _taken(sure: TeacherScore, best: TeacherScore, word: Conclusion, scale: Scal
 def _not_shown(
     take: TeacherScore, best: TeacherScore, above: Gaps, cheaper: Sequence[TeacherScore], rows: int, scale: Scale
 ) -> str:
-    """Too few rows to choose between the best seen and what costs less."""
+    """Explain that the rows are too few to choose between the best teacher and cheaper ones, and whom to take."""
     first = f"No difference shown with {rows:,} rows"
     if take not in cheaper:
         names = " and ".join(score.name for score in cheaper)
@@ -252,7 +252,7 @@ def failure_lines(scores: Sequence[TeacherScore]) -> list[str]:
 
 
 def cost_ratio(cost: float, other: float) -> str:
-    """One price as a part of another."""
+    """Format a price as a multiple of another."""
     if not (math.isfinite(cost) and math.isfinite(other) and other > 0):
         return "an unknown part of"
     return f"{cost / other:.2g} times"

@@ -1,4 +1,4 @@
-"""The comparison's page and its tables for the terminal, from comparison.json and predictions. It adds no number."""
+"""Report of a comparison, as a page and as terminal tables; all numbers are from comparison.json and predictions."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ WORDS = {
 
 
 def write_report(comparison: Json, root: Path) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page; the file is replaced only when the new one is complete."""
     examples = draw_examples(root / "predictions.jsonl", comparison["names"])
     kernel.write_report(build_report(comparison, examples), root / "comparison.html")
 
@@ -77,7 +77,7 @@ def _teachers(comparison: Json) -> Iterator[kernel.Block]:
 
 
 def _paid(teacher: Json, currency: str) -> dict[str, str | kernel.Cell]:
-    """A teacher's model and calls; the plain question has none."""
+    """Format a teacher's model, latency, cost and calls; the plain question has none of these."""
     calls, tokens, failed = teacher["calls"], teacher["tokens"], teacher["failed"]
     cost, price = SYSTEM_METRICS["cost"].number(teacher["cost"]["value"]), teacher["model"]["price"]["as_of"]
     return {
@@ -132,7 +132,7 @@ def _power(power: Json) -> list[str]:
 
 
 def draw_examples(predictions: Path, names: Sequence[str]) -> list[Json]:
-    """Rows on which some teacher finds the gold passage first and another does not, one a conversation."""
+    """Pick rows on which the teachers' outcomes differ, at most one from a conversation."""
 
     def kind_of(row: Json) -> str | None:
         return DIFFERENT if len({_outcome(row, name) for name in names}) > 1 else None
@@ -142,6 +142,6 @@ def draw_examples(predictions: Path, names: Sequence[str]) -> list[Json]:
 
 
 def _outcome(row: Json, name: str) -> Any:
-    """The outcome that tells teachers apart: the gold passage first or not; without gold, the first passage."""
+    """Outcome by which teachers differ: whether the gold passage is first; without gold labels, the first passage."""
     answer = row["systems"][name]
     return answer["rank"] == 1 if row["gold"] else tuple(answer["hits"][:1])

@@ -1,4 +1,4 @@
-"""comparison.json, put together from every row's numbers and the journals: pure functions."""
+"""Compute comparison.json from the metrics of every row and the journals; pure functions."""
 
 import math
 from collections import Counter
@@ -16,28 +16,28 @@ from qinglan.llm.journal_reader import Attempt
 
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality", "zero_hit", "length")
 DECIDING = ("top1", "judged_top1", "quality")
-"""The first that enough rows know decides."""
+"""Metrics that may decide, in order of preference; the first one that is known on enough rows decides."""
 
 ENOUGH_KNOWN = 0.5
-"""Share of the rows."""
+"""Share of the rows on which a deciding metric must be known."""
 
 UNITS = {"top1": "points", "judged_top1": "points", "quality": "of 5"}
 SCALES = {"quality": 4.0}
-"""From 1 to 5: the margin, a share of the scale, is four times as wide."""
+"""Width of a metric's scale, if not 1; the margin is a share of it. The examiner's scores go from 1 to 5."""
 
 Json = dict[str, Any]
 
 
 class JournalUsage(NamedTuple):
-    """One teacher's journal, as far as these rows go."""
+    """Calls and tokens from a teacher's journal."""
 
     attempts: list[Attempt]
     tokens: Json
-    """Input, output and reasoning of the whole journal, by answer."""
+    """Mean input, output and reasoning tokens of an answer, over the whole journal."""
 
 
 def deciding_metric(table: MetricTable) -> str:
-    """Gold where people labelled enough, else the first passage's score against the need, else the examiner."""
+    """Choose the metric: by gold labels if there are enough, else by the judged first passage, else the examiner."""
     for metric in DECIDING[:-1]:
         if table.known(table.systems[0], metric) >= ENOUGH_KNOWN * table.rows:
             return metric
@@ -50,7 +50,7 @@ def teacher_results(
     spent: Mapping[str, JournalUsage],
     config: EvaluateConfig,
 ) -> Json:
-    """Each teacher's levels, and the plain question's."""
+    """Compute the metric levels of every teacher and of the plain question, with the teachers' costs."""
     return {
         name: {**levels, **(_teacher_costs(rewrites[name], spent[name], config) if name in rewrites else {})}
         for name, levels in table.levels().items()
@@ -58,7 +58,7 @@ def teacher_results(
 
 
 def _teacher_costs(rewrites: Sequence[TeacherRewrite], spent: JournalUsage, config: EvaluateConfig) -> Json:
-    """Its latency, cost, calls and tokens, and the rows that it gave no rewrite for."""
+    """Compute a teacher's latency, cost, failed rows, calls and tokens."""
     milliseconds = [
         1000 * attempt.seconds
         for attempt in spent.attempts
@@ -82,7 +82,7 @@ def _teacher_costs(rewrites: Sequence[TeacherRewrite], spent: JournalUsage, conf
 
 
 def paired_results(table: MetricTable, names: Sequence[str], metric: str, margin: float) -> Json:
-    """Each pair's differences on the same rows, Holm's correction over pairs, and how many rows would show more."""
+    """Compute every pair's differences on the same rows, with Holm's correction and the rows needed for a result."""
     pairs = list(combinations(names, 2))
     gaps = table.compare(pairs, COMPARED, {"": None})
     adjusted = statistics.holm({"_vs_".join(pair): gaps[pair, "", metric]["p"] for pair in pairs})
@@ -98,7 +98,7 @@ def paired_results(table: MetricTable, names: Sequence[str], metric: str, margin
 
 
 def power(table: MetricTable, pair: Pair, metric: str, margin: float) -> Json:
-    """How many rows like these would show the difference seen, and one as large as the margin."""
+    """Estimate the rows needed to show the measured difference, and one as large as the margin."""
     spread = table.spread(pair, metric)
     needed = spread.needed if metric == "top1" else spread.needed_for_mean
     return {
@@ -125,12 +125,12 @@ def recommendation(teachers: Json, paired: Json, names: Sequence[str], metric: s
 
 
 def scaled(margin: float, metric: str) -> float:
-    """The margin in the metric's own unit."""
+    """Convert the margin into the metric's own unit."""
     return margin * SCALES.get(metric, 1.0)
 
 
 def why_it_decides(metric: str, table: MetricTable) -> str:
-    """A sentence beside the verdict: another metric could say otherwise."""
+    """Name the deciding metric in a sentence, as another metric could lead to another choice."""
     known, total, name = table.known(table.systems[0], metric), table.rows, METRICS[metric].name
     if metric == "top1":
         return f"Decided by: {name}, on {known:,} of {total:,} rows that people labelled."

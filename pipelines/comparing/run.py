@@ -1,13 +1,13 @@
-"""`qinglan compare-teachers`: each candidate writes for the same rows, one after the other, and the RAG tells.
+"""`qinglan compare-teachers`: let each candidate rewrite the same rows, and compare the retrievals.
 
 DIR/
-  comparison.json  comparison.html   what came of it
-  predictions.jsonl                  each row: every teacher's query, what it found, every number
+  comparison.json  comparison.html   the results and the report
+  predictions.jsonl                  each row: every teacher's query, its hits, every metric
   rewrites/<teacher>.jsonl           each row: the rewrite, or why there is none
-  journals/<teacher>-<digest>.sqlite what the teacher was paid for; journal.sqlite: judge and examiner
+  journals/<teacher>-<digest>.sqlite the teacher's paid answers; journal.sqlite: judge and examiner
   teachers.yaml  config.yaml         the settings
 
-Run again: what a journal holds is not paid for again.
+Run again, it does not pay again for answers in the journals.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,14 +51,14 @@ from qinglan.rows import Question
 from qinglan.services import run_service
 
 LEAST = 1e-9
-"""A budget that is spent still answers from its journal."""
+"""Budget of a gateway whose money is spent: it must be positive, and lets it answer from its journal alone."""
 
 Confirm = Callable[[Sample], None]
 Json = dict[str, Any]
 
 
 class ComparisonData(NamedTuple):
-    """Everything that the models answered, before it is counted."""
+    """Answers of all models, before the statistics."""
 
     known: RowsWithNeeds
     rewrites: dict[str, list[TeacherRewrite]]
@@ -68,7 +68,7 @@ class ComparisonData(NamedTuple):
 
 
 def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Confirm) -> Json:
-    """Write everything that the module's docstring names; the answer is comparison.json."""
+    """Compare the teachers and write all files of the folder; returns the content of comparison.json."""
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_input_files(config)
@@ -90,7 +90,7 @@ def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, 
 def _collect(
     config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, tenants: set[str]
 ) -> ComparisonData:
-    """Needs first, so that a RAG service that lacks a knowledge base is found out before teachers are paid."""
+    """Collect needs, then rewrites, then scores; the knowledge bases are checked before any teacher is paid."""
     with ExitStack() as services:
         backends = start_backends(config, run, services)
         with _shared_gateway(backends, teachers, config, run) as url:
@@ -115,7 +115,7 @@ def _collect(
 def _write(
     choice: TeacherChoice, teachers: TeachersConfig, config: RunConfig, run: RunDir, rows: list[Question]
 ) -> list[TeacherRewrite]:
-    """One teacher's rewrites, through a gateway and a journal of its own."""
+    """Collect one teacher's rewrites through its own gateway and journal."""
     with ExitStack() as services:
         model = choice.model
         if config.stand_ins.teacher:
@@ -142,7 +142,7 @@ def _write(
 
 
 def _stand_in(choice: TeacherChoice, config: RunConfig, run: RunDir, services: ExitStack) -> str:
-    """A stand-in for this teacher alone, under its model's own name."""
+    """Start a stand-in for this teacher alone, under its model's name; returns its URL."""
     it = choice.stand_in
     skill = it.model_dump(mode="json", exclude={"seconds", "error_rate"}) | {"tenant": config.tenant_id}
     arguments = ["--variant", f"{choice.model.model}={orjson.dumps(skill).decode()}", "--port", "0"]
@@ -156,7 +156,7 @@ def _stand_in(choice: TeacherChoice, config: RunConfig, run: RunDir, services: E
 def _shared_gateway(
     backends: GatewayConfig, teachers: TeachersConfig, config: RunConfig, run: RunDir
 ) -> Iterator[str]:
-    """Judge, examiner and RAG; no teacher is asked here, so none needs its key."""
+    """Start the gateway to judge, examiner and RAG; it calls no teacher, so it needs no teacher's key."""
     with ExitStack() as services:
         left = budget_left(config, run, run.journal)
         yield start_gateway(backends.model_copy(update={"teacher": backends.judge, "budget": left}), run, services)
@@ -167,7 +167,7 @@ def journal_of(choice: TeacherChoice, config: RunConfig, run: RunDir) -> Path:
 
 
 def budget_left(config: RunConfig, run: RunDir, journal: Path) -> float:
-    """The budget without what this comparison has spent in other journals, those of earlier settings among them."""
+    """Subtract what this comparison has spent in its other journals, also under earlier settings, from the budget."""
     journals = {run.journal, *(run.root / "journals").glob("*.sqlite")} - {journal}
     spent = sum(float(read_report(path)["cost"]) for path in journals if path.is_file())
     return max(config.gateway.budget - spent, LEAST)
@@ -221,7 +221,7 @@ def _spent(journal: Path, rows: set[str]) -> results.JournalUsage:
 
 
 def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData) -> list[str]:
-    """Facts that a reader must know to read the numbers right."""
+    """List the facts that a reader must know to interpret the numbers."""
     models = config.gateway.models()
     lines = [
         "Rows are whole conversations of training, drawn by seed; dev and the locked test were not looked at.",

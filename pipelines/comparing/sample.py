@@ -1,4 +1,4 @@
-"""The rows on which teachers are compared: whole conversations of training, by a seed; never the locked test."""
+"""Draw the rows on which teachers are compared: whole conversations of the training split, never the locked test."""
 
 import hashlib
 from collections import Counter
@@ -15,14 +15,14 @@ from qinglan.rows import Question
 class Sample(NamedTuple):
     rows: list[Question]
     training: int
-    """Rows that it was drawn from."""
+    """Number of training rows that the sample was drawn from."""
 
     locked: int
-    """Rows of dev and test, which were not looked at."""
+    """Number of dev and test rows, which are never used."""
 
 
 def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
-    """About so many rows; the same sheet and seed give the same ones, and more rows keep those of fewer."""
+    """Draw about `count` rows, the same for the same sheet and seed; a larger sample contains the smaller one."""
     surveyed = [
         SplitInput(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
     ]
@@ -40,7 +40,7 @@ def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
 
 
 def choose_conversations(conversations: Mapping[Conversation, int], count: int, seed: int) -> set[Conversation]:
-    """Conversations in an order that the seed alone gives, until their rows are enough."""
+    """Choose conversations in the seed's order until they have enough rows."""
     chosen: set[Conversation] = set()
     rows = 0
     for name in sorted(conversations, key=lambda name: _place(name, seed)):

@@ -1,4 +1,4 @@
-"""Each teacher writes, then every rewrite is put through the RAG and the examiner, all in the same way."""
+"""Collect every teacher's rewrites, then score all of them in the same way with the RAG service and the examiner."""
 
 import asyncio
 from collections import Counter
@@ -24,13 +24,13 @@ ROWS_UNDER_WAY = 32
 
 
 class TeacherRewrite(NamedTuple):
-    """One teacher's rewrite of one question."""
+    """A teacher's rewrite of a question, or the reason why there is none."""
 
     rewrite: str
-    """Empty where there is none."""
+    """The rewritten question; empty if the teacher gave none."""
 
     reason: str
-    """The reason why there is none."""
+    """Kind of failure, as a quarantine names it; empty if there is a rewrite."""
 
     detail: str
     call: str
@@ -38,17 +38,17 @@ class TeacherRewrite(NamedTuple):
 
 
 class RowsWithNeeds(NamedTuple):
-    """Rows with their needs, and how many have none."""
+    """Rows with their information need, and counts of the rows without one."""
 
     rows: list[QuestionWithNeed]
     without: Counter[str]
-    """Rows that are left out for every teacher, by reason: nothing could be scored against."""
+    """Rows left out for every teacher because there is no need to score against, by reason."""
 
 
 def collect_rewrites(
     name: str, rows: Sequence[Question], system_prompt: str, gateway_url: str
 ) -> list[TeacherRewrite]:
-    """A teacher's rewrites, in the order of the rows, asked for as the generate stage asks."""
+    """Ask a teacher to rewrite the rows, with the prompts of the generate stage; the order of the rows is kept."""
     return asyncio.run(_collect_rewrites(name, rows, system_prompt, gateway_url))
 
 
@@ -75,7 +75,7 @@ async def _collect_rewrites(
 
 
 def collect_needs(rows: Sequence[Question], snapshots: Mapping[str, str], gateway_url: str) -> RowsWithNeeds:
-    """Each row's need, as the validate stage has it: the sheet's word, else the judge's; one for all teachers."""
+    """Collect each row's need as the validate stage does, from the sheet or else the judge, once for all teachers."""
     return asyncio.run(_collect_needs(rows, snapshots, gateway_url))
 
 
@@ -104,9 +104,9 @@ def score_rewrites(
     rows: Sequence[QuestionWithNeed], rewrites: Mapping[str, Sequence[TeacherRewrite]], predictions: Path,
     config: EvaluateConfig, gateway_url: str,
 ) -> ScoredRows:  # fmt: skip
-    """Put every teacher's query through the RAG, and a sample of them before the examiner.
+    """Score every teacher's queries by retrieval, and a sample of them by the examiner.
 
-    Where a teacher gave no rewrite, the question itself is its query: so would the user be served.
+    If a teacher gave no rewrite, the plain question is its query, as it would be in production.
     """
     questions = [row.question for row in rows]
     queries = {

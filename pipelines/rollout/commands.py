@@ -1,4 +1,4 @@
-"""A person's word to a rollout: what is written for it, what is said of it, or why it cannot be given."""
+"""Commands of people to a rollout: pause, resume, promote, abort. Each becomes a change of its spec, or a refusal."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -11,14 +11,14 @@ BACK = "it is on its way back to the stable model"
 
 
 class SpecChange(NamedTuple):
-    """`spec` is empty where nothing is to be changed."""
+    """The change of the spec, empty if none is needed, and a message for the person."""
 
     spec: Mapping[str, Any]
     message: str
 
 
 def change_for_command(word: Command, view: RolloutView) -> SpecChange:
-    """A ConfigError where it would mean nothing, or contradicts what was said before."""
+    """Translate a command; ConfigError if it has no effect or contradicts an earlier command."""
     if view.done:
         raise ConfigError(
             f"{view.name} has ended {view.state.outcome}: there is nothing to {word}. `qinglan rollout start` begins "
@@ -69,7 +69,7 @@ def _promote(view: RolloutView) -> SpecChange:
 
 
 def _abort(view: RolloutView) -> SpecChange:
-    """Always possible, and final: who aborts is not made to take back a promote first."""
+    """Abort, which is always possible and final, even after a promote command."""
     if view.spec.abort:
         return SpecChange({}, "abort was said already. Nothing was changed.")
     if view.state.phase == "Rollback":

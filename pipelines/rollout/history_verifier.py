@@ -1,4 +1,4 @@
-"""A rollout's history as the API server has it, held against the one that its controller signed."""
+"""Compare a rollout's history in the API server with the one that its controller signed."""
 
 from pipelines.rollout.view import RolloutView
 from qinglan.errors import AlteredError, ConfigError, IncompleteAuditError
@@ -12,15 +12,15 @@ from serving.rollout.ports import RolloutSnapshot
 
 
 def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> CheckedRollout:
-    """The statement that counts and says the same; Incomplete where there is none, Altered where it says another."""
+    """Return the trusted statement with the same history; IncompleteAuditError if none, AlteredError if different."""
     if not view.done:
         raise ConfigError(
             f"{view.name}: a history is signed when the rollout has ended, and this one is {view.phase}."
         )
     record = history_record(view.namespace, view.name, RolloutSnapshot(view.spec, view.state, ""))
-    shelf = open_store(store or parse_release_uri(view.spec.release.uri).store)
+    release_store = open_store(store or parse_release_uri(view.spec.release.uri).store)
     tenant = record.name.partition("/")[0]
-    beside = read_rollout_notes(read_notes(shelf, record.digest), policy, record.digest, tenant)
+    beside = read_rollout_notes(read_notes(release_store, record.digest), policy, record.digest, tenant)
     statements = [
         statement
         for statement in beside
@@ -28,8 +28,8 @@ def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> Checke
     ]
     if not statements:
         raise IncompleteAuditError(
-            f"{record.rollout}: no signed history lies beside {record.name} {record.digest[:12]} in {shelf.address}. "
-            "Its controller keeps one where it has a key (rollout.pem); else only the API server vouches for it."
+            f"{record.rollout}: no signed history lies beside {record.name} {record.digest[:12]} in "
+            f"{release_store.address}. Its controller keeps one where it has a key (rollout.pem); else only the API server vouches for it."
         )
     same = [statement for statement in statements if rollout_payload(statement.told) == rollout_payload(record)]
     if good := [statement for statement in same if statement.counts]:

@@ -1,4 +1,4 @@
-"""The ModelRollouts of one namespace: read, changed and watched; a refusal is told in words."""
+"""Read, change and watch the ModelRollouts of a namespace; refusals of the API server are explained in words."""
 
 import queue
 import time
@@ -15,7 +15,7 @@ from qinglan.kubernetes.model_rollouts import PLURAL, Object
 
 POLL_SECONDS = 0.5
 OUTAGE_SECONDS = 300.0
-"""An API server that restarts is waited for so long; the rollout goes on without us."""
+"""Seconds to wait for an API server that restarts; the rollout itself goes on meanwhile."""
 
 BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0)
 Result = TypeVar("Result")
@@ -38,19 +38,19 @@ class RolloutClient:
         return read_rollout(find_rollout(rollouts, name, self.namespace), rollouts)
 
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
-        """The rest of the spec stays as it was made: the API server sees to it."""
+        """Change these fields of the spec; the API server refuses changes of any other."""
         with self._explained():
             _retry_busy(lambda: self.api.merge(PLURAL, name, {"spec": dict(spec)}))
 
-    def follow(self, name: str, heard: Callable[[RolloutView], None]) -> RolloutView:
-        """Every state of it as it comes, to its end."""
+    def follow(self, name: str, on_change: Callable[[RolloutView], None]) -> RolloutView:
+        """Report every state of the rollout until it ends; returns the last."""
         news: queue.Queue[tuple[str, Object]] = queue.Queue()
         informer = Informer(
             self.api, PLURAL, {"fieldSelector": f"metadata.name={name}"}, lambda *what: news.put(what)
         )
         informer.start()
         try:
-            return self._followed(name, informer, news, heard)
+            return self._followed(name, informer, news, on_change)
         finally:
             informer.stop()
 
@@ -59,7 +59,7 @@ class RolloutClient:
         name: str,
         informer: Informer,
         news: "queue.Queue[tuple[str, Object]]",
-        heard: Callable[[RolloutView], None],
+        on_change: Callable[[RolloutView], None],
     ) -> RolloutView:
         known = False
         while True:
@@ -74,7 +74,7 @@ class RolloutClient:
             if not what:
                 continue
             known, shown = True, read_rollout(rollout)
-            heard(shown)
+            on_change(shown)
             if shown.done:
                 return shown
 
@@ -94,7 +94,7 @@ class RolloutClient:
 
 
 def _retry_busy(call: Callable[[], Result]) -> Result:
-    """A server that says 429 has done nothing yet; just after a CRD was applied it says so for a second."""
+    """Retry a call that the server answers with 429, as it does for a second after a CRD was applied."""
     for pause in BUSY_PAUSES:
         try:
             return call()

@@ -1,4 +1,4 @@
-"""A rollout of a release that a store holds, begun by hand as the deploy stage begins one: by the same walk."""
+"""Start the rollout of a release in a store, after the same lineage check as in the deploy stage."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,13 +19,13 @@ from qinglan.store import open_store
 def start_rollout(
     target: str, store: str, namespace: str, settings: Path | None, policy: TrustPolicy, api: Api | None = None
 ) -> Deployed:
-    """The target is tenant/model, or a digest or its beginning; refused with all that stands against it."""
+    """Start a rollout of `target`: tenant/model, or a digest or its beginning; a refusal lists all reasons."""
     here = (api or connect()).within(namespace)
-    shelf = open_store(store)
-    digest = resolve_digest(shelf, target)
+    release_store = open_store(store)
+    digest = resolve_digest(release_store, target)
     values = load_yaml(settings) if settings else {}
-    with TemporaryDirectory(prefix="qinglan-rollout-") as place:
-        folder = shelf.pull(digest, Path(place) / digest[:12])
+    with TemporaryDirectory(prefix="qinglan-rollout-") as parent:
+        folder = release_store.pull(digest, Path(parent) / digest[:12])
         name = target if "/" in target else read_release(folder).name
         config = build_deploy_config(values, name, store, here.namespace, settings)
         return deploy(folder, config, policy, ClusterRollouts(config.namespace, here))
@@ -34,7 +34,7 @@ def start_rollout(
 def build_deploy_config(
     values: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None
 ) -> DeployConfig:
-    """The command line says what is deployed, from where and to where; the file, how."""
+    """Combine the file's rollout policy with the command line's release, store and destination."""
     usual = DEPLOY_DEFAULTS if name.rpartition("/")[2] == "style" else {}
     settings_of_rollout = {**usual, **values, "name": name, "store": store, "namespace": namespace}
     return DeployConfig.parse(settings_of_rollout, str(settings or "start"))

@@ -1,4 +1,4 @@
-"""A ModelRollout as people read it: pure functions of the API server's object."""
+"""Views of ModelRollouts for people, computed from the API server's objects; pure functions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from serving.rollout.state import State
 
 NOT_BEGUN = "not begun"
 SHORT = 12
-"""Characters of a digest that people are shown."""
+"""Number of characters of a digest that are displayed."""
 
 
 class RolloutView(NamedTuple):
-    """One rollout, read."""
+    """A parsed ModelRollout."""
 
     name: str
     namespace: str
@@ -31,10 +31,10 @@ class RolloutView(NamedTuple):
     spec: RolloutSpec
     state: State
     behind: str = ""
-    """The rollout of the same service whose turn it is before this one's."""
+    """Name of the rollout of the same service that must end first; empty if there is none."""
 
     checks_known: bool = True
-    """False before the controller's first write, where the spec leaves the checks to it."""
+    """False if the controller will choose the checks and has not written them yet."""
 
     @property
     def done(self) -> bool:
@@ -50,7 +50,7 @@ class RolloutView(NamedTuple):
 
 
 def read_rollout(rollout: Object, rollouts: Iterable[Object] = ()) -> RolloutView:
-    """Among others, if they are given; a DataError where a controller of another version has written it."""
+    """Parse a rollout; `rollouts` gives its place in the queue. DataError if an incompatible controller wrote it."""
     meta, status = rollout["metadata"], rollout.get("status") or {}
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
     state = State.parse(_known_fields(State, status), f"{where}, status")
@@ -79,7 +79,7 @@ def _blocking_rollout(rollout: Object, rollouts: Iterable[Object]) -> str:
 
 
 def _known_fields(model: type[CamelCaseConfig], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what others may have put beside it; the API server lets nobody misspell a spec."""
+    """Drop fields that the model does not know, such as those of other clients; the CRD refuses misspelt ones."""
     return {name: value for name, value in values.items() if name in _aliases(model)}
 
 
@@ -88,7 +88,7 @@ def _aliases(model: type[BaseModel]) -> set[str]:
 
 
 def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
-    """The rollout of this name, or of the service's the one whose turn it is; where all have ended, the newest."""
+    """Find a rollout by its name or its service's: of a service the current one, or the newest if all have ended."""
     every = list(rollouts)
     exact = [rollout for rollout in every if rollout["metadata"]["name"] == name]
     same_service = rollouts_of_service(every, name)
@@ -102,7 +102,7 @@ HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME",
 
 
 def table(rollouts: Iterable[RolloutView], namespace: str) -> list[str]:
-    """A line each, as kubectl has them: a reason is long, and no terminal should cut it in pieces."""
+    """Format one line per rollout, as kubectl does; long reasons are never wrapped."""
     rows = [HEADS, *map(table_row, rollouts)]
     if len(rows) == 1:  # the API server says the same of a namespace that does not exist
         return [
@@ -113,7 +113,7 @@ def table(rollouts: Iterable[RolloutView], namespace: str) -> list[str]:
 
 
 def table_row(view: RolloutView) -> tuple[str, ...]:
-    """A line of the table of all."""
+    """Format a rollout's row of the table."""
     state = view.state
     step = f"{state.step + 1}/{len(view.spec.steps)}" if view.begun else ""
     phase = ", ".join(filter(None, (view.phase, _pending_command(view), view.behind and f"waits for {view.behind}")))
@@ -124,13 +124,13 @@ def table_row(view: RolloutView) -> tuple[str, ...]:
 
 
 def _pending_command(view: RolloutView) -> str:
-    """A person's word that still stands."""
+    """Name a person's command that is still in effect; empty if there is none."""
     words = ("abort", "promote", "paused")
     return "" if view.done else next((word for word in words if getattr(view.spec, word)), "")
 
 
 def detail(view: RolloutView) -> list[str]:
-    """All that a person wants to know of one."""
+    """Format everything about one rollout: its state, what it waits for, and its evidence."""
     spec, state = view.spec, view.state
     shares = ", ".join(map(str, spec.steps))
     return [
@@ -160,7 +160,7 @@ def _progress(view: RolloutView) -> str:
 
 
 def waiting_reasons(view: RolloutView) -> tuple[str, ...]:
-    """Events that must happen before anything is decided."""
+    """List the events that the next decision waits for."""
     if view.behind:
         return (f"{view.behind}, which is older and has not ended",)
     if view.state.phase == "Verify":
@@ -175,7 +175,7 @@ def waiting_reasons(view: RolloutView) -> tuple[str, ...]:
 
 
 def _blind_causes(view: RolloutView) -> tuple[str, ...]:
-    """Why, as the history has it. A line before the last is of now only once this time was noted, too."""
+    """Find in the history why metrics are missing; earlier outages' lines do not count for a new one."""
     history = view.state.history
     new = history[-1:] if view.state.blind < BLIND_NOTED_SECONDS else history
     return tuple(line.why for line in new if line.action == "blind")[-1:]
@@ -187,7 +187,7 @@ def _section(head: str, lines: Iterable[str]) -> list[str]:
 
 
 def evidence_lines(view: RolloutView) -> list[str]:
-    """Each check's counts at this step, and what both bets have become."""
+    """Format each check's counts at this step, and the current values of its two sequential tests (safe and harm)."""
     needed = harm_needed(len(view.state.evidence) or 1)
     return [
         f"{describe_score(score)}: worse {score.harm_value:,.3g} to 1 (back at {needed:,.0f}), not worse by "
@@ -198,7 +198,7 @@ def evidence_lines(view: RolloutView) -> list[str]:
 
 
 def missing_for_next_share(view: RolloutView) -> tuple[str, ...]:
-    """Evidence still missing before the canary earns its next share."""
+    """List the evidence that is missing before the canary gets its next share of the traffic."""
     measured = view.state.phase == "Analyse" and view.state.evidence
     return missing_evidence(view.state, view.spec) if measured else ()
 
@@ -213,7 +213,7 @@ def rollout_json(view: RolloutView) -> dict[str, Any]:
 
 
 def outcome_error(view: RolloutView) -> QinglanError | None:
-    """The error that a command awaiting the end raises; None if the canary was promoted."""
+    """Return the error that ends a watching command; None if the canary was promoted."""
     if not view.done or view.state.outcome == "Promoted":
         return None
     reasons = "; ".join(view.state.reasons) or "it gave no reason"

@@ -1,4 +1,4 @@
-"""A run as it goes: a line when a step changes, what keeps a pod waiting, and at the end what came of it.
+"""Follow a run: print a line when a step changes or a pod cannot start, and the outcome at the end.
 
 The run is KFP's: whoever follows it may go, and come back with `qinglan follow`.
 """
@@ -19,28 +19,28 @@ Answer = TypeVar("Answer")
 
 
 class PollIntervals(NamedTuple):
-    """How often to look, in seconds."""
+    """Seconds between two readings."""
 
     first: float = 1.0
     longest: float = 15.0
-    """A run that does not change is asked after ever less often, down to this."""
+    """Longest time between two readings of a run that does not change."""
 
     pods: float = 15.0
     settle: float = 10.0
-    """How long the steps may say that they run after the run is over."""
+    """Time to wait, after a run's end, for its steps to report theirs."""
 
     patience: float = 600.0
-    """How long KFP may give no answer: it is restarted, or a laptop sleeps."""
+    """Time that KFP may be unreachable, such as while it restarts or a laptop sleeps."""
 
     cancel: float = 60.0
-    """How long a canceled run may take to end."""
+    """Time that a canceled run may take to end."""
 
 
 DEFAULT_INTERVALS = PollIntervals()
 
 
 class PodProblem(NamedTuple):
-    """Why a pod of a run stands still, or how it ended."""
+    """The reason why a pod of a run cannot go on, or how it ended."""
 
     step: str
     name: str
@@ -50,7 +50,7 @@ class PodProblem(NamedTuple):
 
 
 class PodReader(Protocol):
-    """The pods of the run, for whoever may see them."""
+    """Source of the run's pods, if they may be read."""
 
     def stuck(self, run_id: str) -> list[PodProblem]: ...
 
@@ -70,7 +70,7 @@ class RunClient(Protocol):
 
 
 class Follower:
-    """Looks at a run until it is over, and says what is new."""
+    """Reads a run until it is over, and reports what has changed."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Follower:
         self._branches: frozenset[str] = frozenset()
         self._shown: dict[str, str] = {}
         self._waits: set[tuple[str, str]] = set()
-        self._looked_at_pods = float("-inf")
+        self._last_pod_check = float("-inf")
         self.state = "UNKNOWN"
         """The run's state at the last reading."""
 
@@ -97,39 +97,39 @@ class Follower:
         return dict(self._shown)
 
     def follow(self) -> Run:
-        """The run when it is over."""
+        """Wait until the run is over; returns it."""
         delay = self._pace.first
         while True:
             run = self._read_run()
-            news = self._tell(run)
+            news = self._report_steps(run)
             if run.over:
-                return self._settled(run)
-            self._tell_waiting()
+                return self._wait_for_steps(run)
+            self._report_waiting_pods()
             delay = self._pace.first if news else min(delay * 1.5, self._pace.longest)
             time.sleep(delay)
 
     def cancel(self) -> Run:
-        """The run after KFP was asked to end it; it may still be ending it."""
+        """Cancel the run and wait for its end; it may still be ending when the time is up."""
         run = self._read_run()
         if run.over:
             return run
         if run.state != "CANCELING":
-            self._patiently(lambda: self._kfp.cancel(self._id))
+            self._wait_out_outages(lambda: self._kfp.cancel(self._id))
             self._say(f"{run.name}: cancel asked for")
         until = time.monotonic() + self._pace.cancel
         while not run.over and time.monotonic() < until:
             time.sleep(self._pace.first)
             run = self._read_run()
-            self._tell(run)
+            self._report_steps(run)
         return run
 
     def _read_run(self) -> Run:
-        run = self._patiently(lambda: self._kfp.run(self._id))
+        run = self._wait_out_outages(lambda: self._kfp.run(self._id))
         self.state = run.state
         return run
 
-    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """An answer of KFP; an outage is said, and waited out."""
+    def _wait_out_outages(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask KFP; an outage is reported and waited out."""
         until, delay, reported = time.monotonic() + self._pace.patience, self._pace.first, False
         while True:
             try:
@@ -147,8 +147,8 @@ class Follower:
             time.sleep(delay)
             delay = min(delay * 2, self._pace.longest)
 
-    def _tell(self, run: Run) -> bool:
-        """Whether there was news, told."""
+    def _report_steps(self, run: Run) -> bool:
+        """Report the steps that have changed; returns whether there were any."""
         states = step_states(run, self._steps(run))
         news = {name: state for name, state in states.items() if self._shown.get(name) != state}
         for name, state in news.items():
@@ -158,36 +158,36 @@ class Follower:
 
     def _steps(self, run: Run) -> frozenset[str]:
         if self._names is None:
-            spec = self._patiently(lambda: self._kfp.spec(run))
+            spec = self._wait_out_outages(lambda: self._kfp.spec(run))
             self._names, self._branches = step_names(spec), branches(spec)
         return self._names
 
-    def _tell_waiting(self) -> None:
-        """Once for each reason: KFP says RUNNING of a pod that cannot start."""
-        if self._pods is None or time.monotonic() - self._looked_at_pods < self._pace.pods:
+    def _report_waiting_pods(self) -> None:
+        """Report pods that cannot start, once for each reason, because KFP shows them as RUNNING."""
+        if self._pods is None or time.monotonic() - self._last_pod_check < self._pace.pods:
             return
-        self._looked_at_pods = time.monotonic()
+        self._last_pod_check = time.monotonic()
         for pod in self._pods.stuck(self._id):
             if pod.state == "waiting" and (pod.step, pod.why) not in self._waits:
                 self._waits.add((pod.step, pod.why))
                 self._say(f"· {pod.step} waits: {pod.why}")
 
-    def _settled(self, run: Run) -> Run:
-        """A run is over before its steps and its branch say so: look again until they do."""
+    def _wait_for_steps(self, run: Run) -> Run:
+        """Read the steps again until they have ended too, which is a little after the run has."""
         until = time.monotonic() + self._pace.settle
-        while time.monotonic() < until and not self._told_all(run):
+        while time.monotonic() < until and not self._all_steps_ended(run):
             time.sleep(self._pace.first)
             run = self._read_run()
-            self._tell(run)
+            self._report_steps(run)
         return run
 
-    def _told_all(self, run: Run) -> bool:
+    def _all_steps_ended(self, run: Run) -> bool:
         over = {task.name for task in run.tasks if task.state in FINAL_STATES}
         steps = step_states(run, self._steps(run))
         return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or self._branches <= over)
 
     def failure(self, run: Run) -> list[str]:
-        """Lines about what failed, with the message of its pod if that can be read."""
+        """Describe the failed steps, with the messages of their pods if these can be read."""
         failed = [name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED"]
         lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{_at(failed)}. {run.error}".rstrip()]
         failed_pods = [pod for pod in (self._pods.stuck(self._id) if self._pods else ()) if pod.state == "failed"]
@@ -200,7 +200,7 @@ class Follower:
 
 
 def raise_unless_released(run: Run, failure: Callable[[Run], Iterable[str]]) -> None:
-    """An error unless the run ended with a release."""
+    """Raise an error unless the run ended with a release."""
     if run.state != "SUCCEEDED":
         raise TrainingError(*failure(run))
     if any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks):
@@ -210,7 +210,7 @@ def raise_unless_released(run: Run, failure: Callable[[Run], Iterable[str]]) -> 
 
 
 def cancel_message(run: Run, page: str) -> str:
-    """The result of a cancel request."""
+    """Describe the result of a cancel request."""
     if run.over:
         return f"{run.name}: {WORDS.get(run.state, run.state.lower())}"
     return (
@@ -225,13 +225,13 @@ def _at(failed: Iterable[str]) -> str:
 
 
 def branches(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The branches that a run comes to in any case: whether they were taken says what the gate said."""
+    """Find the branches that every run reaches; whether one was taken shows the gate's verdict."""
     tasks = spec.get("root", {}).get("dag", {}).get("tasks", {})
     return frozenset(name for name in tasks if name.startswith("condition-"))
 
 
 def step_names(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The tasks of a graph that do something, as KFP names them; not the branches around them."""
+    """Collect the tasks that run a container, by KFP's names, without the branches around them."""
     components = spec.get("components", {})
     dags = [spec.get("root", {}), *components.values()]
     return frozenset(
@@ -246,13 +246,13 @@ STATES_BY_SEVERITY = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "C
 
 
 AROUND = frozenset({"root", "executor"})
-"""Tasks that KFP lists beside the steps; recognised by name alone when a run's graph is gone."""
+"""Tasks that KFP lists beside the steps; used to recognise steps when a run's graph is gone."""
 
 
 def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
-    """Each step's state, without what KFP puts around it: drivers, executors, branches, what has no name.
+    """Map steps to their states, without the other tasks that KFP lists: drivers, executors, branches.
 
-    A driver counts where it fails: its step then never comes to be. A step in a loop is as its worst part.
+    A driver's failure counts as its step's, which then never starts. A step in a loop has its worst iteration's state.
     """
     states: dict[str, str] = {}
     for task in run.tasks:
