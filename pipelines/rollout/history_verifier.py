@@ -29,7 +29,8 @@ def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> Checke
     if not statements:
         raise IncompleteAuditError(
             f"{record.rollout}: no signed history lies beside {record.name} {record.digest[:12]} in "
-            f"{release_store.address}. Its controller keeps one where it has a key (rollout.pem); else only the API server vouches for it."
+            f"{release_store.address}. Its controller keeps one where it has a key (rollout.pem); else only the API "
+            "server vouches for it."
         )
     same = [statement for statement in statements if rollout_payload(statement.told) == rollout_payload(record)]
     if good := [statement for statement in same if statement.counts]:

@@ -252,7 +252,7 @@ AROUND = frozenset({"root", "executor"})
 def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     """Map steps to their states, without the other tasks that KFP lists: drivers, executors, branches.
 
-    A driver's failure counts as its step's, which then never starts. A step in a loop has its worst iteration's state.
+    A driver's failure counts as its step's, which then never starts. A step in a loop has the worst state of all.
     """
     states: dict[str, str] = {}
     for task in run.tasks:
