@@ -1,4 +1,4 @@
-"""The reports' own figures as inline SVG: intervals against zero, and bars with intervals. No script."""
+"""Charts of the reports as inline SVG without script: intervals against zero, and bars with intervals."""
 
 from collections.abc import Sequence
 from html import escape
@@ -11,14 +11,14 @@ PLUS, MINUS, NEITHER = "#2e7d4f", "#b3452c", "#6b7280"
 
 
 class ChartRow(NamedTuple):
-    """A value with its interval; one without numbers is left out."""
+    """A value with its interval; a row without numbers is left out."""
 
     label: str
     value: float | None
     low: float | None
     high: float | None
-    said: str = ""
-    """What stands at its end."""
+    text: str = ""
+    """Text at the end of the row."""
 
     colour: str = ""
 
@@ -26,16 +26,16 @@ class ChartRow(NamedTuple):
 def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> str:
     """Differences with their intervals; green where the whole interval is above zero, red where below."""
     shown = _complete_rows(lines)
-    ends = [0.0, *(end for one in shown for end in (one.low, one.high))]
+    ends = [0.0, *(end for row in shown for end in (row.low, row.high))]
     low, high = _padded(min(ends), max(ends))
     parts = [line_element(_x(0, low, high), TOP - 6, _x(0, low, high), TOP + ROW * len(shown), "#555", "3 3")]
-    for at, one in enumerate(shown):
-        y, colour = TOP + ROW * at + ROW / 2, PLUS if one.low > 0 else MINUS if one.high < 0 else NEITHER
+    for at, row in enumerate(shown):
+        y, colour = TOP + ROW * at + ROW / 2, PLUS if row.low > 0 else MINUS if row.high < 0 else NEITHER
         parts += [
-            text_element(LEFT - 12, y + 4, one.label, "end"),
-            line_element(_x(one.low, low, high), y, _x(one.high, low, high), y, colour, width=3),
-            f'<circle cx="{_x(one.value, low, high):.1f}" cy="{y}" r="5" fill="{colour}"/>',
-            text_element(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
+            text_element(LEFT - 12, y + 4, row.label, "end"),
+            line_element(_x(row.low, low, high), y, _x(row.high, low, high), y, colour, width=3),
+            f'<circle cx="{_x(row.value, low, high):.1f}" cy="{y}" r="5" fill="{colour}"/>',
+            text_element(WIDTH - RIGHT + 12, y + 4, row.text, "start"),
         ]
     parts += [
         text_element(_x(end, low, high), 14, f"{end:+.1f} {unit}" if end else "0", "middle", "#777")
@@ -45,23 +45,23 @@ def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> 
 
 
 def bar_chart(title: str, lines: Sequence[ChartRow], most: float = 1.0) -> str:
-    """Bars from zero, the interval drawn over each end."""
+    """Bars from zero, each with its interval drawn over the end."""
     shown = _complete_rows(lines)
-    most = max([most, *(one.high for one in shown)])
+    most = max([most, *(row.high for row in shown)])
     parts = []
-    for at, one in enumerate(shown):
+    for at, row in enumerate(shown):
         y = TOP + ROW * at + ROW / 2
-        start, end = _x(0, 0, most), _x(one.value, 0, most)
+        start, end = _x(0, 0, most), _x(row.value, 0, most)
         parts += [
-            text_element(LEFT - 12, y + 4, one.label, "end"),
+            text_element(LEFT - 12, y + 4, row.label, "end"),
             f'<rect x="{start:.1f}" y="{y - 8}" width="{max(0.0, end - start):.1f}" height="16" rx="2" '
-            f'fill="{one.colour or NEITHER}" fill-opacity="0.8"/>',
-            line_element(_x(one.low, 0, most), y, _x(one.high, 0, most), y, "#222", width=1.5),
+            f'fill="{row.colour or NEITHER}" fill-opacity="0.8"/>',
+            line_element(_x(row.low, 0, most), y, _x(row.high, 0, most), y, "#222", width=1.5),
             *(
                 line_element(_x(tip, 0, most), y - 5, _x(tip, 0, most), y + 5, "#222", width=1.5)
-                for tip in (one.low, one.high)
+                for tip in (row.low, row.high)
             ),
-            text_element(WIDTH - RIGHT + 12, y + 4, one.said, "start"),
+            text_element(WIDTH - RIGHT + 12, y + 4, row.text, "start"),
         ]
     return svg_figure(
         title, TOP + ROW * len(shown) + 8, [text_element(LEFT, 14, title, "start", "#333", bold=True), *parts]
@@ -73,15 +73,15 @@ class _CompleteRow(NamedTuple):
     value: float
     low: float
     high: float
-    said: str
+    text: str
     colour: str
 
 
 def _complete_rows(lines: Sequence[ChartRow]) -> list[_CompleteRow]:
     return [
-        _CompleteRow(one.label, one.value, one.low, one.high, one.said, one.colour)
-        for one in lines
-        if one.value is not None and one.low is not None and one.high is not None
+        _CompleteRow(row.label, row.value, row.low, row.high, row.text, row.colour)
+        for row in lines
+        if row.value is not None and row.low is not None and row.high is not None
     ]
 
 
@@ -91,7 +91,7 @@ def _padded(low: float, high: float) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Zero, and the ends that are far enough from it to be read."""
+    """Zero and those ends of the axis whose labels would not overlap it."""
     wide = high - low
     return [0.0, *(end for end in (low + 0.04 * wide, high - 0.04 * wide) if abs(end) > 0.22 * wide)]
 
@@ -101,11 +101,11 @@ def _x(value: float, low: float, high: float) -> float:
 
 
 def text_element(
-    x: float, y: float, said: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0
+    x: float, y: float, text: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0
 ) -> str:
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(visible(said))}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(visible(text))}</text>'
     )
 
 
@@ -118,7 +118,7 @@ def line_element(x1: float, y1: float, x2: float, y2: float, colour: str, dash: 
 
 
 def svg_figure(title: str, height: float, parts: Sequence[str], width: float = WIDTH) -> str:
-    """A figure of its parts; the title is its accessible name, read by screen readers."""
+    """A figure made of parts; the title is its accessible name, read by screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
         f'font-family="sans-serif"><title>{escape(visible(title))}</title>{"".join(parts)}</svg>'

@@ -1,4 +1,4 @@
-"""Errors of the API server, in words that name the next step: pure functions over its answers."""
+"""Errors of the API server, explained with the next step: pure functions over its answers."""
 
 import re
 
@@ -17,7 +17,7 @@ UNKNOWN_PATH = "404 page not found"
 
 
 class ApiError(Exception):
-    """A call that did not do what was asked. Status 0: there was no answer."""
+    """A call that the API server refused or did not answer; its status is then 0."""
 
     def __init__(self, method: str, resource: str, status: int, body: str | bytes) -> None:
         super().__init__(f"{method} {resource}: {status} {body!r}")
@@ -26,7 +26,7 @@ class ApiError(Exception):
 
     @property
     def message(self) -> str:
-        """The server's own, of the Status that it answers with."""
+        """The message of the Status object in the answer, else the whole text."""
         try:
             body = orjson.loads(self.text)
         except orjson.JSONDecodeError:
@@ -35,22 +35,22 @@ class ApiError(Exception):
 
     @property
     def missing(self) -> bool:
-        """No such object, though the server knows its kind."""
+        """True if there is no such object, while the server knows its kind."""
         return self.status == 404 and UNKNOWN_PATH not in self.text
 
     @property
     def passing(self) -> bool:
-        """May be well again by itself: a server that restarts says the oddest things meanwhile."""
+        """True if the error may pass by itself: a server that restarts may answer 401 or 403 meanwhile."""
         return self.status in (0, 401, 403, 429) or self.status >= 500
 
     @property
     def at_once(self) -> bool:
-        """Worth another try even when nothing has worked yet."""
+        """True if another try makes sense even when no call has succeeded yet."""
         return self.status in (0, 429) or self.status >= 500
 
 
 def explain_api_error(refusal: ApiError, host: str, namespace: str) -> QinglanError:
-    """The error that a person can do something about."""
+    """The error to show to a person, with the next step."""
     message, what = refusal.message, f"{VERBS[refusal.method]} {refusal.resource} in {namespace}"
     if refusal.status == 0 and "certificate" in message.lower():
         return ConfigError(

@@ -1,4 +1,4 @@
-"""The API server, in plain dicts: every call bounded in time and counted, every refusal with its status.
+"""A client of the API server over plain dicts: each call has a time limit and is counted; errors have a status.
 
 api = connect()
 api.get("pytorchjobs", "sft-0123456789ab")
@@ -34,10 +34,10 @@ PATHS = {
 }
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 CALL_SECONDS = (5.0, 30.0)
-"""To be connected, and to be answered."""
+"""Time limits for the connection and for the answer."""
 
 MAX_CONCURRENT_CALLS = 32
-"""Calls, whoever makes them; those that stay open to listen are not counted."""
+"""Calls at the same time from all threads; watches and logs that stay open are not counted."""
 
 CONNECTIONS = 1024
 PLAIN = "application/json"
@@ -47,12 +47,12 @@ NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class Api:
-    """One API server, and one namespace of it."""
+    """A client of one namespace of an API server."""
 
     def __init__(self, client: Any, namespace: str) -> None:
         self.client, self.namespace = client, namespace
         self.calls: Counter[str] = Counter()
-        """How often what was asked, such as "GET pods/log"."""
+        """Number of calls by method and resource, such as "GET pods/log"."""
 
         self._lock, self._turns = threading.Lock(), threading.Semaphore(MAX_CONCURRENT_CALLS)
 
@@ -61,7 +61,7 @@ class Api:
         return str(self.client.configuration.host)
 
     def within(self, namespace: str) -> "Api":
-        """The same server, in a namespace that a person has named; in this one where it is empty."""
+        """A client of the same server in another namespace; an empty name keeps this one."""
         if namespace and not NAMESPACE.fullmatch(namespace):
             raise ConfigError(
                 f"{namespace!r} is no namespace's name: small letters, digits and - within, 63 at most. "
@@ -70,7 +70,7 @@ class Api:
         return Api(self.client, namespace or self.namespace)
 
     def get(self, resource: str, name: str) -> dict[str, Any] | None:
-        """The object, or None where there is none of this name."""
+        """The object of this name, or None if there is none."""
         try:
             return self._call("GET", resource, name)
         except ApiError as refusal:
@@ -85,15 +85,15 @@ class Api:
         return self._call("POST", resource, body=body)
 
     def replace(self, resource: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """At the resourceVersion in it, or a refusal of 409; NAME/status is what a subresource is called."""
+        """Replace the object; ApiError 409 if its resourceVersion has changed. The name may be NAME/status."""
         return self._call("PUT", resource, name, body=body)
 
     def merge(self, resource: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A JSON merge patch: null takes a field away, a list is replaced; held to a resourceVersion in it."""
+        """Apply a JSON merge patch: null removes a field, lists are replaced; a resourceVersion in it must match."""
         return self._call("PATCH", resource, name, body=body)
 
     def delete(self, resource: str, name: str, uid: str) -> None:
-        """With all that belongs to it, which goes first. Not another object that took its name meanwhile."""
+        """Delete the object after its dependents. An object of the same name with another uid is left."""
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._call("DELETE", resource, name, body=body)
@@ -116,7 +116,7 @@ class Api:
         body: Any = None,
         seconds: tuple[float, float] = CALL_SECONDS,
     ) -> Iterator[Any]:
-        """The open answer, to be read by whoever asked; closed after the block."""
+        """Open a call and give its answer to the block, unread; it is closed afterwards."""
         with self._lock:
             self.calls[f"{method} {'/'.join([resource, *name.split('/')[1:]])}"] += 1
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
@@ -129,10 +129,10 @@ class Api:
         try:
             yield response
         finally:
-            response.close()  # one that was read to its end has given its connection back by now
+            response.close()  # after reading to the end, the connection is back in the pool already
 
     def batches(self, response: Any, resource: str) -> Iterator[list[bytes]]:
-        """The lines of an answer that goes on for as long as the server has something to say, as they come."""
+        """Lines of a streamed answer, in batches as they arrive."""
         rest = b""
         with _api_errors("GET", resource):
             for chunk in response.stream(READ):
@@ -156,7 +156,7 @@ def _api_errors(method: str, resource: str) -> Iterator[None]:
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Api:
-    """By the ServiceAccount of the pod this runs in, else by KUBECONFIG."""
+    """Connect with the ServiceAccount of the pod this runs in, else with KUBECONFIG."""
     from kubernetes import client
 
     settings, path = client.Configuration(), ""

@@ -3,7 +3,7 @@
     informer = Informer(api, "pods", {"labelSelector": "app=x"}, lambda change, pod: print(change, pod))
     informer.start()
 
-The watch goes on where it stopped; where that is too long ago, everything is listed again.
+A watch that ended goes on where it stopped; if that is too long ago, everything is listed again.
 """
 
 import contextlib
@@ -18,26 +18,26 @@ from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
 WATCH_SECONDS = 120
-"""The server ends a watch after so long, and the next one goes on from there."""
+"""Seconds after which the server ends a watch; the next one goes on from there."""
 
 QUIET_SECONDS = WATCH_SECONDS + 15.0
-"""A connection that is silent for longer is taken for dead."""
+"""Seconds of silence after which a connection counts as dead."""
 
 PAGE = 200
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 GONE = 410
 
 Handler = Callable[[str, Mapping[str, Any]], None]
-"""Called with "ADDED", "MODIFIED" or "DELETED", and the object."""
+"""A function that gets "ADDED", "MODIFIED" or "DELETED", and the object."""
 
 
 class Informer:
-    """Calls `handler` from a thread of its own until it is stopped."""
+    """Calls `handler` in a separate thread until it is stopped."""
 
     def __init__(self, api: Api, resource: str, query: Mapping[str, str], handler: Handler) -> None:
         self.api, self.resource, self.query, self.handler = api, resource, query, handler
         self.trouble: tuple[float, ApiError] | None = None
-        """Since when nothing succeeds, and why; None while all is well."""
+        """Time since which no call has succeeded, and the last error; None while calls succeed."""
 
         self.begun = threading.Event()
         """Set once everything is listed and watched, or the first attempt was refused."""
@@ -55,7 +55,7 @@ class Informer:
         self._stopped.set()
         response = self._open
         if response is not None:
-            with contextlib.suppress(OSError, ValueError, RuntimeError):  # it ended by itself just now
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has just ended by itself
                 response.shutdown()  # or the thread would read on until the server ends the watch
         self._thread.join(5)
 
@@ -127,15 +127,15 @@ class Informer:
         self.handler(change, thing)
 
     def _events(self, response: Any) -> Iterator[dict[str, Any]]:
-        if self._stopped.is_set():  # just before there was something to shut
+        if self._stopped.is_set():  # stopped before there was a response to shut down
             return
         for lines in self.api.batches(response, self.resource):
-            with contextlib.suppress(orjson.JSONDecodeError):  # cut off in its middle: it is heard again from there
+            with contextlib.suppress(orjson.JSONDecodeError):  # cut off in the middle; the next watch repeats it
                 yield from [orjson.loads(line) for line in lines]
 
 
 def _key(thing: Mapping[str, Any]) -> dict[str, Any]:
-    """What its deletion is reported with, should it be missing from the next list."""
+    """Fields of an object that are kept, to report its deletion if it is missing from the next list."""
     meta = thing["metadata"]
     metadata = {name: meta[name] for name in ("name", "uid", "labels", "ownerReferences") if name in meta}
     return {"metadata": metadata, "involvedObject": thing.get("involvedObject", {})}

@@ -11,7 +11,7 @@ from qinglan.errors import ConfigError
 
 
 def load_login(path: str, settings: Any) -> None:
-    """Fill a client's settings; no path: as the pod's ServiceAccount. What is wrong is said in one sentence."""
+    """Fill a client's settings from a kubeconfig, or, without a path, from the pod's ServiceAccount."""
     from kubernetes import config
     from yaml import YAMLError
 
@@ -34,7 +34,7 @@ def load_login(path: str, settings: Any) -> None:
 
 
 def _check_form(path: str) -> None:
-    """Every file is a mapping in YAML, as the library does not ask."""
+    """Check that every file is a mapping in YAML; the library does not."""
     import yaml
 
     for part in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
@@ -50,7 +50,7 @@ def _check_form(path: str) -> None:
 
 @contextmanager
 def _captured_plugin_errors() -> Iterator[list[str]]:
-    """What the library says of a login plugin that failed: it logs that, and goes on as nobody."""
+    """Collect the library's log of a login plugin that failed; it only logs this, and goes on without a login."""
     root, failures, handler = logging.getLogger(), list[str](), logging.NullHandler()
 
     def hears(record: logging.LogRecord) -> bool:

@@ -1,7 +1,7 @@
 """A ModelRollout as an object of the API server.
 
-The deploy stage writes one, the rollout's controller carries it out. What both must know of
-it is here, as plain data; manifests/platform/modelrollout.yaml says what is admitted.
+The deploy stage creates one, and the rollout's controller carries it out. Both use these functions over plain data;
+manifests/platform/modelrollout.yaml has the schema.
 """
 
 import re
@@ -11,26 +11,28 @@ from typing import Any
 GROUP, VERSION, PLURAL = "qinglan.dev", "v1alpha1", "modelrollouts"
 KIND = "ModelRollout"
 SHADOW_HEADER = "x-qinglan-shadow"
-"""Of a question that no user waits for: the canary counts it apart, and keeps no payload of it."""
+"""Header of a shadow request, which no user waits for: the canary counts it separately and logs no payload."""
 
 Object = Mapping[str, Any]
 
 
 def rollout_number(rollout: Object) -> int:
-    """A service's rollouts are counted: rewriter-7 is the seventh. 0: of another making."""
+    """The number of a rollout within its service: 7 for rewriter-7; 0 for a name of another form."""
     service, name = rollout["spec"]["inferenceService"], rollout["metadata"]["name"]
-    found = re.fullmatch(rf"{re.escape(service)}-([1-9]\d*)", name)
-    return int(found[1]) if found else 0
+    match = re.fullmatch(rf"{re.escape(service)}-([1-9]\d*)", name)
+    return int(match[1]) if match else 0
 
 
 def rollouts_of_service(rollouts: Iterable[Object], service: str) -> list[Object]:
-    """In the order in which they were made."""
-    own = [one for one in rollouts if one["spec"]["inferenceService"] == service]
-    return sorted(own, key=lambda one: (rollout_number(one), one["metadata"].get("creationTimestamp", "")))
+    """Rollouts of one InferenceService in the order of their creation."""
+    matching = [rollout for rollout in rollouts if rollout["spec"]["inferenceService"] == service]
+    return sorted(
+        matching, key=lambda rollout: (rollout_number(rollout), rollout["metadata"].get("creationTimestamp", ""))
+    )
 
 
 def rollout_outcome(rollout: Object) -> str:
-    """Promoted, RolledBack, Refused or Aborted; "" while it is under way."""
+    """The outcome: Promoted, RolledBack, Refused or Aborted; "" while the rollout is under way."""
     return str((rollout.get("status") or {}).get("outcome") or "")
 
 
@@ -39,39 +41,41 @@ def is_under_way(rollout: Object) -> bool:
 
 
 def next_rollout(rollouts: Iterable[Object]) -> Object | None:
-    """Of one InferenceService's: the oldest that has not ended."""
-    waiting = [one for one in rollouts if is_under_way(one)]
+    """The oldest rollout that has not ended, of those of one InferenceService."""
+    waiting = [rollout for rollout in rollouts if is_under_way(rollout)]
     return min(
-        waiting, key=lambda one: (one["metadata"].get("creationTimestamp", ""), rollout_number(one)), default=None
+        waiting,
+        key=lambda rollout: (rollout["metadata"].get("creationTimestamp", ""), rollout_number(rollout)),
+        default=None,
     )
 
 
 def deployed_uris(rollouts: Iterable[Object]) -> set[str]:
-    """The URIs that these rollouts, all of one InferenceService, have put there, or gone back to.
+    """URIs of the models that these rollouts of one InferenceService have deployed, or rolled back to.
 
-    A canary counts while its rollout is under way: one that has ended otherwise than Promoted has left nothing there,
-    and one that was not verified yet has asked for nothing. The stable model is the one that was there, verified.
+    A canary counts from its verification until its rollout has ended, and afterwards only if it was promoted. The
+    stable model, which was verified before, always counts.
     """
-    found = set()
-    for one in rollouts:
-        status = one.get("status") or {}
-        if status.get("phase", "Verify") == "Verify" or rollout_outcome(one) == "Refused":
+    uris = set()
+    for rollout in rollouts:
+        status = rollout.get("status") or {}
+        if status.get("phase", "Verify") == "Verify" or rollout_outcome(rollout) == "Refused":
             continue
-        if rollout_outcome(one) == "Promoted" or is_under_way(one):
-            found.add(str(one["spec"]["release"]["uri"]))
+        if rollout_outcome(rollout) == "Promoted" or is_under_way(rollout):
+            uris.add(str(rollout["spec"]["release"]["uri"]))
         if stable := (status.get("stable") or {}).get("uri"):
-            found.add(str(stable))
-    return found
+            uris.add(str(stable))
+    return uris
 
 
 def describe_rollout(rollout: Object) -> str:
-    """Where it is, for a message."""
+    """The rollout's phase and share of the traffic, for a message."""
     status = rollout.get("status") or {}
     return f"{status.get('phase', 'not begun')}, {status.get('percent', 0)} % of the traffic"
 
 
 def rollout_object(namespace: str, number: int, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """No annotations: KServe copies those of its own objects to pods, and a rollout needs none."""
+    """A ModelRollout to create. It has no annotations: KServe copies those of its objects to pods."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,

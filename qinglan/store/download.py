@@ -101,8 +101,8 @@ def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile
         begun = out.tell()
         right = _complete_file(shelf, key, out, file, tally)
         if begun and not right:
-            tally.there(-begun)
-            tally.moved(begun - out.tell())
+            tally.add_existing(-begun)
+            tally.add_moved(begun - out.tell())
             out.truncate(0)
             right = _complete_file(shelf, key, out, file, tally)
     if not right:
@@ -115,13 +115,13 @@ def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: Manifes
     out.seek(0)
     while chunk := out.read(READ_AT_ONCE):
         sha256.update(chunk)
-    tally.there(begun := out.tell())
+    tally.add_existing(begun := out.tell())
     if begun == file.size and sha256.hexdigest() == file.sha256 and begun:
         return True
     for data in _pieces(shelf, key, begun, file.size + 1):
         out.write(data)
         sha256.update(data)
-        tally.moved(len(data))
+        tally.add_moved(len(data))
     return out.tell() == file.size and sha256.hexdigest() == file.sha256
 
 

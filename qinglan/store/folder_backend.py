@@ -76,7 +76,7 @@ class FolderBackend:
                 while chunk := file.read(READ_AT_ONCE):
                     sha256.update(chunk)
                     out.write(chunk)
-                    tally.moved(len(chunk))
+                    tally.add_moved(len(chunk))
             if sha256.hexdigest() != source.sha256:
                 raise source_changed_error(source)
             _sync_read_only(partial)

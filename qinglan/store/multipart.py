@@ -68,11 +68,11 @@ def upload_parts(s3: S3Connection, key: str, source: SourceFile, tally: Transfer
             if begun.id in _unfinished_uploads(s3, key):
                 raise
         if _stored_object(s3, key) == ObjectInfo(source.sha256, source.size):
-            tally.there(source.size - begun.counted)
+            tally.add_existing(source.size - begun.counted)
             for left in _unfinished_uploads(s3, key):
                 _abort(s3, key, left)
             return
-        tally.moved(-begun.counted)
+        tally.add_moved(-begun.counted)
     raise OutageError(f"{s3.address}: others broke off the upload of {key} {TRIES} times. Push again.")
 
 
@@ -100,11 +100,11 @@ class _Upload:
         number, data = part
         sha256, etag = self._source.parts[number - 1], self._sent.get(number)
         if etag and _md5(data) == etag and hashlib.sha256(data).hexdigest() == sha256:
-            self._tally.there(len(data))
+            self._tally.add_existing(len(data))
         else:
             query = {"partNumber": str(number), "uploadId": self.id}
             etag = put_object(self._s3, self._key, query, {}, data, sha256, self._source)
-            self._tally.moved(len(data))
+            self._tally.add_moved(len(data))
         self._sizes.append(len(data))
         return etag
 

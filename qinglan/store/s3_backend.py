@@ -98,7 +98,7 @@ class S3Backend:
             else:
                 data = source.path.read_bytes()
                 put_object(self._s3, self.key(key), {}, {SHA256_HEADER: source.sha256}, data, source.sha256, source)
-                tally.moved(source.size)
+                tally.add_moved(source.size)
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
         start, listed = self.key(prefix), self._listed(self.key(prefix + beginning), False)

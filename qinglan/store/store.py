@@ -162,7 +162,7 @@ class Store:
             def put(name: str) -> None:
                 self.shelf.put(f"{base}/{name}", files[name], tally)
 
-            tally.there(sum(file.size for name, file in files.items() if name not in missing))
+            tally.add_existing(sum(file.size for name, file in files.items() if name not in missing))
             run_each(put, [name for name in missing if not files[name].parts])
             for name in (name for name in missing if files[name].parts):
                 put(name)

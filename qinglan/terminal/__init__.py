@@ -1,4 +1,4 @@
-"""Everything that a command prints. Untrusted text cannot move the cursor, hide, or begin a line of its own.
+"""Print every line of a command; untrusted text cannot move the cursor, hide, or begin a new line.
 
 say("✓ sft", f"{file.name}: {error}")    # two lines, whatever is in them
 say_json(report)                          # the same value for a program that reads it
@@ -17,15 +17,15 @@ from typing import Any, TextIO
 from qinglan.errors import QinglanError
 
 INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
-"""Letters and marks by category that no font draws: joiners, fillers, variation selectors, tags. With the format
-characters, which are found by their category, these are what Unicode calls default ignorable."""
+"""Characters of the categories letter and mark that no font draws: joiners, fillers, variation selectors, tags.
+Together with the format characters, which have their own category, these are Unicode's default ignorables."""
 
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 EMOJI_STYLE = "\ufe0f"
 
 
 def visible(text: object) -> str:
-    r"""The text on one line, with a code such as \x1b or \u202e for each character that would not be seen itself."""
+    r"""The text on one line, with a code such as \x1b or \u202e in place of each invisible character."""
     text = str(text)
     if text.isascii() and text.isprintable():
         return text
@@ -34,28 +34,28 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same of a text that may have many lines: line feeds stay."""
+    """The text with codes in place of invisible characters; line feeds stay."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def quoted(text: str) -> list[str]:
-    """Lines of text that is not ours, such as the end of a log, each behind a mark, so that none passes as ours."""
+    """Lines of foreign text, such as the end of a log, each behind a mark, so that none looks like ours."""
     return [f"  | {visible(line.expandtabs())}" for line in text.splitlines()]
 
 
 def say(*lines: object, to: TextIO | None = None) -> None:
-    """Print each as one line, at once."""
+    """Print each object as one line, and flush."""
     print(*map(visible, lines), sep="\n", file=to or sys.stdout, flush=True)
 
 
 def say_error(error: QinglanError, program: str = "") -> None:
-    """Print an error on stderr, in the lines that it was raised with."""
+    """Print the lines of an error on stderr."""
     first, *rest = error.lines or ("",)
     say(f"{program}: {first}" if program else first, *rest, to=sys.stderr)
 
 
 def say_json(value: Any, to: TextIO | None = None) -> None:
-    """Print a value as one line of JSON; unseen characters are JSON's own escapes, so it reads back the same."""
+    """Print a value as one line of JSON; invisible characters are JSON escapes, so it parses to the same value."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     if not (text.isascii() and text.isprintable()):
         text = "".join(json.dumps(letter)[1:-1] if _hidden(letter) else letter for letter in text)
@@ -63,7 +63,7 @@ def say_json(value: Any, to: TextIO | None = None) -> None:
 
 
 class SayHandler(logging.Handler):
-    """Prints what libraries warn of; a warning may quote a file that somebody sent."""
+    """Prints the warnings of libraries safely; a warning may quote an untrusted file."""
 
     def emit(self, record: logging.LogRecord) -> None:
         first, *rest = record.getMessage().split("\n")
@@ -71,13 +71,13 @@ class SayHandler(logging.Handler):
 
 
 def say_warnings() -> None:
-    """Print the warnings of libraries as all else is printed, unless logging is set up already."""
+    """Print the warnings of libraries by `say`, unless logging is set up already."""
     logging.basicConfig(handlers=[SayHandler(logging.WARNING)])
     logging.captureWarnings(True)
 
 
 def _hidden(letter: str, before: str = "") -> bool:
-    """Tell if a letter would not be seen; one sign for the emoji form may follow a symbol."""
+    """True if a character is invisible; the sign for the emoji form is allowed after a symbol."""
     if letter == EMOJI_STYLE and before > "\x7f" and unicodedata.category(before).startswith("S"):
         return False
     return unicodedata.category(letter) in UNPRINTABLE or INVISIBLE.match(letter) is not None

@@ -15,10 +15,10 @@ from qinglan.terminal import visible, visible_lines
 
 
 class Console(console.Console):
-    """rich's, where a string is one line without markup, and nothing that is drawn holds control characters.
+    """rich's Console, with each string as one line without markup, and no control characters in its output.
 
-    Strings are made safe before they are measured, so that tables stay straight. What reaches the screen by another
-    way, such as an entity of Markdown that decodes to an escape character, is made safe as it is drawn.
+    Strings are made safe before they are measured, so that tables stay aligned. Other text, such as an entity of
+    Markdown that decodes to an escape character, is made safe when it is drawn.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -35,10 +35,10 @@ class Console(console.Console):
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """One line of parts, each plain or with its style."""
+    """One line of text from parts, each plain or with a style."""
     return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
 
 
 def markdown(source: str) -> Markdown:
-    """A report whose links show where they lead and open nothing, and whose entities, such as &NewLine;, are text."""
+    """Render a report with links as plain text that shows their targets, and entities, such as &NewLine;, as text."""
     return Markdown(source.replace("&", "&amp;"), hyperlinks=False)

@@ -22,7 +22,7 @@ class ShowStep(Protocol):
 
 @contextmanager
 def step_progress(label: str) -> Iterator[ShowStep]:
-    """For a program that counts its own steps: a function to call with where it is."""
+    """Show the progress of a program that counts its steps: gives a function to call with step and total."""
     started = time.monotonic()
     printed = -EVERY_SECONDS
 
@@ -39,7 +39,7 @@ def step_progress(label: str) -> Iterator[ShowStep]:
 
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tick]:
-    """A function to call once per finished item."""
+    """Show progress by items: gives a function to call once per finished item."""
     if sys.stdout.isatty():
         with _bar(label, total) as tick:
             yield tick
@@ -95,27 +95,27 @@ def progress_line(label: str, done: int, total: int | None, seconds: float, note
 
 
 class Transfer:
-    """Bytes on their way, counted from any thread; what was there already is told apart and is no speed."""
+    """Counts transferred bytes from any thread; bytes that the target had already are counted apart, not as speed."""
 
     def __init__(self, show: Callable[[int, int], None]) -> None:
         self._show = show
         self._lock = Lock()
-        self._moved = self._there = 0
+        self._moved = self._existing = 0
 
-    def moved(self, count: int) -> None:
+    def add_moved(self, count: int) -> None:
         with self._lock:
             self._moved += count
-            self._show(self._moved, self._there)
+            self._show(self._moved, self._existing)
 
-    def there(self, count: int) -> None:
+    def add_existing(self, count: int) -> None:
         with self._lock:
-            self._there += count
-            self._show(self._moved, self._there)
+            self._existing += count
+            self._show(self._moved, self._existing)
 
 
 @contextmanager
 def transfer_progress(label: str, total: int) -> Iterator[Transfer]:
-    """For bytes that are sent or fetched, of which some may be there already."""
+    """Show the progress of bytes that are sent or fetched, some of which the target may have already."""
     with _bytes_bar(label, total) if sys.stdout.isatty() else _byte_lines(label, total) as show:
         yield Transfer(show)
 

@@ -1,4 +1,4 @@
-"""verl's platform "cpu": what verl asks of an accelerator, answered by the processor."""
+"""verl's platform "cpu": the accelerator interface that verl calls, implemented for the processor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +19,13 @@ def _zero(*args: Any, **named: Any) -> int:
 
 
 def _device_module() -> ModuleType:
-    """torch.cuda's functions as far as verl calls them; torch.cpu lacks most."""
+    """A module with the functions of torch.cuda that verl calls; torch.cpu lacks most."""
     module = ModuleType("torch_cpu_as_accelerator")
     for name in ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats"):
         setattr(module, name, _nothing)
     for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
         setattr(module, name, _zero)
-    given: dict[str, Any] = {
+    functions: dict[str, Any] = {
         "current_device": _zero,
         "is_available": lambda: True,
         "is_bf16_supported": lambda: True,
@@ -41,14 +41,14 @@ def _device_module() -> ModuleType:
         "Stream": torch.cpu.Stream,
         "stream": torch.cpu.stream,
     }
-    for name, value in given.items():
+    for name, value in functions.items():
         setattr(module, name, value)
     return module
 
 
 @PlatformRegistry.register(platform="cpu")
 class CpuPlatform(PlatformBase):  # type: ignore[misc]
-    """Chosen by VERL_PLATFORM=cpu. To Ray its slots are GPUs, since verl counts those."""
+    """verl's platform for VERL_PLATFORM=cpu. Ray sees its slots as GPUs, since verl requests GPUs."""
 
     _module = _device_module()
 

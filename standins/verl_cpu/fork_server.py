@@ -1,11 +1,11 @@
-"""verl with its ten processes forked from one: torch, transformers and the rest are imported once, not ten times.
+"""Run verl with its ten processes forked from one, so that torch, transformers and others are imported once.
 
     python -m standins.verl_cpu.fork_server ARGUMENTS OF verl.trainer.main_ppo
 
-This process imports, forks a quiet copy of itself, the nest, and goes on as verl's driver. Ray is told to set its
-workers up with this file instead of with its own (patches.py), which would import Ray for that alone: a small process
-asks the nest for a fork, and stays until that has ended. Ray and verl themselves are imported by each: Ray reads its
-environment as it is loaded, and beside the rest the two are quick.
+This process imports the libraries, forks a copy of itself, the fork server, and goes on as verl's driver. patches.py
+makes Ray set up its workers with this file instead of its own, which would import Ray only for that: a small process
+requests a fork from the fork server, and stays until the fork has ended. Ray and verl are imported in each process:
+Ray reads its environment when it is loaded, and both load quickly compared with the rest.
 """
 
 import array
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-SOCKET_VARIABLE = "QINGLAN_NEST"
+SOCKET_VARIABLE = "QINGLAN_FORK_SERVER"
 DRIVER = "verl.trainer.main_ppo"
 PRELOADED_MODULES = (
     "torch", "torch._dynamo", "torch.distributed.fsdp", "torch.utils.tensorboard", "tensordict", "torchdata",
@@ -32,11 +32,11 @@ PRELOADED_MODULES = (
 LARGEST = 1 << 20
 CONNECT_SECONDS = 60.0
 CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
-"""What Ray says to the file that sets a worker up, and not to the worker."""
+"""Arguments from Ray for the file that sets up a worker; the worker itself does not get them."""
 
 
 def main() -> None:
-    """Nest and driver, or, where Ray calls it with a worker to start, the small process."""
+    """Run fork server and driver; if Ray calls this file with a worker's script, request that worker."""
     if len(sys.argv) > 1 and sys.argv[1].endswith(".py"):
         request_worker(sys.argv[1:])
     else:
@@ -51,11 +51,11 @@ def run_driver() -> None:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "the workers' Ray would have this process's environment"
     listening = socket.socket(socket.AF_UNIX)
-    os.environ[SOCKET_VARIABLE] = str(Path(tempfile.gettempdir()) / "nest")  # for the workers that Ray sets up
+    os.environ[SOCKET_VARIABLE] = str(Path(tempfile.gettempdir()) / "fork-server")  # for the workers that Ray sets up
     listening.bind(os.environ[SOCKET_VARIABLE])
     listening.listen(64)
     gc.collect()
-    gc.freeze()  # else the collector would write to every page, and none stay shared
+    gc.freeze()  # otherwise the garbage collector writes to every page, and forks share none
     driver = os.getpid()
     _end_with_parent()
     if os.fork() == 0:
@@ -66,7 +66,7 @@ def run_driver() -> None:
 
 
 def _end_with_parent() -> None:
-    """A stage that is killed takes its training along."""
+    """End this process when its parent ends: a training does not outlive its stage."""
     import ctypes
 
     set_parent_death_signal = 1
@@ -74,24 +74,24 @@ def _end_with_parent() -> None:
 
 
 def serve_forks(listening: socket.socket, driver: int) -> None:
-    """Fork a worker for each ask, until the driver is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    """Fork a worker for each request, until the driver is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers are reaped at once; nothing here waits for them
     listening.settimeout(1.0)
     while os.getppid() == driver:
         with contextlib.suppress(TimeoutError, ConnectionError):
-            asking, _ = listening.accept()
-            asking.settimeout(None)
-            told, streams = _receive(asking)
+            connection, _ = listening.accept()
+            connection.settimeout(None)
+            request, streams = _receive(connection)
             if os.fork() == 0:
                 listening.close()
-                run_worker(told, streams)
+                run_worker(request, streams)
             for stream in streams:
                 os.close(stream)
-            asking.close()  # the worker has its own; when that closes, the small process sees its end
+            connection.close()  # the worker has its own copy; when it closes, the small process ends
 
 
-def run_worker(told: dict[str, Any], streams: list[int]) -> None:
-    """The rest of this process's life: the worker that was asked for."""
+def run_worker(request: dict[str, Any], streams: list[int]) -> None:
+    """Become the requested worker, and end the process with it."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -100,9 +100,9 @@ def run_worker(told: dict[str, Any], streams: list[int]) -> None:
             os.dup2(stream, number)
             os.close(stream)
         os.environ.clear()
-        os.environ.update(told["environment"])
-        os.chdir(told["folder"])
-        sys.argv = told["argv"]
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        sys.argv = request["argv"]
         runpy.run_path(sys.argv[0], run_name="__main__")
         code = 0
     except SystemExit as ended:
@@ -118,14 +118,14 @@ def run_worker(told: dict[str, Any], streams: list[int]) -> None:
 
 
 def request_worker(argv: list[str]) -> None:
-    """Have the nest fork the worker, and stay for as long as it lives."""
-    with _connected(os.environ[SOCKET_VARIABLE]) as nested:
+    """Request a worker from the fork server, and return when it has ended."""
+    with _connected(os.environ[SOCKET_VARIABLE]) as connection:
         worker = {"argv": worker_arguments(argv), "environment": worker_environment(argv), "folder": str(Path.cwd())}
-        told = json.dumps(worker).encode()
+        request = json.dumps(worker).encode()
         streams = array.array("i", [0, 1, 2])
-        nested.sendmsg([len(told).to_bytes(4)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-        nested.sendall(told)
-        nested.recv(1)
+        connection.sendmsg([len(request).to_bytes(4)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        connection.sendall(request)
+        connection.recv(1)
 
 
 def worker_arguments(argv: list[str]) -> list[str]:
@@ -133,7 +133,7 @@ def worker_arguments(argv: list[str]) -> list[str]:
 
 
 def worker_environment(argv: list[str]) -> dict[str, str]:
-    """Ours, and what the job's runtime environment adds."""
+    """This process's environment with the variables of the job's runtime environment."""
     added: dict[str, str] = {}
     for word in argv:
         if word.startswith(CONTEXT):
@@ -141,31 +141,31 @@ def worker_environment(argv: list[str]) -> dict[str, str]:
     return {**os.environ, **{name: os.path.expandvars(value) for name, value in added.items()}}
 
 
-def _receive(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    size, streams, _, _ = socket.recv_fds(asking, 4, 3)
-    told, read = b"", size
-    while read and len(told) < int.from_bytes(size):
-        read = asking.recv(LARGEST)
-        told += read
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    size, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    body, read = b"", size
+    while read and len(body) < int.from_bytes(size):
+        read = connection.recv(LARGEST)
+        body += read
     if not read:
-        raise ConnectionError("whoever asked is gone")
-    values: dict[str, Any] = json.loads(told)
+        raise ConnectionError("the process that requested a worker is gone")
+    values: dict[str, Any] = json.loads(body)
     return values, streams
 
 
 def _connected(path: str) -> socket.socket:
     until = time.monotonic() + CONNECT_SECONDS
     while True:
-        nested = socket.socket(socket.AF_UNIX)
+        connection = socket.socket(socket.AF_UNIX)
         try:
-            nested.connect(path)
+            connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            nested.close()
+            connection.close()
             if time.monotonic() > until:
                 raise
             time.sleep(0.05)
         else:
-            return nested
+            return connection
 
 
 if __name__ == "__main__":

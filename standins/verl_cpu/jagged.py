@@ -1,6 +1,6 @@
-"""Rows of a nested batch taken by index: verl makes a tensor of each row of each field, and of these a batch again.
+"""Select rows of a nested batch in one copy; verl makes a tensor of each row of each field and joins them again.
 
-For a tiny model that was a fifth of an update. Here the values of the chosen rows are copied at once.
+For a tiny model that took a fifth of an update.
 """
 
 from typing import Any
@@ -9,16 +9,16 @@ from components.training.ppo.plugin.import_hooks import when_imported
 
 
 def select_rows(nested: Any, rows: Any) -> Any:
-    """These rows of a jagged tensor, in this order."""
+    """Select rows of a jagged tensor, in the given order."""
     import torch
 
     starts, lengths = nested.offsets()[:-1][rows], nested.offsets().diff()[rows]
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    # A value's place in `nested` is its place in the result, moved by how far its row has moved.
-    places = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
+    # A value's position in `nested` is its position in the result, shifted as far as its row was.
+    positions = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
     # Without its longest row, torch would later pad each row to the length of all together.
     return torch.nested.nested_tensor_from_jagged(
-        nested.values()[places], offsets, min_seqlen=int(lengths.min()), max_seqlen=int(lengths.max())
+        nested.values()[positions], offsets, min_seqlen=int(lengths.min()), max_seqlen=int(lengths.max())
     )
 
 
@@ -26,12 +26,12 @@ def select_rows(nested: Any, rows: Any) -> Any:
 def patch_row_selection(module: Any) -> None:
     import torch
 
-    take_others = module.index_select_tensor_dict
+    select_others = module.index_select_tensor_dict
 
     def index_select_tensor_dict(batch: Any, indices: Any) -> Any:
         rows = torch.as_tensor(indices)
         nested = [key for key, field in batch.items() if isinstance(field, torch.Tensor) and field.is_nested]
-        chosen = take_others(batch.exclude(*nested), rows)
+        chosen = select_others(batch.exclude(*nested), rows)
         for key in nested:
             chosen[key] = select_rows(batch[key], rows)
         return chosen

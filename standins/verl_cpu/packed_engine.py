@@ -1,8 +1,8 @@
-"""verl's FSDP engines without needless tokens: registered for the device "cpu".
+"""verl's FSDP engines without padding or repeated tokens, registered for the device "cpu".
 
 verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token in it, though only
-those of the answers are read. Here a batch is one line of tokens without padding, in which a prompt stands once for
-all its samples, and the beginning that all prompts share, the system prompt, once. Attention alone looks at rows.
+those of the answers are read. Here a batch is one line of tokens without padding: a prompt occurs once for all its
+samples, and the beginning that all prompts share, the system prompt, once. Only attention works by rows.
 Logits are computed for answers only.
 """
 
@@ -36,15 +36,15 @@ def _inputs(micro_batch: Any) -> tuple[dict[str, Any], AnswerTokens]:
 
 
 def _nested(figures: Any, answers: AnswerTokens, micro_batch: Any) -> Any:
-    """Figures of the answers as verl wants them: one a token of the whole batch, nothing for prompts."""
+    """Figures of the answers in verl's form: one for each token of the whole batch, 0 for prompts."""
     ids = micro_batch["input_ids"]
-    whole = figures.new_zeros(len(ids.values())).index_put((answers.places,), figures)
+    whole = figures.new_zeros(len(ids.values())).index_put((answers.positions,), figures)
     return torch.nested.nested_tensor_from_jagged(whole, ids.offsets())
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device=DEVICE)
 class PackedEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
-    """Actor and reference."""
+    """Engine of the actor and of the reference."""
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], AnswerTokens]:
         inputs, answers = _inputs(micro_batch)
@@ -63,7 +63,7 @@ class PackedEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device=DEVICE)
 class PackedValueEngine(FSDPEngineWithValueHead):  # type: ignore[misc]
-    """The critic."""
+    """Engine of the critic."""
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], AnswerTokens]:
         return _inputs(micro_batch)

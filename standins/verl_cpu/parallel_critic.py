@@ -1,7 +1,7 @@
-"""The critic in a process of its own, at work while the actor is: verl's "sync" trainer for the CPUs of one machine.
+"""Run the critic in its own process at the same time as the actor: verl's "sync" trainer for the CPUs of one machine.
 
 verl's processes take turns: reference, then values; the critic's update, then the actor's. On a GPU they share its
-memory and its time. On a CPU one process keeps one core busy, and neither of a pair needs anything of the other.
+memory and its time. On a CPU each process uses one core, and neither of a pair needs the other's result.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +19,7 @@ def register_parallel_critic(module: ModuleType) -> None:
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, Role
 
     class CriticBeside(module.PPOTrainerSync):  # type: ignore[misc, name-defined]
-        """Each call of the critic begins before the actor's, and is awaited after it."""
+        """Begins each call of the critic before the actor's, and waits for it afterwards."""
 
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
@@ -34,7 +34,7 @@ def register_parallel_critic(module: ModuleType) -> None:
                 self.mapping[Role.Critic] = POOL
 
         def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            """The first pass over a batch: values are begun here, too."""
+            """The first pass over a batch; the critic's values are begun here too."""
             if self.use_critic:
                 self._begin(super()._compute_values, batch)
             return super()._compute_old_log_prob(batch, metrics)
@@ -54,7 +54,7 @@ def register_parallel_critic(module: ModuleType) -> None:
             return batch
 
         def _begin(self, of_critic: Any, batch: Any) -> None:
-            """A batch carries what a call is told, so each call has a copy of its own."""
+            """Run a call of the critic on a copy of the batch, since the batch also holds the arguments of a call."""
 
             def work(copy: Any) -> dict[str, Any]:
                 metrics: dict[str, Any] = {}

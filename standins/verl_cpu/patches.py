@@ -1,4 +1,4 @@
-"""Places in verl and torch that take a GPU for granted: what each does here instead, and our rollout by its name."""
+"""Patches for functions in verl and torch that require a GPU, and the registration of our rollout."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ from standins.verl_cpu.settings import CPU_ROLLOUT, HERE, PACKED_ATTENTION
 
 @when_imported("verl.utils.distributed")
 def _gloo_only_backend(module: Any) -> None:
-    """torch refuses "cpu:gloo,cpu:gloo", which is what verl's "cpu and accelerator" comes to."""
+    """Use gloo alone: verl's "cpu and accelerator" would be "cpu:gloo,cpu:gloo", which torch refuses."""
     both = module.initialize_global_process_group_ray
 
     def initialize(timeout_second: float | None = None, backend: str | None = None) -> Any:
@@ -22,7 +22,7 @@ def _gloo_only_backend(module: Any) -> None:
 
 @when_imported("verl.utils.model")
 def _critic_attention(module: Any) -> None:
-    """The critic's loader names flash attention, whatever the configuration says."""
+    """Load the critic with packed attention; verl's loader always asks for flash attention."""
 
     def load_valuehead_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
         from transformers import AutoModelForTokenClassification
@@ -36,7 +36,7 @@ def _critic_attention(module: Any) -> None:
 
 @when_imported("verl.utils.fsdp_utils")
 def _skip_offloading(module: Any) -> None:
-    """Moving weights to the GPU and back: they are where they belong."""
+    """Skip moving weights to the GPU and back; they stay in memory."""
     for name in (
         "load_fsdp_model_to_gpu", "offload_fsdp_model_to_cpu", "load_fsdp_optimizer", "offload_fsdp_optimizer"
     ):  # fmt: skip
@@ -45,13 +45,13 @@ def _skip_offloading(module: Any) -> None:
 
 @when_imported("torch.distributed.fsdp._init_utils")
 def _gloo_broadcasts(module: Any) -> None:
-    """FSDP insists on GPU tensors to broadcast the first weights; gloo takes these."""
+    """Skip the check that requires GPU tensors to broadcast the first weights; gloo broadcasts CPU tensors."""
     module._check_module_states_for_sync_module_states = lambda module_states: None
 
 
 @when_imported("torch.distributed.fsdp")
 def _no_pinned_memory(module: Any) -> None:
-    """verl offloads the reference to pinned memory, which needs an accelerator."""
+    """Turn off offloading of the reference, which needs pinned memory and so an accelerator."""
     module.CPUOffload = lambda offload_params=False: None
 
 
@@ -62,7 +62,7 @@ def _register_engines(module: Any) -> None:
 
 @when_imported("verl.trainer.ppo.v1.replay_buffer")
 def _wait_for_samples(module: Any) -> None:
-    """verl looks every two seconds for samples that are ready; a step's come together, when they are written."""
+    """Wait for a step's samples, which are ready together; verl would poll every two seconds."""
 
     def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
         from standins.verl_cpu.step_rollouts import StepRollouts
@@ -75,7 +75,7 @@ def _wait_for_samples(module: Any) -> None:
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def _wait_for_rewards(module: Any) -> None:
-    """Advantages are the first that needs rewards."""
+    """Wait for the rewards before advantages, the first computation that needs them."""
     compute = module.PPOTrainer._compute_advantage
 
     def compute_advantage(self: Any, *args: Any, **named: Any) -> Any:
@@ -109,12 +109,12 @@ def _fork_ray_workers(module: Any) -> None:
 
 @when_imported("ray._private.node")
 def _skip_monitor_and_dashboard(module: Any) -> None:
-    """One machine neither scales nor is looked at; Ray has no setting that leaves these two out."""
+    """Start Ray without autoscaler monitor and dashboard, for which Ray has no setting; one machine needs neither."""
     module.Node.start_monitor = lambda self: None
     module.Node.start_api_server = lambda self, **named: None
 
 
 @when_imported("ray._private.utils")
 def _agent_without_dashboard(module: Any) -> None:
-    """Ray's agent of a node, without the web server that it has for the dashboard."""
+    """Start Ray's node agent without the dashboard's web server."""
     module.get_dashboard_dependency_error = lambda: ImportError("no dashboard is wanted")

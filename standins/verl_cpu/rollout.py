@@ -1,4 +1,4 @@
-"""transformers as a rollout of verl's: a server in a Ray actor writes a step's answers, and takes new weights."""
+"""A rollout for verl by transformers: a server in a Ray actor writes a step's answers and loads new weights."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ SERVER = "hf_generate_{}"
 
 
 class GenerateServer:
-    """The actor's weights, ready to write; verl names the methods below `write`."""
+    """Writes answers with the actor's weights; verl calls the methods below `write`."""
 
     def __init__(self, path: str, response_length: int, batch: int) -> None:
         import torch
@@ -39,7 +39,7 @@ class GenerateServer:
         return answers, self._step
 
     async def load_weights(self, weights: dict[str, Any], step: int | None) -> None:
-        """Every weight by its name; one that is missing or unknown would be a rollout of another model."""
+        """Load every weight by its name; a missing or unknown one is an error, since it would be another model."""
         missing, unknown = self._model.load_state_dict(weights, strict=False)
         tied = {"lm_head.weight"} if self._model.config.tie_word_embeddings else set()
         if unknown or set(missing) - tied:
@@ -54,7 +54,7 @@ class GenerateServer:
 
 
 def uniform_samples(seeds: Sequence[Sequence[int]], most: int) -> Any:
-    """So many numbers in [0, 1) for each seed: the same for the same seed, whoever else is in the batch."""
+    """Draw `most` numbers in [0, 1) for each seed; they do not depend on the other seeds of the batch."""
     import numpy as np
 
     return np.stack([np.random.default_rng(seed).random(most) for seed in seeds])

@@ -1,4 +1,4 @@
-"""The two ends that verl holds of the rollout: one starts the servers, one sends the actor's weights."""
+"""verl's two classes for a rollout: one starts the servers, one sends the actor's weights."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ from standins.verl_cpu.rollout import SERVER, GenerateServer
 
 
 class GenerateReplica(RolloutReplica):  # type: ignore[misc]
-    """Starts a server; verl asks it for answers."""
+    """Starts the server that writes verl's answers."""
 
     async def launch_servers(self) -> None:
         options = {"name": SERVER.format(self.replica_rank), "max_concurrency": self.max_concurrency, "num_cpus": 0}
@@ -28,7 +28,7 @@ class GenerateReplica(RolloutReplica):  # type: ignore[misc]
 
 
 class GenerateAdapter(BaseRollout):  # type: ignore[misc]
-    """Lives beside the actor; one process for each server sends it the weights."""
+    """Runs in each process of the actor and sends the weights to the server of the same rank."""
 
     def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1) -> None:
         super().__init__(config, model_config, device_mesh)
@@ -43,7 +43,7 @@ class GenerateAdapter(BaseRollout):  # type: ignore[misc]
 
     @torch.no_grad()
     async def update_weights(self, weights: Any, global_steps: int | None = None, **named: Any) -> None:
-        """All ranks gather; each hands the whole to the server of its own number."""
+        """Gather all weights on each rank, and send them to the server of the same rank."""
         whole = {}
         async for name, tensor in ensure_async_iterator(weights):
             whole[name] = tensor.detach().to("cpu", torch.float32, copy=True)

@@ -19,30 +19,30 @@ PACKED_ATTENTION = "rows_of_a_line"
 """The name under which packed_engine.py registers its attention."""
 
 RAY_CPUS = 12
-"""CPUs that Ray believes in on a laptop. Each of verl's actors claims one; they take turns."""
+"""CPUs that Ray is told of on a laptop, one for each of verl's actors, which take turns."""
 
 OBJECT_STORE = 300_000_000
-"""Bytes."""
+"""Bytes of Ray's object store."""
 
 
 def driver(config: PpoConfig) -> str:
-    """On one machine all of verl's processes are forks of one."""
+    """The module to start: on one machine the fork server, else verl's own."""
     return FORK_SERVER if config.hardware.nodes == 1 else DRIVER
 
 
 def modules(config: PpoConfig) -> tuple[str, ...]:
-    """On several nodes actor and critic take turns: called at once, two processes could wait for each other."""
+    """Modules to import. On several nodes the critic is not parallel: two processes could wait for each other."""
     return (*MODULES, PARALLEL_CRITIC) if config.hardware.nodes == 1 else MODULES
 
 
 def environment(config: PpoConfig) -> dict[str, str]:
     variables = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
-    # Ray starts its workers at nice 15: on a machine with other work they would hardly be variables a processor.
+    # Ray starts its workers at nice 15: on a machine with other work they would hardly get a processor.
     variables |= {"RAY_worker_niceness": "0"}
     variables |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
     # A process that forks has no threads: this allocator would start one.
     variables |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-    # Else Ray starts workers before anyone asks for them, and none of ours is of their kind.
+    # Otherwise Ray starts workers in advance, of a kind that verl does not use.
     variables |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
     if config.hardware.nodes > 1:
         variables["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": RAY_CPUS, "object_store_memory": OBJECT_STORE})
@@ -50,7 +50,7 @@ def environment(config: PpoConfig) -> dict[str, str]:
 
 
 def overrides(config: PpoConfig) -> dict[str, Value]:
-    """Single precision, no kernels of a GPU, one process of each kind."""
+    """Overrides for single precision, without GPU kernels, with one process of each kind."""
     values: dict[str, Value] = {
         f"{ACTOR}.strategy": "fsdp",
         f"{ACTOR}.use_torch_compile": False,
@@ -68,7 +68,7 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
         f"{ROLLOUT}.free_cache_engine": False,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }
-    if config.hardware.nodes == 1:  # of several, each was told by its own `ray start`
+    if config.hardware.nodes == 1:  # on several, RAY_OVERRIDE_RESOURCES says it to each `ray start`
         values |= {
             "ray_kwargs.ray_init.num_cpus": RAY_CPUS,
             # The critic has processes of its own (parallel_critic.py).

@@ -1,12 +1,12 @@
-"""A step's rollouts as one batch: an agent loop manager of verl's, by its setting `agent_loop_manager_class`.
+"""A step's rollouts as one batch: an agent loop manager for verl's setting `agent_loop_manager_class`.
 
-verl's own manager sends every sample on its way alone, and stores it alone: some ten messages between five processes
-a sample, which for a tiny model cost many times what its computing does. Here the servers write all answers of a
-step, the reward function gets all of them at once, and verl's queue gets them in one message, in the order of the
-rows. So nothing depends on who is ready first, and the same seed gives the same training.
+verl's own manager sends and stores every sample alone: some ten messages between five processes for each sample,
+which for a tiny model take many times as long as its computing. Here the servers write all answers of a step, the
+reward function gets all of them at once, and verl's queue gets them in one message, in the order of the rows. So
+nothing depends on which process is ready first, and the same seed gives the same training.
 
-While the rewards are asked for, verl already computes what needs none: reference and values. patches.py has the two
-places where it waits.
+While the rewards are computed, verl already computes what needs none: reference and values. The two functions in
+which it waits are in patches.py.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Rollout(NamedTuple):
     prompt: list[int]
     sample: int
     seed: list[int]
-    """Seed, step, place among the step's rows, sample."""
+    """Seed, step, number of the row in the step, number of the sample."""
 
     @property
     def key(self) -> str:
@@ -52,11 +52,11 @@ class StepAnswers(NamedTuple):
 
 
 class StepRollouts:
-    """What verl calls for the rollouts of a step, or of a test on dev."""
+    """Makes the rollouts of a training step or of a test on dev; verl calls it."""
 
     current: "StepRollouts"
     figures: tuple[list[Figures], Figures]
-    """Each term of the last step's rewards; the seconds that they took, and what of it nothing else hid."""
+    """Terms of the last step's rewards; the seconds they took, and the seconds that verl waited for them."""
 
     def __init__(self, config: Any) -> None:
         self._rollout, model = config.actor_rollout_ref.rollout, Path(config.actor_rollout_ref.model.path)
@@ -67,7 +67,7 @@ class StepRollouts:
         function = config.reward.custom_reward_function
         self._scores = load_extern_object(function.path, "compute_scores")
         self._settings = function.reward_kwargs.settings
-        self._thread = ThreadPoolExecutor(1)  # one after the other, on one event loop that keeps its connections
+        self._thread = ThreadPoolExecutor(1)  # one task after the other, on one event loop that keeps its connections
         self._loop = asyncio.new_event_loop()
         self._written: Future[StepAnswers] = Future()
         self._scored: Future[tuple[list[Figures], float]] = Future()
@@ -78,7 +78,7 @@ class StepRollouts:
         return cls(config)
 
     def generate_sequences(self, batch: Any) -> None:
-        """Begin; verl waits where it takes the samples from its queue, and again where it needs their rewards."""
+        """Begin the rollouts; verl waits when it takes the samples from its queue, and again for rewards."""
         validate = bool(batch["validate"]) if "validate" in batch else False
         step = int(batch["global_steps"])
         rollouts = self._rollouts(batch, step, validate)
@@ -86,12 +86,12 @@ class StepRollouts:
         self._scored = self._thread.submit(self._run, self._score, self._written)
 
     def wait_for_samples(self) -> None:
-        """Until the samples are in verl's queue; a test on dev reads their rewards at once."""
+        """Wait until the samples are in verl's queue; for a test on dev, until their rewards are there too."""
         if self._written.result().partition == "val":
             self.wait_for_rewards()
 
     def wait_for_rewards(self) -> None:
-        """Until every sample has its reward, and these are in verl's queue; what made one impossible is raised."""
+        """Wait until the rewards of all samples are in verl's queue; raises the error that prevented a reward."""
         began = time.perf_counter()
         written, (terms, seconds) = self._written.result(), self._scored.result()
         if written.partition == "train":
@@ -99,7 +99,7 @@ class StepRollouts:
             self.figures = terms, spent
         pairs = zip(terms, written.answers, strict=True)
         fields: list[dict[str, Any]] = [{"rm_scores": _at_the_end(term["score"], answer)} for term, answer in pairs]
-        if written.partition == "val":  # of a step, `figures` tells them
+        if written.partition == "val":  # for a training step they are in `figures`
             fields = [
                 {**scores, "extra_fields": {"reward_extra_info": term}}
                 for scores, term in zip(fields, terms, strict=True)
@@ -113,12 +113,12 @@ class StepRollouts:
         return self._loop.run_until_complete(work(*args))
 
     def _rollouts(self, batch: Any, step: int, validate: bool) -> list[Rollout]:
-        columns = {name: batch[name] for name in NEEDED}  # each look at one makes a list of all its cells
+        columns = {name: batch[name] for name in NEEDED}  # each access makes a list of all its cells
         rows = [{name: _plain(column[at]) for name, column in columns.items()} for at in range(len(batch))]
         samples = self._rollout.val_kwargs.n if validate else self._rollout.n
         return [
-            Rollout(row, self._prompt(row), sample, [self._rollout.seed, step, place, sample])
-            for place, row in enumerate(rows)
+            Rollout(row, self._prompt(row), sample, [self._rollout.seed, step, number, sample])
+            for number, row in enumerate(rows)
             for sample in range(samples)
         ]
 
@@ -129,14 +129,16 @@ class StepRollouts:
         return self._prompts[text]
 
     async def _write(self, rollouts: list[Rollout], step: int, validate: bool) -> StepAnswers:
-        """Each server writes its share, in order."""
-        said = self._rollout.val_kwargs if validate else self._rollout
-        sampling = Sampling(said.temperature, said.top_p, max(0, said.top_k))
+        """Have each server write its share of the answers, in order."""
+        settings = self._rollout.val_kwargs if validate else self._rollout
+        sampling = Sampling(settings.temperature, settings.top_p, max(0, settings.top_k))
         share = -(-len(rollouts) // len(self._servers))
         parts = [rollouts[start : start + share] for start in range(0, len(rollouts), share)]
         parts_written = await asyncio.gather(
             *(
-                server.write.remote([one.prompt for one in part], sampling, [one.seed for one in part])
+                server.write.remote(
+                    [rollout.prompt for rollout in part], sampling, [rollout.seed for rollout in part]
+                )
                 for server, part in zip(self._servers, parts, strict=False)
             )
         )
@@ -153,7 +155,7 @@ class StepRollouts:
         return terms, time.perf_counter() - started
 
     def _sample(self, row: dict[str, Any], answer: Continuation) -> dict[str, Any]:
-        """What verl tells a reward function."""
+        """A sample in the form that verl passes to a reward function."""
         return {
             "data_source": row["data_source"],
             "solution_str": self._tokenizer.decode(answer.ids, skip_special_tokens=True),
@@ -163,7 +165,7 @@ class StepRollouts:
 
 
 def _store(written: StepAnswers, step: int, weights_step: int) -> None:
-    """Into verl's queue, by the keys and fields that its trainer reads; each prompt is marked as finished."""
+    """Put the samples into verl's queue with the fields that its trainer reads, and mark each prompt as finished."""
     rollouts = written.rollouts
     pairs = list(zip(rollouts, written.answers, strict=True))
     transfer_queue.kv_batch_put(
@@ -178,12 +180,12 @@ def _store(written: StepAnswers, step: int, weights_step: int) -> None:
 
 
 def _fields(rollout: Rollout, answer: Continuation, partition: str) -> dict[str, Any]:
-    """What verl's trainer and workers read of a sample; the row's other columns would travel with every pass."""
+    """Fields of a sample that verl's trainer and workers read; other columns would be sent with every pass."""
     prompt, response = torch.tensor(rollout.prompt), torch.tensor(answer.ids)
     mask = torch.ones_like(response)
-    told = ("data_source", "reward_model") if partition == "val" else ()
+    columns = ("data_source", "reward_model") if partition == "val" else ()
     return {
-        **{name: rollout.row[name] for name in told},
+        **{name: rollout.row[name] for name in columns},
         "uid": rollout.row["uid"],
         "prompts": prompt,
         "responses": response,
@@ -211,5 +213,5 @@ def _at_the_end(score: float, answer: Continuation) -> torch.Tensor:
 
 
 def _plain(value: Any) -> Any:
-    """What a cell of a tensordict holds."""
+    """The value in a cell of a tensordict."""
     return getattr(value, "data", value)

@@ -11,16 +11,16 @@ class TinyConfig(Config):
     """A model small enough to train from nothing on a laptop, in a fixed number of steps."""
 
     vocabulary: Positive = 3000
-    """Most tokens of its own byte-pair tokenizer."""
+    """Largest number of tokens of its byte-pair tokenizer."""
 
     longest_token: Positive = 6
-    """Characters of a token: a house term is one or two of them, an item is not swallowed whole."""
+    """Longest token in characters: a term of the house is one or two tokens, and an item is more than one."""
 
     hidden: Positive = 128
-    """Width."""
+    """Width of the hidden layers."""
 
     layers: Positive = 3
-    """Depth."""
+    """Number of layers."""
 
     heads: Positive = 4
     """Attention heads; half as many for keys and values."""
@@ -29,13 +29,13 @@ class TinyConfig(Config):
     """Standard deviation of the first weights. At transformers' .02 a model this small does not learn to copy."""
 
     steps: Positive = 260
-    """Fixed, not a time: under load a time would give a worse model."""
+    """Training steps; a fixed number, since a time limit would give a worse model on a busy machine."""
 
     batch: Positive = 64
-    """Texts a step."""
+    """Texts per step."""
 
     learning_rate: float = Field(default=3e-3, gt=0)
-    """At its height, after the first steps."""
+    """Highest learning rate, reached after the first steps."""
 
 
 class BaseConfig(Config):
@@ -45,10 +45,10 @@ class BaseConfig(Config):
     """`hub` downloads `model`; `tiny` trains one from the knowledge base's text."""
 
     model: str = "Qwen/Qwen3-32B"
-    """On the hub, or a folder of this machine. A folder of that name under QINGLAN_BASE_WEIGHTS comes first."""
+    """Model on the hub, or a folder here. A folder of that name under QINGLAN_BASE_WEIGHTS is preferred."""
 
     revision: str = "main"
-    """A commit of the model's repository; a release names one."""
+    """Commit of the model's repository; a release requires one."""
 
     seed: int = 0
     """Seed of the tiny model."""

@@ -14,22 +14,22 @@ from qinglan.rag.contract import Passage
 
 CLAUSES = re.compile(r"[。；，：]")
 ROUNDS = 3
-"""How often each passage asks for its heading."""
+"""Number of questions for a heading made from each passage."""
 
 BLANK = 0.15
-"""Share of the questions that say nothing, so that the model stays undecided where it cannot know."""
+"""Share of questions without content, so that the model stays undecided where it cannot know."""
 
 HEADINGS = 0.6
 """Share of the answers that are the heading; the others repeat subject and clause."""
 
 COMPLETE = 0.15
-"""Share of the questions that are a heading already, while the talk is about something else: nothing to change."""
+"""Share of questions that are a heading already, in a conversation about something else: nothing to change."""
 
 LONGEST_QUESTION = 14
 
 
 class TrainingText(NamedTuple):
-    """Something to learn: the loss is on the answer."""
+    """A text to learn; the loss is on the answer."""
 
     prompt: tuple[Message, ...]
     answer: str

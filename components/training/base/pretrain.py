@@ -19,16 +19,16 @@ from qinglan.terminal.progress import progress
 IGNORED = -100
 WARM_UP = 20
 LAST = 0.1
-"""The last step's share of the learning rate."""
+"""Learning rate of the last step, as a share of the highest."""
 
 GROUPS = 2
-"""Parts of a step that are worked on at the same time."""
+"""Groups of a step that are computed at the same time."""
 
 LONGEST = 128
-"""Tokens of a text that are learned from: a step costs as much as its tokens, and one passage can be a whole page."""
+"""Most tokens of a text that are learned: one passage can be a page, and a step's time grows with its tokens."""
 
 JITTER = 12
-"""Tokens by which two texts of one group may differ, so that groups are not the same ones each time around."""
+"""Tokens by which texts of one group may differ in length, so that groups differ between passes."""
 
 
 class Example(NamedTuple):
@@ -53,7 +53,7 @@ def new_model(tokenizer: Any, config: TinyConfig, seed: int) -> Any:
 
 
 def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: BaseConfig) -> float:
-    """Train it for the given steps; the answer is the mean loss of the last twenty."""
+    """Train the model for the given steps; returns the mean loss of the last twenty."""
     import torch
 
     tiny = config.tiny
@@ -123,7 +123,7 @@ def _share(step: int, steps: int) -> float:
 
 @contextmanager
 def single_threaded_torch() -> Iterator[None]:
-    """Let torch compute each operation with one thread: how many there are decides in which order sums are taken."""
+    """Let torch compute each operation with one thread, since their number decides the order of sums."""
     import torch
 
     before = torch.get_num_threads()
@@ -148,7 +148,7 @@ def _loss_and_gradients(model: Any, pad: int, group: Sequence[Example]) -> tuple
 
 
 def logits_at(model: Any, ids: Any, chosen: Any) -> Any:
-    """Logits of the chosen positions alone: what the others would say is not worked out in the last layer.
+    """Logits of the chosen positions; the last layer does not compute the others.
 
     Texts are padded at their end, where causal attention keeps the padding from every token: no mask is needed.
     """
@@ -166,6 +166,6 @@ def logits_at(model: Any, ids: Any, chosen: Any) -> Any:
 
 
 def _average(parameters: Sequence[Any], gradients: Iterable[Sequence[Any]]) -> None:
-    """Give each parameter the mean of what the groups say: a long group counts no more than a short one."""
+    """Set each gradient to the mean over the groups; a long group counts no more than a short one."""
     for parameter, *parts in zip(parameters, *gradients, strict=True):
         parameter.grad = sum(parts[1:], parts[0]) / len(parts)

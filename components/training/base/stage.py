@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
-"""A folder of models by their public names, as a cluster has one whose pods have no way to the hub."""
+"""Variable with a folder of models by their public names, for a cluster whose pods cannot reach the hub."""
 
 
 class BaseCounts(NamedTuple):
@@ -54,7 +54,7 @@ def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
 
 
 def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
-    """From the hub, or a tiny one made of these files: now, or when it was first wanted."""
+    """Write a model of the hub, or a tiny one made from these files, now or by an earlier call."""
     if config.source == "hub":
         return _from_hub(model, config)
     cache = cache_folder("base") / _key(files, config)
@@ -69,7 +69,7 @@ def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[P
 
 
 def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
-    """The files of a repository at a revision, or of a folder; safetensors alone."""
+    """Copy a repository's files at a revision, or a folder's; of weights only safetensors."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -96,7 +96,7 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
 
 
 def _local_model_folder(model: str) -> Path | None:
-    """The model's folder, where it is named itself, or is among the weights that were put here."""
+    """The model's folder, named itself or found in the folder of weights; None if there is none."""
     named, weights = Path(model), os.environ.get(WEIGHTS_VARIABLE)
     folder = named if named.is_dir() or not weights else Path(weights) / model
     return folder if folder.is_dir() else None
@@ -129,7 +129,7 @@ def _train_tiny_on_texts(files: list[Path], folder: Path, config: BaseConfig) ->
 
 
 def _pretrain(written: Sequence[str], texts: "Sequence[TrainingText]", folder: Path, config: BaseConfig) -> None:
-    """A tokenizer of what is written, and a model that has learned the texts."""
+    """Train a tokenizer and a tiny model on the texts."""
     from components.training.base.pretrain import new_model, pretrain
     from components.training.base.tokenizer import train_tokenizer
 

@@ -1,4 +1,4 @@
-"""The tiny model's tokenizer: byte pairs of Chinese, split at punctuation, with bytes for what it has never seen."""
+"""The tiny model's tokenizer: byte pairs of Chinese, split at punctuation, with bytes for unknown characters."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from components.training.base.config import TinyConfig
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 RARE = 12
-"""A pair must be seen this often to become a token."""
+"""Number of times that a pair must occur to become a token."""
 
 TEMPLATE = (
     "{%- for message in messages %}"
@@ -17,7 +17,7 @@ TEMPLATE = (
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
-"""ChatML, as the Qwen family writes it, without a place to think."""
+"""Chat template: ChatML as in the Qwen family, without a thinking section."""
 
 
 def train_tokenizer(texts: Iterable[str], config: TinyConfig) -> Any:

@@ -1,7 +1,9 @@
-"""python -m components.training.kubeflow.janitor --namespace NAMESPACE [--dry-run]: ends the jobs whose run is over.
+"""Delete the jobs whose run is over.
 
-A run that is terminated on Kubeflow's page takes its steps away without a word to them; the job that such a step was
-following holds its GPUs on. Made to be run every few minutes, by a CronJob.
+    python -m components.training.kubeflow.janitor --namespace NAMESPACE [--dry-run]
+
+Kubeflow kills the steps of a terminated run without a signal; the job that such a step was following would go on and
+hold its GPUs. A CronJob runs this every few minutes.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from qinglan.kubernetes.client import Api, connect
 from qinglan.terminal import say, say_error
 
 ENDED_PHASES = ("Succeeded", "Failed", "Error")
-"""How Argo says that a Workflow has ended; Kubernetes says the first two of a pod."""
+"""Phases of a Workflow of Argo that has ended; the first two are also those of a pod of Kubernetes."""
 
 LONGEST_HOURS = 14 * 24.0
 PAGE = "200"
@@ -36,15 +38,20 @@ def find_expired_jobs(
     now: float,
     hours: float = LONGEST_HOURS,
 ) -> list[ExpiredJob]:
-    """Which jobs to delete. `workflows` and `pods` were listed after `jobs`, so what is missing there is gone;
-    None: there are no Workflows in this cluster."""
+    """Jobs to delete, each with the reason.
+
+    `workflows` and `pods` were listed after `jobs`, so an owner that is missing there is gone. `workflows` is None
+    in a cluster without Argo.
+    """
     flows = None if workflows is None else list(workflows)
-    alive = {one["metadata"]["uid"] for one in (*(flows or ()), *pods) if not _ended(one)}
+    alive = {owner["metadata"]["uid"] for owner in (*(flows or ()), *pods) if not _ended(owner)}
     runs = {
-        label_value(run): one for one in flows or () if (run := one["metadata"].get("labels", {}).get(KFP_RUN_LABEL))
+        label_value(run): flow
+        for flow in flows or ()
+        if (run := flow["metadata"].get("labels", {}).get(KFP_RUN_LABEL))
     }
-    found = ((job, _deletion_reason(job, flows is not None, alive, runs, now, hours)) for job in jobs)
-    return [ExpiredJob(job, why) for job, why in found if why]
+    reasons = ((job, _deletion_reason(job, flows is not None, alive, runs, now, hours)) for job in jobs)
+    return [ExpiredJob(job, why) for job, why in reasons if why]
 
 
 def _deletion_reason(
@@ -60,7 +67,7 @@ def _deletion_reason(
     if now - parse_timestamp(job["metadata"]["creationTimestamp"]) > hours * 3600:
         return f"it is older than {hours:g} hours"
     if is_finished({"status": job.get("status") or {}}):
-        return ""  # its own time to live removes it, and until then it can be looked at
+        return ""  # its time to live removes it, and until then people can inspect it
     for owner in job["metadata"].get("ownerReferences", ()):
         known = owner["kind"] == "Pod" or (owner["kind"] == "Workflow" and argo)
         if known and owner["uid"] not in alive:
@@ -69,14 +76,14 @@ def _deletion_reason(
     return f"the Workflow of its run {workflow['metadata']['name']} is over" if workflow and _ended(workflow) else ""
 
 
-def _ended(thing: Mapping[str, Any]) -> bool:
-    return (thing.get("status") or {}).get("phase") in ENDED_PHASES
+def _ended(owner: Mapping[str, Any]) -> bool:
+    return (owner.get("status") or {}).get("phase") in ENDED_PHASES
 
 
 def delete_expired_jobs(api: Api, dry_run: bool, hours: float) -> int:
-    """How many jobs were deleted, or would be."""
-    ours = {"labelSelector": ",".join(f"{name}={value}" for name, value in PART_OF_LABELS.items())}
-    jobs = list(_all(api, "pytorchjobs", ours))  # first: what its run is asked for afterwards was there before
+    """Delete the jobs whose run is over; returns how many were deleted, or would be in a dry run."""
+    query = {"labelSelector": ",".join(f"{name}={value}" for name, value in PART_OF_LABELS.items())}
+    jobs = list(_all(api, "pytorchjobs", query))  # first: a job listed here was created after its owners
     try:
         workflows = list(_all(api, "workflows", {}))
     except ApiError as refusal:
@@ -92,13 +99,13 @@ def delete_expired_jobs(api: Api, dry_run: bool, hours: float) -> int:
 
 
 def _all(api: Api, resource: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    asked = {**query, "limit": PAGE}
+    page_query = {**query, "limit": PAGE}
     while True:
-        page = api.all(resource, asked)
+        page = api.all(resource, page_query)
         yield from page["items"]
         if not (more := page["metadata"].get("continue")):
             return
-        asked["continue"] = more
+        page_query["continue"] = more
 
 
 def main(words: list[str] | None = None) -> None:
@@ -106,15 +113,15 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--namespace", help="whose jobs; else the one this pod or kubeconfig is in")
     parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
     parser.add_argument("--max-hours", type=float, default=LONGEST_HOURS, help="older jobs go in any case")
-    told = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
         api = connect()
-        api.namespace = told.namespace or api.namespace
-        count = _delete_or_explain(api, told.dry_run, told.max_hours)
+        api.namespace = arguments.namespace or api.namespace
+        count = _delete_or_explain(api, arguments.dry_run, arguments.max_hours)
     except QinglanError as error:
         say_error(error)
         raise SystemExit(error.exit_code) from error
-    say(f"{count} of the jobs in {api.namespace} {'would be' if told.dry_run else 'were'} deleted")
+    say(f"{count} of the jobs in {api.namespace} {'would be' if arguments.dry_run else 'were'} deleted")
 
 
 def _delete_or_explain(api: Api, dry_run: bool, hours: float) -> int:

@@ -1,4 +1,4 @@
-"""LoRA adapters, one after the other: what is served is what was trained.
+"""LoRA adapters trained one after the other, combined so that the served model is the trained one.
 
 SFT's adapter is merged before PPO trains its own on top. PPO's adapter alone on the base is another model; so a
 release holds either merged weights, or one adapter of the base that stands for both, with the base's digest.
@@ -31,21 +31,21 @@ def merge_adapter(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale:
 
 
 def concatenate_adapters(first: tuple[Tensors, float], second: tuple[Tensors, float]) -> Tensors:
-    """One adapter of scale 1 that adds what both add: their ranks side by side, each with its scale inside."""
+    """One adapter of scale 1 equal to the sum of both: their ranks concatenated, each scale multiplied in."""
     import torch
 
     sides = [(lora_pairs(adapter), scale) for adapter, scale in (first, second)]
     out: Tensors = {}
-    for name in sorted({name for those, _ in sides for name in those}):
-        mine = [(*those[name], scale) for those, scale in sides if name in those]
+    for name in sorted({name for pairs, _ in sides for name in pairs}):
+        matrices = [(*pairs[name], scale) for pairs, scale in sides if name in pairs]
         prefix = f"base_model.model.{name.removesuffix('.weight')}"
-        out[f"{prefix}.lora_A.weight"] = torch.cat([down for down, _, _ in mine], dim=0).contiguous()
-        out[f"{prefix}.lora_B.weight"] = torch.cat([up * scale for _, up, scale in mine], dim=1).contiguous()
+        out[f"{prefix}.lora_A.weight"] = torch.cat([down for down, _, _ in matrices], dim=0).contiguous()
+        out[f"{prefix}.lora_B.weight"] = torch.cat([up * scale for _, up, scale in matrices], dim=1).contiguous()
     return out
 
 
 def lora_pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """By the name of the weight that is changed: A (down) and B (up)."""
+    """Matrices A (down) and B (up) of an adapter, by the name of the weight that they change."""
     out = {}
     for name, down in adapter.items():
         if ".lora_A." in name:
@@ -55,7 +55,7 @@ def lora_pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def read_adapter(folder: Path) -> tuple[Tensors, float]:
-    """An adapter as PEFT saves it, and its scale."""
+    """Read an adapter in PEFT's format, and its scale."""
     from safetensors.torch import load_file
 
     config = orjson.loads((folder / CONFIG).read_bytes())
@@ -65,7 +65,7 @@ def read_adapter(folder: Path) -> tuple[Tensors, float]:
 
 
 def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
-    """An adapter of scale 1 in PEFT's format; modules of a lower rank are filled up with nothing.
+    """Write an adapter of scale 1 in PEFT's format; modules of a lower rank are padded with zeros.
 
     `base` is the digest of the weights that it belongs on.
     """

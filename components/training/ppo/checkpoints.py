@@ -1,4 +1,4 @@
-"""verl's checkpoints: which there are, the best kept, and the weights inside, in the precision of their training.
+"""verl's checkpoints: find the latest, keep the best, and read the weights in the precision of their training.
 
 checkpoints/global_step_12/actor/model_world_size_1_rank_0.pt ... fsdp_config.json lora_train_meta.json
 """
@@ -18,7 +18,7 @@ STEP = "step.txt"
 
 
 def latest_step(checkpoints: Path) -> int:
-    """The step that verl goes on from; 0 when it starts anew."""
+    """The step that verl resumes from; 0 if it starts from the beginning."""
     try:
         return int((checkpoints / LATEST).read_text())
     except (FileNotFoundError, ValueError):
@@ -30,7 +30,7 @@ def actor_folder(checkpoints: Path, step: int) -> Path:
 
 
 def keep_best(checkpoints: Path, step: int, target: Path) -> None:
-    """Keep this step's actor as the best, whatever verl deletes later: by links, which take no space."""
+    """Keep this step's actor as the best by hard links, which need no space and outlive verl's checkpoint."""
     try:
         with atomic_folder(target) as partial:
             shutil.copytree(actor_folder(checkpoints, step), partial / "actor", copy_function=os.link)
@@ -49,7 +49,7 @@ def best_checkpoint_step(best: Path) -> int:
 
 
 def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
-    """The actor's tensors by name, whole again where they were sharded; `only` those with this in their name."""
+    """The actor's tensors by name, joined if they were sharded; `only` selects those with this text in the name."""
     size = orjson.loads((folder / "fsdp_config.json").read_bytes())["world_size"]
     shards = [_load(folder / f"model_world_size_{size}_rank_{rank}.pt") for rank in range(size)]
     names = [name for name in shards[0] if only in name]
@@ -57,7 +57,7 @@ def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
 
 
 def lora_scale(folder: Path) -> float:
-    """alpha / rank, as it was trained."""
+    """The adapter's scale, alpha / rank, as it was trained."""
     meta = orjson.loads((folder / "lora_train_meta.json").read_bytes())
     return float(meta["lora_alpha"]) / float(meta["r"])
 

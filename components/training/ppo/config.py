@@ -1,4 +1,4 @@
-"""What the ppo stage can be told. The defaults are the plan's numbers; what a laptop needs stands in its profile."""
+"""Settings of the PPO stage. The defaults are the plan's; a laptop's settings are in its profile."""
 
 from typing import Literal, Self
 
@@ -12,19 +12,19 @@ Rate = float
 
 
 class Hardware(Config):
-    """Where it runs; nothing here changes what is learned."""
+    """The machines that training runs on; nothing here changes what is learned."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """`cpu` runs the same verl on a laptop, with a plugin that plays its GPUs."""
+    """`cpu` runs the same verl on a laptop, with a plugin in place of GPUs."""
 
     plugin: str = ""
-    """Module that plays the GPUs where `device` is `cpu`: `standins.verl_cpu`. Images of a release hold none."""
+    """Module that replaces the GPUs where `device` is `cpu`: `standins.verl_cpu`. Images of a release have none."""
 
     nodes: Positive = 1
-    """More than one are the pods of one job on a cluster, a Ray head and its workers."""
+    """Number of machines. Several are the pods of one job on a cluster: a Ray head and its workers."""
 
     per_node: Positive = 4
-    """GPUs, or on a CPU processes, of one node."""
+    """GPUs of one node; on a CPU, processes."""
 
     tensor_parallel: Positive = 4
     """GPUs that hold one copy of the model during the rollout."""
@@ -39,20 +39,20 @@ class Hardware(Config):
     """Share of a GPU's memory that the rollout may fill."""
 
     reward_workers: Positive = 4
-    """Processes that ask for rewards; on a CPU the driver asks. The gateway's limits hold over all of them."""
+    """Processes that compute rewards; on a CPU the driver does it. The gateway's limits hold over all of them."""
 
 
 class Lora(Config):
-    """Which weights are trained."""
+    """The LoRA adapter that is trained, or all weights instead."""
 
     rank: int = Field(default=64, ge=0)
-    """0 trains all weights."""
+    """Rank of the adapter; 0 trains all weights."""
 
     alpha: Positive = 128
-    """The adapter counts alpha / rank."""
+    """The adapter's output is multiplied by alpha / rank."""
 
     targets: str = "all-linear"
-    """Modules that get one."""
+    """Modules that get the adapter."""
 
 
 class PpoConfig(Config):
@@ -62,43 +62,43 @@ class PpoConfig(Config):
     """`gae` learns a critic; `grpo` compares the rollouts of one prompt instead and needs `rollouts` of 2 or more."""
 
     actor_learning_rate: Rate = Field(default=1e-5, gt=0)
-    """The plan's; a tiny model needs fifty times as much."""
+    """The actor's learning rate; a tiny model needs fifty times as much."""
 
     critic_learning_rate: Rate = Field(default=1e-4, gt=0)
-    """The critic starts from nothing and may run ahead."""
+    """The critic's learning rate; higher, since its value head starts untrained."""
 
     gamma: Fraction = 0.99
     """Discount from one token to the next."""
 
     gae_lambda: Fraction = 0.95
-    """Between the critic's word (0) and the reward that came (1)."""
+    """Lambda of generalised advantage estimation: 0 relies on the critic's values, 1 on the rewards."""
 
     clip: float = Field(default=0.2, gt=0)
-    """A token's probability ratio counts within 1 ± this."""
+    """A token's probability ratio is clipped to 1 ± this."""
 
     entropy: float = Field(default=0.01, ge=0)
-    """What undecidedness earns."""
+    """Entropy bonus added to the loss per token; 0 disables it."""
 
     kl: float = Field(default=0.005, ge=0)
-    """What each nat of distance from the SFT model costs, token by token, within the reward."""
+    """Penalty in the reward for each nat of KL divergence from the SFT model, per token."""
 
     gradient_clip: float = Field(default=0.5, gt=0)
-    """Longest gradient, of actor and critic."""
+    """Largest norm of a gradient, of actor and critic; longer ones are scaled down."""
 
     ppo_epochs: Positive = 4
-    """Passes over each collection."""
+    """Passes over the samples of each step."""
 
     collection: Positive = 256
-    """Samples a step, of `collection / rollouts` prompts."""
+    """Samples per step, of `collection / rollouts` prompts."""
 
     batch: Positive = 64
-    """Samples an update of the weights; the plan's 32 to 64."""
+    """Samples per update of the weights; the plan says 32 to 64."""
 
     accumulation: Positive = 4
-    """Parts that an update's samples are computed in, on each GPU: more parts, less memory."""
+    """Parts that each GPU divides an update's samples into; more parts need less memory."""
 
     rollouts: Positive = 1
-    """Samples a prompt."""
+    """Samples per prompt."""
 
     epochs: Positive = 10
     """Passes over the training prompts."""
@@ -110,49 +110,49 @@ class PpoConfig(Config):
     """Steps between two checkpoints, each tested on dev. The best of them becomes the model."""
 
     keep: Positive = 3
-    """Checkpoints on disk at a time, beside the best."""
+    """Checkpoints kept on disk at a time, in addition to the best."""
 
     temperature: float = Field(default=0.7, gt=0)
-    """Of the rollout; dev is answered greedily, as serving answers."""
+    """Sampling temperature of the rollout; dev is decoded greedily, as in serving."""
 
     top_p: float = Field(default=0.9, gt=0, le=1)
-    """Of the rollout."""
+    """Nucleus sampling of the rollout: only the likeliest tokens up to this total probability are drawn."""
 
     max_new_tokens: Positive = 150
-    """A rewrite that is longer is cut."""
+    """Longest rewrite in tokens; a longer one is cut."""
 
     max_prompt_tokens: Positive = 512
-    """Prompts that are longer are left out, and counted."""
+    """Longest prompt in tokens; longer ones are left out and counted."""
 
     hard_share: Fraction = 0.5
-    """Share of training prompts on which the teacher's rewrite does not find the gold passage first: there is
-    something to win. 0 leaves the rows as they are."""
+    """Share of training prompts on which the teacher's rewrite does not find the gold passage first, so that the
+    student can win. 0 leaves the rows as they are."""
 
     dev_rows: Positive = 1000
-    """Dev prompts of a test, drawn by the seed."""
+    """Dev prompts in each test, drawn by the seed."""
 
     critic_model: str = ""
-    """A folder: the critic starts from this model, of the same tokenizer; empty takes the SFT model itself. A 32B
+    """Folder of the model that the critic starts from, with the same tokenizer; empty takes the SFT model. A 32B
     critic needs about 512 GB with its optimizer."""
 
     seed: int = 42
-    """Of the rows' order, of the rollout and of the critic's first weights."""
+    """Seed of the rows' order, of the rollout and of the critic's first weights."""
 
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
-    """Besides metrics.jsonl. W&B takes its key and mode from WANDB_API_KEY and WANDB_MODE."""
+    """Loggers besides metrics.jsonl. W&B takes its key and mode from WANDB_API_KEY and WANDB_MODE."""
 
     lora: Lora = Lora()
-    """Adapters on the actor."""
+    """LoRA adapter on the actor."""
 
     hardware: Hardware = Hardware()
-    """GPUs, or a laptop."""
+    """Machines and processes that training runs on."""
 
     reward: RewardConfig = RewardConfig()
     """How a rewrite is rewarded."""
 
     @property
     def prompts(self) -> int:
-        """Prompts a step."""
+        """Prompts per step."""
         return self.collection // self.rollouts
 
     @property

@@ -1,4 +1,4 @@
-"""The device that verl trains on: GPUs, or a module that plays them and that a profile names (`hardware.plugin`)."""
+"""The device that verl trains on: GPUs, or the module in their place that a profile names (`hardware.plugin`)."""
 
 import importlib
 from types import ModuleType
@@ -13,21 +13,21 @@ GPUS = "components.training.ppo.gpus"
 
 
 class Device(Protocol):
-    """Functions that such a module has."""
+    """Functions that a device module has."""
 
     __file__: str
 
     def driver(self, config: PpoConfig) -> str:
-        """The module to start: verl's own entry, or one that leads to it."""
+        """The module to start: verl's own main module, or one that runs it."""
 
     def modules(self, config: PpoConfig) -> tuple[str, ...]:
-        """Modules that each process of verl imports first, after those of the stage."""
+        """Modules that each process of verl imports after the stage's plugins."""
 
     def environment(self, config: PpoConfig) -> dict[str, str]:
-        """Variables of each process of verl."""
+        """Environment variables of each process of verl."""
 
     def overrides(self, config: PpoConfig) -> dict[str, Value]:
-        """Settings of verl."""
+        """Overrides of verl's settings for this device."""
 
 
 def load_device(hardware: Hardware) -> Device:

@@ -1,4 +1,4 @@
-"""From a checkpoint of verl's to a model folder: full weights, and where an adapter was trained, that adapter too."""
+"""Turn a checkpoint of verl into a model folder: full weights, and the adapter if one was trained."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ LORA_META = "lora_train_meta.json"
 
 
 def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder; its adapter/, where there is one, stands for SFT's and PPO's together."""
+    """Fill the folder; its adapter/, if there is one, adds what the adapters of SFT and PPO add together."""
     shutil.copytree(sft_model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHTS, "adapter"))
     started = _model(sft_model)
     before = started.state_dict()
@@ -38,12 +38,12 @@ def _model(folder: Path) -> Any:
 
 
 def _plain(name: str) -> str:
-    """As PEFT saves it: without the adapter's own name, `default`."""
+    """The tensor's name as PEFT saves it: without the adapter's name, `default`."""
     return name.replace(".default.", ".")
 
 
 def _same_shapes(before: dict[str, Any], after: dict[str, Any], actor: Path) -> None:
-    shapes = [{name: tuple(tensor.shape) for name, tensor in those.items()} for those in (before, after)]
+    shapes = [{name: tuple(tensor.shape) for name, tensor in weights.items()} for weights in (before, after)]
     if shapes[0] != shapes[1]:
         odd = sorted(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
         raise DataError(
@@ -52,9 +52,9 @@ def _same_shapes(before: dict[str, Any], after: dict[str, Any], actor: Path) -> 
         )
 
 
-def _write_adapter(sft_model: Path, folder: Path, mine: tuple[dict[str, Any], float], card: RewriterCard) -> None:
-    """One adapter of the base where SFT left its own, else one of the SFT model."""
+def _write_adapter(sft_model: Path, folder: Path, trained: tuple[dict[str, Any], float], card: RewriterCard) -> None:
+    """Write one adapter for the base model if SFT trained one too, else one for the SFT model."""
     nothing: dict[str, Any] = {}
     first = read_adapter(sft_model / "adapter") if (sft_model / "adapter").is_dir() else (nothing, 1.0)
     base = card.parents.get("base_model", "") if first[0] else card.parents["sft_model"]
-    write_adapter(folder / "adapter", concatenate_adapters(first, mine), base)
+    write_adapter(folder / "adapter", concatenate_adapters(first, trained), base)

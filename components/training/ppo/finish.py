@@ -1,4 +1,4 @@
-"""The best checkpoint becomes a model's folder, whole again from its shards, and is asked with the serving prompt.
+"""Turn the best checkpoint into a model folder, joined from its shards, and try it with the serving prompt.
 
     python -m components.training.ppo.finish SETTINGS
 
@@ -17,7 +17,7 @@ from qinglan.rewriter.card import RewriterCard
 from qinglan.rewriter.model import Student, refuse_unusable
 
 TRIED = 64
-"""Dev prompts that the finished model is asked."""
+"""Dev prompts that the finished model is tried with."""
 
 
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:

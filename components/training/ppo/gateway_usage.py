@@ -1,4 +1,4 @@
-"""What the reward asked of the gateway since training began: calls and how many of them cost nothing."""
+"""The reward's calls to the gateway since training began, and the share of them answered from a cache."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ UsageCounts = Mapping[str, float]
 
 
 class GatewayUsage:
-    """The gateway's own counts, as a step's figures. Empty while it does not answer: the reward will say so."""
+    """The gateway's counts as figures of a step; empty while it does not answer, which the reward reports."""
 
     def __init__(self, gateway_url: str) -> None:
         self._url = f"{gateway_url}/v1/journal/report"
@@ -30,11 +30,11 @@ class GatewayUsage:
 
 
 def usage_counts(report: Mapping[str, Any]) -> UsageCounts:
-    """Of a gateway's report: what the reward's calls and all retrievals came to."""
-    mine = [row for row in report.get("by_step", ()) if row["step"] == STEP]
+    """Count the reward's calls and all retrievals in a gateway's report."""
+    reward_rows = [row for row in report.get("by_step", ()) if row["step"] == STEP]
     return {
-        "judge_answered": sum(row["answered"] for row in mine),
-        "judge_hits": sum(row["hits"] for row in mine),
+        "judge_answered": sum(row["answered"] for row in reward_rows),
+        "judge_hits": sum(row["hits"] for row in reward_rows),
         "rag_hits": report.get("retrieval_hits", 0),
         "rag_misses": report.get("retrieval_misses", 0),
     }

@@ -1,4 +1,4 @@
-"""The command that trains: stock verl, told in its own words."""
+"""The command that trains: unmodified verl, with its own arguments and environment."""
 
 import os
 import secrets
@@ -15,22 +15,22 @@ from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
 ROOT = Path(__file__).parents[3]
 
 
-def verl_command(config: PpoConfig, places: TrainingPaths, verl_log: Path, log: Path, token: str) -> Command:
-    """`python -m verl.trainer.main_ppo ...`, with what every process of it must find in its environment.
+def verl_command(config: PpoConfig, paths: TrainingPaths, verl_log: Path, log: Path, token: str) -> Command:
+    """`python -m verl.trainer.main_ppo ...`, with the environment that all its processes need.
 
-    It is the same at each attempt, so that a job is found again.
+    It is the same at each attempt, so that a running job is recognised and joined.
     """
-    argv = [sys.executable, "-m", load_device(config.hardware).driver(config), *overrides(config, places)]
-    given = {**verl_environment(config), **outputs(verl_log, log)}
+    argv = [sys.executable, "-m", load_device(config.hardware).driver(config), *overrides(config, paths)]
+    environment = {**verl_environment(config), **outputs(verl_log, log)}
     if "RAY_ADDRESS" not in os.environ:
-        given |= ray_auth_environment(token)
-    return Command(argv, given, folder=log)
+        environment |= ray_auth_environment(token)
+    return Command(argv, environment, folder=log)
 
 
 def verl_environment(config: PpoConfig) -> dict[str, str]:
-    """On several nodes, the raylet of each is started with these too: its workers have their environment from it."""
+    """Environment of each process of verl. On several nodes each raylet gets it too, and its workers inherit it."""
     device = load_device(config.hardware)
-    given = {
+    environment = {
         "VERL_USE_EXTERNAL_MODULES": ",".join((*COMMON_PLUGINS, *device.modules(config))),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
         "TOKENIZERS_PARALLELISM": "false",
@@ -39,19 +39,19 @@ def verl_environment(config: PpoConfig) -> dict[str, str]:
         "RAY_DEDUP_LOGS": "0",
         "HYDRA_FULL_ERROR": "1",
     }
-    return given | device.environment(config)
+    return environment | device.environment(config)
 
 
 def ray_auth_environment(token: str) -> dict[str, str]:
-    """A Ray that speaks to nobody without this token.
+    """Environment in which Ray refuses every caller without this token.
 
-    Ray would make one and keep it in the home folder; a forked worker has read its settings before that.
+    Ray would otherwise make a token in the home folder, too late for a forked worker, which has read its settings.
     """
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
 
 
 def ray_token(folder: Path) -> str:
-    """The training's own, the same at each attempt."""
+    """The training's token, the same at each attempt."""
     path = folder / "ray-token"
     if not path.is_file():
         path.touch(mode=0o600)
@@ -60,13 +60,13 @@ def ray_token(folder: Path) -> str:
 
 
 def with_local_environment(command: Command, mark: str, temporary: Path) -> Command:
-    """What a process here needs beside: the mark and the folder by which all that it starts is found."""
+    """Add the mark and the temporary folder by which every process that the command starts is found here."""
     folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
     return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})
 
 
 def outputs(verl_log: Path, log: Path) -> dict[str, str]:
-    """Where verl's loggers write."""
+    """Environment variables that say to which files verl's loggers write."""
     return {
         "VERL_FILE_LOGGER_PATH": str(verl_log),
         "TENSORBOARD_DIR": str(log / "tensorboard"),

@@ -1,4 +1,4 @@
-"""verl's words for a step, and ours: the names of the plan, of the monitors and of the report."""
+"""A step's metrics, renamed from verl's names to those of the plan, the monitors and the report."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ NAMES = {
     "actor/pg_loss": "policy_loss",
     "critic/vf_loss": "value_loss",
     "actor/pg_clipfrac": "clip_fraction",
-    # Where the rollout's log-probabilities are the old policy's, no pass tells the entropy but the update itself.
+    # Where the rollout's log-probabilities are the old policy's, only the update computes the entropy.
     "actor/entropy_loss": "entropy",
     "actor/entropy": "entropy",
     "actor/reward_kl_penalty": "kl",
@@ -29,17 +29,17 @@ PASSES = ("timing_s/old_log_prob", "timing_s/ref", "timing_s/values", "timing_s/
 REWARD = "reward/"
 RENAMED = {"gold": "train_gold"}
 TESTED = {"gold": "gold", "gold_known": "gold_known", "score": "reward", "win": "win", "copied": "copy_rate"}
-"""Reward terms of dev that are worth a name."""
+"""Reward terms that are averaged over dev, and their names there."""
 
 
 def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
     """One line of verl's file logger by our names; `dev` says how many dev rows each data source has.
 
-    verl writes what is no number as null: here it is NaN again, so that the alarms see it.
+    verl writes a NaN as null; it is turned back into NaN, so that the alarms see it.
     """
     data = {name: math.nan if value is None else float(value) for name, value in line["data"].items()}
     out: Step = {"step": float(line["step"])}
-    out |= {ours: data[name] for name, ours in NAMES.items() if name in data}
+    out |= {name: data[verl_name] for verl_name, name in NAMES.items() if verl_name in data}
     out |= {
         RENAMED.get(name := key.removeprefix(REWARD), name): value
         for key, value in data.items()
@@ -72,7 +72,7 @@ def dev_metrics(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
 
 
 def dev_score(step: Mapping[str, float]) -> float | None:
-    """By what checkpoints are compared: gold on dev, else the reward there; None where dev was not tested."""
+    """The score that checkpoints are compared by: gold on dev, else the reward there; None if dev was not tested."""
     return step.get("gold_dev", step.get("reward_dev"))
 
 

@@ -1,4 +1,4 @@
-"""Our settings as verl's: one pure function, so that a test can compose verl's configuration and look."""
+"""Turn our settings into verl's: one pure function, so that a test can compose and check verl's configuration."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from components.training.ppo.device import ACTOR, ROLLOUT, Value, load_device
 
 
 class TrainingPaths(NamedTuple):
-    """What is read and written; absolute, since verl's processes run elsewhere."""
+    """Files and folders that verl reads and writes; absolute, since its processes run in other folders."""
 
     model: Path
     train: Path
@@ -20,15 +20,15 @@ class TrainingPaths(NamedTuple):
 
 
 BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
-"""Backslashes that would take the quote behind them for text; hydra reads all others as they stand."""
+"""Backslashes that would escape the quote behind them; hydra reads all others literally."""
 
 
-def overrides(config: PpoConfig, places: TrainingPaths) -> list[str]:
+def overrides(config: PpoConfig, paths: TrainingPaths) -> list[str]:
     """The arguments of verl.trainer.main_ppo."""
-    values = {**_algorithm(config), **_data(config, places), **_actor(config, places), **_rollout(config)}
-    values |= {**_reward(config, places), **_trainer(config, places)}
+    values = {**_algorithm(config), **_data(config, paths), **_actor(config, paths), **_rollout(config)}
+    values |= {**_reward(config, paths), **_trainer(config, paths)}
     if config.advantage == "gae":
-        values |= _critic(config, places)
+        values |= _critic(config, paths)
     values |= load_device(config.hardware).overrides(config)
     return [f"{key}={_hydra_literal(value)}" for key, value in values.items()]
 
@@ -43,26 +43,26 @@ def _algorithm(config: PpoConfig) -> dict[str, Value]:
     }
 
 
-def _data(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
+def _data(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     return {
-        "data.train_files": str(places.train),
-        "data.val_files": str(places.dev),
+        "data.train_files": str(paths.train),
+        "data.val_files": str(paths.dev),
         "data.train_batch_size": config.prompts,
         "data.max_prompt_length": config.max_prompt_tokens,
         "data.max_response_length": config.max_new_tokens,
         "data.seed": config.seed,
         "data.dataloader_num_workers": 0,
-        # Serving renders with thinking off; a template without the word does not mind.
+        # Serving renders with thinking off; a template without this setting ignores it.
         "+data.apply_chat_template_kwargs.enable_thinking": False,
     }
 
 
-def _actor(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
+def _actor(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     saved = ["model", "optimizer", "extra"]
     adapters = {f"+{ACTOR}.checkpoint.save_lora_only": True} if config.lora.rank else {}
     return {
         **adapters,
-        "actor_rollout_ref.model.path": str(places.model),
+        "actor_rollout_ref.model.path": str(paths.model),
         "actor_rollout_ref.model.lora_rank": config.lora.rank,
         "actor_rollout_ref.model.lora_alpha": config.lora.alpha,
         "actor_rollout_ref.model.target_modules": config.lora.targets,
@@ -97,9 +97,9 @@ def _rollout(config: PpoConfig) -> dict[str, Value]:
     }
 
 
-def _critic(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
+def _critic(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     return {
-        "critic.model.path": config.critic_model or str(places.model),
+        "critic.model.path": config.critic_model or str(paths.model),
         "critic.optim.lr": config.critic_learning_rate,
         "critic.optim.clip_grad": config.gradient_clip,
         "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,
@@ -113,17 +113,17 @@ def _critic(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
     }
 
 
-def _reward(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
+def _reward(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     function = "reward.custom_reward_function"
     return {
         "reward.num_workers": config.hardware.reward_workers,
-        f"{function}.path": str(places.reward_function),
+        f"{function}.path": str(paths.reward_function),
         f"{function}.name": "compute_score",
-        f"+{function}.reward_kwargs.settings": str(places.reward_settings),
+        f"+{function}.reward_kwargs.settings": str(paths.reward_settings),
     }
 
 
-def _trainer(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
+def _trainer(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     return {
         "trainer.device": config.hardware.device,
         "trainer.n_gpus_per_node": config.hardware.per_node,
@@ -135,19 +135,19 @@ def _trainer(config: PpoConfig, places: TrainingPaths) -> dict[str, Value]:
         "trainer.test_freq": config.every,
         "trainer.project_name": "qinglan",
         "trainer.experiment_name": "ppo",
-        "trainer.default_local_dir": str(places.checkpoints),
+        "trainer.default_local_dir": str(paths.checkpoints),
         "trainer.resume_mode": "auto",
         "hydra.run.dir": ".",
         "hydra.output_subdir": None,
         "trainer.max_actor_ckpt_to_keep": config.keep,
         "trainer.max_critic_ckpt_to_keep": config.keep,
-        # Alone among users of a machine with a cluster of its own, a dashboard is a process for nobody.
+        # Nobody opens the dashboard of a Ray cluster that lives only as long as this training.
         "+ray_kwargs.ray_init.include_dashboard": False,
     }
 
 
 def _hydra_literal(value: Value) -> str:
-    """In hydra's grammar; texts are quoted, so that no path is read as anything else."""
+    """The value in hydra's grammar; texts are quoted, so that a path is always read as text."""
     if value is None:
         return "null"
     if isinstance(value, bool):

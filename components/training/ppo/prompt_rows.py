@@ -21,33 +21,33 @@ LEFT_OUT = "left_out.jsonl"
 
 
 class PreparedPrompts(NamedTuple):
-    """What was written for verl."""
+    """Counts and facts of the prompts that were written for verl."""
 
     train: int
     dev: int
     hard: int
-    """Of the rows that came in, those on which the teacher leaves something to win."""
+    """Training rows, before sampling, on which the teacher's rewrite misses."""
 
     too_long: int
-    """Left out."""
+    """Prompts that were left out because they have too many tokens."""
 
     longest: int
-    """Tokens of the longest prompt that stayed: verl pads all to it, and its time goes with it."""
+    """Tokens of the longest prompt that stayed; verl pads all prompts to it, so a shorter one saves time."""
 
     dev_by_tenant: dict[str, int]
-    """By data source: verl averages each on its own."""
+    """Number of dev rows by data source; verl averages each data source on its own."""
 
     system_prompts: dict[str, str]
-    """By tenant."""
+    """Each tenant's system prompt."""
 
 
 def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -> PreparedPrompts:
-    """Write train.parquet and dev.parquet for verl: what fits, with the hard rows' share."""
+    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the hard rows' share."""
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
     _check_tokenizer(tokenizer, train[0])
     _check_retrieval(train[0], config)
-    given = {"train": train, "dev": dev}
-    fits = {name: _split_by_length(those, tokenizer, config.max_prompt_tokens) for name, those in given.items()}
+    splits = {"train": train, "dev": dev}
+    fits = {name: _split_by_length(split, tokenizer, config.max_prompt_tokens) for name, split in splits.items()}
     for name, left in fits.items():
         if not left.rows:
             raise DataError(
@@ -77,24 +77,24 @@ def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -
 
 
 def is_hard(row: Mapping[str, Any]) -> bool:
-    """Whether the teacher's rewrite misses: by the gold passage where it is known, else by the validation."""
+    """True if the teacher's rewrite misses: by the gold passage where it is known, else by the validation."""
     if len(row["gold"]):
         return bool(row["teacher_retrieval"]["gold_rank"] != 1)
     return not row["accepted"]
 
 
 def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:
-    """As many rows as there are, `share` of them hard; each kind is used up before any row comes again."""
+    """Draw as many rows as there are, `share` of them hard; no row is repeated before all of its kind are used."""
     kinds = {kind: [at for at, flag in enumerate(hard) if flag == kind] for kind in (True, False)}
     if not share or not all(kinds.values()):
         return list(range(len(hard)))
-    wanted = {True: round(share * len(hard))}
-    wanted[False] = len(hard) - wanted[True]
+    counts = {True: round(share * len(hard))}
+    counts[False] = len(hard) - counts[True]
     rng = random.Random(seed)
     out: list[int] = []
-    for kind, those in kinds.items():
-        rounds, rest = divmod(wanted[kind], len(those))
-        out += those * rounds + rng.sample(those, rest)
+    for kind, positions in kinds.items():
+        rounds, rest = divmod(counts[kind], len(positions))
+        out += positions * rounds + rng.sample(positions, rest)
     return sorted(out)
 
 

@@ -1,7 +1,7 @@
-"""The student competes with its teacher: verl's PPO on live retrieval, the best checkpoint by dev, tried at the end.
+"""Train the student against its teacher: verl's PPO on live retrieval; the best checkpoint on dev becomes the model.
 
-A training that was killed goes on from its last checkpoint; one that was finished is not done again. What was
-learned before a failure stays in the training's own folder.
+A training that was killed goes on from its last checkpoint; one that was finished is not repeated. Checkpoints from
+before a failure stay in the training's own folder.
 """
 
 import os
@@ -44,7 +44,7 @@ HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
 FATAL = ("not-a-number", "constant-reward")
-"""Alarms that mean something is broken; after the others the best checkpoint is as good as it was."""
+"""Alarms that fail the stage, since something is broken; after any other alarm the best checkpoint is used."""
 
 
 class PpoCounts(NamedTuple):
@@ -61,13 +61,13 @@ class PpoCounts(NamedTuple):
     """The same, of the checkpoint that became the model."""
 
     win_rate: float
-    """Over the last steps: the share of rollouts that find better than the teacher."""
+    """Share of rollouts in the last five steps that retrieve better than the teacher."""
 
     stopped: int
-    """1 when an alarm ended it early."""
+    """1 if an alarm ended the training early."""
 
     reused: int
-    """1 when this very training had been finished before."""
+    """1 if this very training had been finished before."""
 
 
 def ppo(
@@ -102,9 +102,9 @@ def ppo(
                 orjson.dumps(_facts(watched, prompts, checkpoints.best_checkpoint_step(work / "best")))
             )
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
-    for made, target in (("model", model), ("log", log)):
+    for subfolder, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:
-            shutil.copytree(work / made, partial, dirs_exist_ok=True)
+            shutil.copytree(work / subfolder, partial, dirs_exist_ok=True)
     return PpoCounts(**orjson.loads((work / DONE).read_bytes()), reused=int(reused))
 
 
@@ -147,12 +147,12 @@ def _train(
     """Run verl to its end, from its last checkpoint where there is one."""
     log, saved, verl_log = work / "log", work / "checkpoints", work / "verl.jsonl"
     log.mkdir(exist_ok=True)
-    places = TrainingPaths(
+    paths = TrainingPaths(
         sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
         _reward_settings(work, gateway_url, config),
     )  # fmt: skip
     padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
-    started = verl_command(padded, places, verl_log, log, ray_token(work))
+    started = verl_command(padded, paths, verl_log, log, ray_token(work))
     total = config.steps or config.epochs * (prompts.train // config.prompts)
     with step_progress("ppo") as show, process_cleanup(work / "running") as (mark, temporary):
         job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
@@ -167,33 +167,33 @@ def _train(
         watched()
     _write_curve(log, watched.steps)
     _explain(watched, outcome, work, log / "train.log")
-    if said := training_monitor.no_gain_message(watched.steps):
-        say(f"[ppo] warn: {said} The curve shows where it fell.")
+    if no_gain := training_monitor.no_gain_message(watched.steps):
+        say(f"[ppo] warn: {no_gain} The curve shows where it fell.")
     return watched
 
 
 def _job(started: Command, config: PpoConfig) -> JobSpec:
-    """Several nodes are joined before verl starts; on one it starts a Ray of its own."""
+    """The job to run. Several nodes join one Ray cluster before verl starts; on one node verl starts Ray itself."""
     hardware = config.hardware
     return JobSpec("ppo", started, hardware.nodes, hardware.per_node, "ray" if hardware.nodes > 1 else None, HOURS)
 
 
 def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
-    """What lies beyond the last checkpoint will be done again; the best of what lies before it is kept."""
-    saved, kept, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
+    """Forget the steps after the last checkpoint, which are trained again; keep the best of the steps before."""
+    saved, best_folder, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
     resumed = checkpoints.latest_step(saved)
     steps = training_monitor.resume_steps(verl_log, work / "log" / "metrics.jsonl", dev, resumed)
-    if checkpoints.best_checkpoint_step(kept) > resumed:
-        shutil.rmtree(kept)
+    if checkpoints.best_checkpoint_step(best_folder) > resumed:
+        shutil.rmtree(best_folder)
     best = training_monitor.best_step(steps) or 0
-    if checkpoints.best_checkpoint_step(kept) != best and checkpoints.actor_folder(saved, best).is_dir():
-        checkpoints.keep_best(saved, best, kept)
+    if checkpoints.best_checkpoint_step(best_folder) != best and checkpoints.actor_folder(saved, best).is_dir():
+        checkpoints.keep_best(saved, best, best_folder)
     verl_log.unlink(missing_ok=True)
     clear_outage(work / "reward")
 
 
 def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
-    """What the reward function reads in verl's workers."""
+    """Write the settings that the reward function reads in verl's workers."""
     path = work / "reward.json"
     settings = {"gateway_url": gateway_url, "config": config.reward.model_dump(mode="json")}
     with atomic_write(path) as partial:
@@ -202,22 +202,22 @@ def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
 
 
 def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: Path, log: Path) -> None:
-    """Raise what ended the training, if it may not count; say where it goes on."""
+    """Raise an error if the training did not end well, with the step that the next run goes on from."""
     goes_on = checkpoints.latest_step(work / "checkpoints")
     again = f"Run the stage again: it goes on after step {goes_on}." if goes_on else "Run the stage again."
     best = checkpoints.best_checkpoint_step(work / "best")
-    kept = (
+    best_checkpoint = (
         f"The best checkpoint, of step {best}, is kept in {work / 'best'}." if best else "No checkpoint was reached."
     )
     if watched.outage is not None:
         raise type(watched.outage)(f"{watched.outage} {again}")
     if (alarm := watched.stopped) is not None:
         if alarm.name in FATAL or not best:
-            raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {kept} Log: {log}")
+            raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {best_checkpoint} Log: {log}")
         say(f"[ppo] stopped ({alarm.name}); the checkpoint of step {best} becomes the model")
     elif outcome.code:
         failure = explain_failure("verl", outcome, log)
-        raise type(failure)(f"{failure} {kept}")
+        raise type(failure)(f"{failure} {best_checkpoint}")
     elif not best:
         raise TrainingError(f"verl ended well but tested nothing on dev. Log: {log}")
 
@@ -230,9 +230,9 @@ def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts,
 
 
 def _finish(sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, runner: Runner) -> None:
-    """Best checkpoint to model folder, then asked with the serving prompt.
+    """Turn the best checkpoint into a model folder, and try the model with the serving prompt.
 
-    A model that was trained on this machine's CPU is small: a process of its own would take longer than the work.
+    A model trained on this machine's CPU is small: starting another process would take longer than the work.
     """
     settings = {"sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json")}
     if config.hardware.device == "cpu" and not runner.remote:

@@ -1,4 +1,4 @@
-"""A training under way: its metrics by our names as they come, its progress, and what has to end it."""
+"""Follow a training: its metrics by our names, its progress, and the alarms and outages that end it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from qinglan.terminal import say
 
 
 class TrainingMonitor:
-    """Reads verl's log as it grows; ask it twice a second whether training has to end."""
+    """Reads verl's log as it grows; called twice a second, it returns True if training has to end."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class TrainingMonitor:
 
 
 def complete_lines(path: Path, start: int = 0) -> list[bytes]:
-    """Lines of a file that end with a newline, from this byte on; none if there is no file."""
+    """Lines of a file from byte `start` on that end with a newline; none if there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(start)
@@ -76,13 +76,13 @@ def complete_lines(path: Path, start: int = 0) -> list[bytes]:
 
 
 def best_step(steps: Mapping[int, Step]) -> int | None:
-    """The trained step that stands best on dev, the earliest of equals; None before any was tested."""
+    """The trained step with the best score on dev, the earliest of equals; None before any was tested."""
     tested = {at: value for at, step in sorted(steps.items()) if at and (value := dev_score(step)) is not None}
     return max(tested, key=lambda at: tested[at], default=None)
 
 
 def no_gain_message(steps: Mapping[int, Step]) -> str:
-    """What to say when the best checkpoint stands no better on dev than the model that training began with."""
+    """The warning if the best checkpoint is no better on dev than the SFT model; else empty."""
     best = best_step(steps)
     before, after = (dev_score(steps.get(at, {})) for at in (0, best or 0))
     if before is None or after is None or after > before:
@@ -91,7 +91,7 @@ def no_gain_message(steps: Mapping[int, Step]) -> str:
 
 
 def read_steps(path: Path) -> dict[int, Step]:
-    """What an earlier part of this training left."""
+    """Read the metrics of the steps that an earlier attempt wrote; none if there is no file."""
     if not path.is_file():
         return {}
     return {int(step["step"]): step for line in path.read_bytes().splitlines() if (step := orjson.loads(line))}
@@ -103,9 +103,9 @@ def write_steps(path: Path, steps: Mapping[int, Step]) -> None:
 
 
 def resume_steps(verl_log: Path, metrics: Path, dev: Mapping[str, int], resumed: int) -> dict[int, Step]:
-    """The steps as far as the checkpoint that training goes on from, before verl writes its log anew.
+    """Steps up to the checkpoint that training resumes from, to be read before verl starts a new log.
 
-    Later ones are trained again. Those that verl had logged and that nobody had read when training was killed stay.
+    Later steps are trained again. Steps that verl had logged, unread when training was killed, are included.
     """
     steps = read_steps(metrics)
     for line in complete_lines(verl_log):

@@ -1,4 +1,4 @@
-"""The chats that the student learns from, looked at before anything is trained on them."""
+"""Check the chats that the student learns from, before training starts."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from qinglan.rewriter.model import render_prompt
 
 
 class Chats(NamedTuple):
-    """The content of a file of chats."""
+    """Chats read from a file."""
 
     rows: int
     system_prompts: dict[str, str]
@@ -19,7 +19,7 @@ class Chats(NamedTuple):
 
 
 def read_chats(path: Path) -> Chats:
-    """Every row is whole, and a tenant has one system prompt: it will serve with that."""
+    """Read the chats; check that rows are complete, and that a tenant has one system prompt, to serve with."""
     rows, prompts, first = 0, dict[str, str](), list[Message]()
     if not path.is_file():
         raise DataError(f"{path}: no such file. The convert stage writes it.")
@@ -60,7 +60,7 @@ def _read(line: bytes, where: str) -> tuple[list[Message], str]:
 
 
 def check_tokenizer(tokenizer: Any, chats: Chats, where: Path) -> None:
-    """Some tokenizers load under another class and give no ids, in silence; nothing could be learned from that."""
+    """Check that the tokenizer keeps the text: some load under another class and silently give no ids."""
     text = render_prompt(tokenizer, chats.first[:2])
     ids = tokenizer(text, add_special_tokens=False).input_ids
     back = tokenizer.decode(ids)
@@ -72,7 +72,7 @@ def check_tokenizer(tokenizer: Any, chats: Chats, where: Path) -> None:
 
 
 def check_lengths(tokenizer: Any, path: Path, longest: int) -> None:
-    """A row above the limit would be left out in silence."""
+    """Check that no row is too long, since ms-swift would leave it out silently."""
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         messages = orjson.loads(line)["messages"]
         text = render_prompt(tokenizer, messages[:2]) + messages[2]["content"]

@@ -1,4 +1,4 @@
-"""From settings to ms-swift's own command: pure, and all that decides how it trains."""
+"""Turn settings into the command of ms-swift: pure functions that decide everything about the training."""
 
 import os
 import sys
@@ -13,15 +13,15 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RESUME_MODULE = "components.training.sft.resume"
 ATTENTION = "sdpa"
-"""PyTorch's own, which every machine has. Without flash-attn ms-swift packs no rows; the profiles want none packed:
-560 rows of 150 to 250 tokens would become 44 to 70 sequences of 2,048, one or two optimizer steps a pass."""
+"""PyTorch's attention, which every machine has. Without flash-attn ms-swift packs no rows, as wanted:
+560 rows of 150 to 250 tokens would become 44 to 70 sequences of 2,048, one or two optimizer steps per pass."""
 PROCESS_CHECK_PLUGIN = HERE / "plugin" / "together.py"
-"""ms-swift loads it, and puts its folder on the path of modules; it registers a callback of the same name."""
+"""Plug-in file that ms-swift loads, with its folder on the module path; it registers a callback of the same name."""
 
 
 ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
-"""Two threads on every machine: how many there are decides in which order sums are taken, and so the last bits. They
-sleep while they wait, since threads that spin are many times slower on cores that others use too."""
+"""Two threads on every machine, since their number decides the order of sums and so the last bits. They sleep while
+they wait: threads that spin are many times slower on cores that other processes use too."""
 
 
 class Paths(NamedTuple):
@@ -94,7 +94,7 @@ def swift_flags(config: SftConfig, paths: Paths) -> list[str]:
 
 
 def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
-    """`swift export --merge_lora`: the adapter's weights added to those of the base that its args.json names."""
+    """`swift export --merge_lora`: adds the adapter's weights to those of the base that its args.json names."""
     words = [
         "--adapters",
         str(adapter),
@@ -115,7 +115,7 @@ def swift_environment(config: SftConfig) -> dict[str, str]:
 
 
 def distributed_environment(config: SftConfig) -> dict[str, str]:
-    """ms-swift starts torchrun only if NPROC_PER_NODE is set; the nodes' places come from qinglan.jobs.inside.
+    """ms-swift starts torchrun only if NPROC_PER_NODE is set; the nodes' ranks come from qinglan.jobs.inside.
 
     Whoever forgets either is found out by TOGETHER: with RANK alone, every pod would train by itself.
     """

@@ -8,19 +8,19 @@ from qinglan.config import Config, Fraction, Positive
 
 
 class SftConfig(Config):
-    """One `swift sft`."""
+    """Supervised fine-tuning of the student by ms-swift."""
 
     device: Literal["cuda", "cpu"] = "cuda"
     """Device to run on; with `cuda` and no GPU the stage fails instead of training slowly."""
 
     gpus: Positive = 4
-    """On each node; on `cpu` one process is started there."""
+    """GPUs of each node; on `cpu` each node runs one process."""
 
     nodes: Positive = 1
-    """More than one are the pods of one job on a cluster."""
+    """Number of machines. Several are the pods of one job on a cluster."""
 
     tuner: Literal["lora", "full"] = "lora"
-    """LoRA is merged afterwards."""
+    """Train a LoRA adapter, merged afterwards, or all weights."""
 
     model_type: str | None = None
     """ms-swift's name of the architecture; null takes `model_type` of the base's config.json."""
@@ -35,16 +35,16 @@ class SftConfig(Config):
     """Passes over the training rows, unless validation loss stops falling before."""
 
     batch: Positive = 2
-    """Rows a device and step."""
+    """Rows per device and step."""
 
     eval_batch: Positive = 2
-    """Rows a device, while validating."""
+    """Rows per device while validating."""
 
     accumulation: Positive = 8
-    """Steps whose gradients are added up."""
+    """Steps whose gradients are summed for one update."""
 
     learning_rate: float = Field(default=5e-5, gt=0)
-    """At its height."""
+    """Highest learning rate."""
 
     warmup: Fraction = 0.05
     """Share of the steps in which the learning rate rises."""
@@ -53,22 +53,22 @@ class SftConfig(Config):
     """Rank of the adapter."""
 
     lora_alpha: Positive = 32
-    """Its weight is alpha / rank."""
+    """The adapter's output is multiplied by alpha / rank."""
 
     target_modules: str = "all-linear"
     """Modules that get the adapter."""
 
     max_length: Positive = 2048
-    """Tokens of a row; a longer one is an error, never cut."""
+    """Most tokens of a row; a longer row is an error and is never cut."""
 
     deepspeed: Literal["zero2", "zero3"] | None = None
-    """Shards optimizer, gradients and, in zero3, weights: what full tuning of 32B needs."""
+    """Shard optimizer and gradients, and with zero3 weights too; full tuning of 32B needs zero3."""
 
     evaluate_every: Positive = 100
     """Steps between validations; a checkpoint is saved at each."""
 
     keep_checkpoints: Positive = 3
-    """Older ones are deleted, the best never."""
+    """Checkpoints kept; older ones are deleted, except the best."""
 
     patience: int = Field(default=3, ge=0)
     """Validations without a better loss before it stops; 0 trains to the end."""
@@ -87,7 +87,7 @@ class SftConfig(Config):
 
     @property
     def processes(self) -> int:
-        """On each node."""
+        """Processes on each node."""
         return self.gpus if self.device == "cuda" else 1
 
     @model_validator(mode="after")

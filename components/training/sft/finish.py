@@ -1,4 +1,4 @@
-"""The best checkpoint becomes a model's folder: an adapter is merged, and the model asked with the serving prompt.
+"""Turn the best checkpoint into a model folder: merge an adapter, and try the model with the serving prompt.
 
     python -m components.training.sft.finish SETTINGS
 
@@ -27,11 +27,11 @@ from qinglan.scratch import last_checkpoint
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")
 TRIED = 64
-"""Development rows that the finished model is asked."""
+"""Development rows that the finished model is tried with."""
 
 
 def finish(settings: Mapping[str, Any]) -> dict[str, float]:
-    """The share of answers like the teacher's."""
+    """Write the model folder; returns the share of answers that equal the teacher's."""
     base, dev, work = (Path(settings[name]) for name in ("base", "dev", "work"))
     config = SftConfig.model_validate(settings["config"])
     write_model(base, work, RewriterCard.model_validate(settings["card"]), config)
@@ -39,7 +39,7 @@ def finish(settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def best_checkpoint(folder: Path) -> Path:
-    """The one with the lowest validation loss, as the last one's trainer state names it."""
+    """The checkpoint with the lowest validation loss, as the trainer state of the last checkpoint names it."""
     last = last_checkpoint(folder)
     best = orjson.loads((last / "trainer_state.json").read_bytes())["best_model_checkpoint"] if last else None
     if not best or not (checkpoint := folder / Path(best).name).is_dir():
@@ -48,7 +48,7 @@ def best_checkpoint(folder: Path) -> Path:
 
 
 def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
-    """Best checkpoint to model folder; an adapter is merged, and kept beside the merged weights."""
+    """Write the best checkpoint as a model folder; an adapter is merged, and kept beside the merged weights."""
     best = best_checkpoint(work / "checkpoints")
     weights = best if config.tuner == "full" else _merged(best, work, config)
     with atomic_folder(work / "model") as folder:
@@ -79,7 +79,7 @@ def _copy(source: Path, pattern: str, target: Path) -> None:
 
 
 def smoke_test(model: Path, dev: Path) -> float:
-    """The finished model loads and answers the serving prompt; the share of answers like the teacher's."""
+    """Load the finished model and try the serving prompt; returns the share of answers that equal the teacher's."""
     student = Student.load(model)
     rows = [orjson.loads(line) for line in dev.read_bytes().splitlines()[:TRIED]]
     written = student.write_messages([row["messages"][:2] for row in rows])

@@ -13,7 +13,7 @@ from qinglan.errors import ConfigError
 from qinglan.prompts import Message
 
 TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}
-"""ms-swift's template, by the text that a ChatML prompt puts before the answer when thinking is off."""
+"""ms-swift's template by the text that ends a ChatML prompt before the answer, with thinking off."""
 
 
 def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Message]) -> SftConfig:
@@ -27,7 +27,7 @@ def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Messa
 
 
 def read_model_type(base: Path) -> str:
-    """The architecture in the words of transformers; ms-swift uses the same for the families it trains."""
+    """The architecture's name in transformers; ms-swift uses the same names for the families it trains."""
     path = base / "config.json"
     try:
         return str(orjson.loads(path.read_bytes())["model_type"])
@@ -39,7 +39,7 @@ def read_model_type(base: Path) -> str:
 
 
 def match_template(base: Path, prompt: str, messages: list[Message]) -> str:
-    """The template that trains on the very prompt that serving will show."""
+    """The template that renders the same prompt in training as in serving."""
     turns = "".join(f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in messages)
     for before_answer, template in TEMPLATES.items():
         if prompt == f"{turns}<|im_start|>assistant\n{before_answer}":

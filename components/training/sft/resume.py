@@ -1,4 +1,4 @@
-"""ms-swift from its last checkpoint, looked up where and when it starts.
+"""Run ms-swift from its last checkpoint, which is looked up when and where it starts.
 
     python -m components.training.sft.resume CHECKPOINTS -- swift's own command...
 

@@ -1,7 +1,7 @@
-"""The student learns the teacher's accepted rewrites: ms-swift trains, the best checkpoint by validation loss is
-merged where it is an adapter, and what comes out is tried with the serving prompt before it counts.
+"""Train the student on the teacher's accepted rewrites: ms-swift trains, the best checkpoint by validation loss is
+merged if it is an adapter, and the model is tried with the serving prompt before it is accepted.
 
-A training that was killed goes on from its last checkpoint; one that was finished is not done again.
+A training that was killed goes on from its last checkpoint; one that was finished is not repeated.
 """
 
 import shutil
@@ -41,13 +41,13 @@ class SftCounts(NamedTuple):
     steps: int
     eval_loss: float
     token_accuracy: float
-    """On the validation rows, at the best checkpoint."""
+    """Token accuracy on the validation rows at the best checkpoint."""
 
     like_teacher: float
-    """Share of the rows tried whose rewrite equals the teacher's."""
+    """Share of rewrites that equal the teacher's, of the rows tried."""
 
     reused: int
-    """1 when this very training had been finished before."""
+    """1 if this very training had been finished before."""
 
 
 def sft(
@@ -123,7 +123,7 @@ def _train(base: Path, chats: Path, work: Path, config: SftConfig, runner: Runne
 
 
 def _finish(base: Path, chats: Path, work: Path, card: RewriterCard, config: SftConfig, runner: Runner) -> float:
-    """Best checkpoint to model folder, tried; the share of answers like the teacher's.
+    """Turn the best checkpoint into a model folder and try it; returns the share of answers that equal the teacher's.
 
     A model that was trained on this machine's CPU is small: a process of its own would take longer than the work.
     """

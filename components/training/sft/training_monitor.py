@@ -1,4 +1,4 @@
-"""A reader of ms-swift's log while it trains: metrics by step, progress, and the troubles that end a training."""
+"""Follow ms-swift's log while it trains: metrics by step, progress, and faults that end a training."""
 
 import json
 import math
@@ -11,7 +11,7 @@ NAMES |= {"eval_token_acc": "eval_token_accuracy", "learning_rate": "learning_ra
 
 
 class TrainingMonitor:
-    """Reads logging.jsonl as it grows; ask it twice a second."""
+    """Reads logging.jsonl as it grows; called twice a second."""
 
     def __init__(self, log: Path, tick: Callable[[dict[str, float], int], None]) -> None:
         self._log, self._tick = log, tick
@@ -20,7 +20,7 @@ class TrainingMonitor:
         self.trouble = ""
 
     def __call__(self) -> bool:
-        """Take in what is new; True when training has to end."""
+        """Read new lines; True if training has to end."""
         for line in self._new_lines():
             row, total = read_line(line)
             if row:
@@ -42,7 +42,7 @@ class TrainingMonitor:
 
 
 def read_line(line: str) -> tuple[dict[str, float], int]:
-    """A line's metrics by our names with their step, and how many steps there will be; no metrics: an empty one."""
+    """A line's metrics by our names, and the number of steps in all; empty if the line has no metrics."""
     values: dict[str, Any] = json.loads(line)
     where = str(values.get("global_step/max_steps", ""))
     if "/" not in where or not {"loss", "eval_loss"} & set(values):
@@ -55,7 +55,7 @@ def read_line(line: str) -> tuple[dict[str, float], int]:
 
 
 def stop_reason(row: dict[str, float]) -> str:
-    """Why training cannot go on after this step; empty when it can."""
+    """The reason why training cannot go on after this step; empty if it can."""
     for name in ("loss", "eval_loss", "gradient_norm"):
         if name in row and not math.isfinite(row[name]):
             return f"{name.replace('_', ' ')} is {row[name]} at step {row['step']:.0f}"

@@ -1,4 +1,4 @@
-"""Temperature scaling: one number, fitted on dev, that makes probabilities mean what they say.
+"""Temperature scaling: one number, fitted on dev, that calibrates the probabilities.
 
 It goes into the head's weights, so that whoever loads the model, the plan's own code too, gets calibrated answers.
 """
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from qinglan.errors import TrainingError
 
 FEWEST = 50
-"""Rows of dev; fewer would fit their own accidents, and the temperature stays 1."""
+"""Fewest rows of dev; with fewer the temperature stays 1, since a fit would follow chance."""
 
 LOWEST, HIGHEST = 0.25, 10.0
 
 
 def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float:
-    """The divisor of the logits under which the labels are likeliest."""
+    """The divisor of the logits that makes the labels most likely."""
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
@@ -34,7 +34,7 @@ def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float
 
 
 def divide_logits(model: Any, temperature: float) -> None:
-    """Put the temperature into the head."""
+    """Divide the head's weights by the temperature."""
     import torch
 
     head = _head(model)

@@ -17,7 +17,7 @@ def style(
     metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """A classifier over the data's labels, calibrated."""
+    """Train a calibrated classifier over the data's labels."""
     from pathlib import Path
 
     from components.training.style import stage
@@ -51,7 +51,7 @@ def distil(
     metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """A smaller model that says what the style model says, and its int8 form for a CPU."""
+    """Distil the style model into a smaller one, with an int8 form for a CPU."""
     from pathlib import Path
 
     from components.training.style import distil as stage

@@ -17,7 +17,7 @@ ANSWER = "\n回答："
 
 
 class StyleDataset:
-    """A data set as transformers' Trainer reads it."""
+    """A data set in the form that transformers' Trainer reads."""
 
     def __init__(self, ids: Sequence[Sequence[int]], targets: NDArray[np.float64]) -> None:
         self._ids, self.targets = ids, targets
@@ -37,7 +37,7 @@ class LabelledText(NamedTuple):
 
 
 def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig) -> list[LabelledText]:
-    """Every row, and some of them once more without their answer; rare labels as often as the others if wanted."""
+    """Every row, and some again without their answer; with sampling, rare labels as often as the others."""
     rng = random.Random(config.seed)
     whole = [LabelledText(row.input, labels.ids[row.label]) for row in rows]
     if config.balance == "sampling":
@@ -47,7 +47,7 @@ def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig
 
 
 def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[LabelledText]:
-    """Each label as often as the most frequent one: all its rows, and drawn ones again."""
+    """Repeat rows by chance until each label is as frequent as the most frequent one."""
     by_label: dict[int, list[LabelledText]] = {}
     for row in rows:
         by_label.setdefault(row.label, []).append(row)
@@ -76,7 +76,7 @@ def class_weights(labels: Sequence[int], count: int) -> list[float]:
 
 
 def collate(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
-    """A batch padded to its own longest."""
+    """Pad a batch to its longest row."""
     import torch
 
     ids, mask = pad([list(feature["input_ids"]) for feature in features], pad_token_id)

@@ -1,4 +1,4 @@
-"""A smaller model that learns what the style model says, on labelled and unlabelled texts; and its int8 form.
+"""Distil the style model into a smaller one, on labelled and unlabelled texts, and quantise it to int8.
 
 It begins as the teacher with fewer layers. The table at the end sets both, and the int8 model, side by side.
 """
@@ -29,7 +29,7 @@ from qinglan.style.predict import encode
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split
 
 TIMED = 200
-"""Texts whose answers are timed, one after another."""
+"""Number of texts that are timed, one after another."""
 
 
 class DistilCounts(NamedTuple):
@@ -38,22 +38,22 @@ class DistilCounts(NamedTuple):
     teacher_parameters: int
     parameters: int
     teacher_f1: float
-    """Macro, on the locked test; so are the next two."""
+    """Macro-F1 on the locked test; the next two fields are too."""
 
     f1: float
     int8_f1: float
     int8_difference: float
-    """Largest, of any probability on dev."""
+    """Largest difference of a probability between int8 and float, on dev."""
 
 
 class ModelRow(NamedTuple):
-    """One model in the table."""
+    """A model's line in the table."""
 
     name: str
     parameters: int
     megabytes: float
     texts_per_second: float
-    """One text at a time, one thread."""
+    """Texts per second, one text at a time in one thread."""
 
     accuracy: float
     macro_f1: float
@@ -103,7 +103,7 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
 
 
 def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
-    """The teacher learned from these very rows and labels, or its table would compare nothing."""
+    """Check that the teacher learned from the same rows and labels; otherwise the table would not be comparable."""
     for name in ("train", "dev", "labels"):
         if teacher.card.parents.get(name) != parents[name]:
             raise DataError(
@@ -142,7 +142,7 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
 
 
 def kept_layers(layers: int, count: int) -> list[int]:
-    """Which of the layers stay, counted from 0."""
+    """Numbers of the layers to keep, counted from 0."""
     count = min(count, layers)
     return [round((at + 1) * layers / count) - 1 for at in range(count)]
 
@@ -159,7 +159,7 @@ def _examples(
 
 
 def distillation_loss(config: DistilConfig) -> Loss:
-    """The teacher's word at a temperature, and the data's where there is one; on dev, plain cross-entropy."""
+    """Loss against the teacher's probabilities at a temperature and the data's labels; on dev, cross-entropy."""
 
     def loss(logits: Any, targets: Any) -> Any:
         import torch
@@ -179,7 +179,7 @@ def distillation_loss(config: DistilConfig) -> Loss:
 
 
 def check_int8_difference(folder: Path, texts: Sequence[str], bound: float) -> float:
-    """How far the int8 model's probabilities are from the float one's; beyond the bound it is no release of it."""
+    """Largest difference between probabilities of the int8 and the float model; an error above the bound."""
     float32, int8 = (StyleModel.load(folder, engine).probabilities(texts) for engine in ("torch", "onnx"))
     difference = float(np.abs(float32 - int8).max())
     if difference > bound:

@@ -48,7 +48,7 @@ def _export(model: Any, target: Path) -> None:
 
 
 def _write_pad(target: Path, pad_token_id: int) -> None:
-    """What the runtime must know of the tokenizer."""
+    """Facts of the tokenizer that the runtime needs."""
     import onnx
 
     graph = onnx.load(target)

@@ -37,15 +37,15 @@ class StyleCounts(NamedTuple):
     dev_rows: int
     steps: int
     accuracy: float
-    """On dev, at the best checkpoint."""
+    """Score on dev at the best checkpoint."""
 
     macro_f1: float
     temperature: float
     cut: int
-    """Texts longer than max_length."""
+    """Number of texts longer than max_length."""
 
     reused: int
-    """1 when this very training had been finished before."""
+    """1 if this very training had been finished before."""
 
 
 def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleConfig) -> StyleCounts:
@@ -124,7 +124,7 @@ def open_base(base: Path, labels: Labels, seed: int) -> tuple[Any, Any]:
 def _examples(
     tokenizer: Any, shown: Sequence[LabelledText], labels: Labels, max_length: int, smoothing: float = 0.0
 ) -> tuple[StyleDataset, int]:
-    """As the trainer reads them, and how many were cut."""
+    """Rows in the form that the trainer reads, and the number of texts cut."""
     ids = encode(tokenizer, [row.text for row in shown], max_length)
     targets = one_hot([row.label for row in shown], len(labels.labels), smoothing)
     return StyleDataset(ids, targets), sum(len(tokens) == max_length for tokens in ids)
@@ -147,7 +147,7 @@ def weighted_loss(labels: Sequence[int], count: int, weighted: bool) -> Loss:
 def save_calibrated(
     model: Any, tokenizer: Any, labels: Labels, dev: Sequence[StyleRow], folder: Path, card: StyleCard
 ) -> float:
-    """Write the model's folder; the answer is the temperature that its head has been divided by."""
+    """Write the model's folder; returns the temperature that its head was divided by."""
     probabilities = _as_served(model, tokenizer, labels, card).probabilities([row.input for row in dev])
     temperature = fit_temperature(_log(probabilities), [labels.ids[row.label] for row in dev])
     divide_logits(model, temperature)
@@ -188,7 +188,7 @@ def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> 
 
 
 def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:
-    """The plan's inference demo: a few rows, what people said and what the model says."""
+    """Log a few rows with their label and the model's prediction, as the plan's inference demo."""
     shown = dev[:SHOWN]
     predictions = StyleModel.load(folder).predict([row.input for row in shown])
     lines = [

@@ -38,14 +38,14 @@ class FitSettings(NamedTuple):
 class FitResult(NamedTuple):
     model: Any
     metrics: list[dict[str, float]]
-    """By step."""
+    """Metrics by step."""
 
 
 def fit(
     label: str, model: Any, pad_token_id: int, train: StyleDataset, dev: StyleDataset, loss: Loss, pace: FitSettings,
     checkpoints: Path,
 ) -> FitResult:  # fmt: skip
-    """Train to the end, or to where dev no longer gains; the model is the best of them by macro-F1 on dev.
+    """Train to the end, or until dev stops improving; the model is the best checkpoint by macro-F1 on dev.
 
     What was begun in the folder before goes on from its last whole checkpoint.
     """
@@ -85,7 +85,7 @@ def _arguments(rows: int, pace: FitSettings, checkpoints: Path) -> Any:
 
 
 def _quiet(trainer: Any) -> None:
-    """Its own lines are dictionaries; ours say the step and what is left."""
+    """Replace the trainer's log lines, which are dictionaries, with step and time left."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
@@ -95,7 +95,7 @@ def _watch(show: ShowStep) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):  # type: ignore[misc]
-        """Shows the step; ends a training whose loss is no number."""
+        """Show the step, and end a training whose loss is not a number."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **_: Any) -> None:
             check_finite(logs, state.global_step)

@@ -33,8 +33,8 @@ def test_a_size_is_short(count: int) -> None:
 def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -> None:
     with transfer_progress("push", 8000) as tally, ThreadPoolExecutor(8) as pool:
         for _ in range(1000):
-            pool.submit(tally.moved, 5)
-            pool.submit(tally.there, 3)
+            pool.submit(tally.add_moved, 5)
+            pool.submit(tally.add_existing, 3)
 
     *_, last = capsys.readouterr().out.splitlines()  # on a busy machine a line every two seconds comes before it
     assert last.startswith("[push] 8.0 kB of 8.0 kB, ")

@@ -23,7 +23,7 @@ def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: p
     assert (given["HERE"], given["THERE"], given["MORE"]) == ("/here", "/here/there", "1")
 
 
-NEST = """
+FORK_SERVER = """
 import os, socket, sys
 from standins.verl_cpu import fork_server
 path = os.environ[fork_server.SOCKET_VARIABLE]
@@ -42,12 +42,12 @@ fork_server.request_worker([sys.argv[1], "worked"])
 """
 
 
-def test_who_asks_for_a_worker_and_is_gone_ends_no_nest(tmp_path: Path) -> None:
+def test_a_client_that_is_gone_does_not_end_the_fork_server(tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text("import sys; print(sys.argv[1], flush=True)")
     said = subprocess.run(
-        [sys.executable, "-c", NEST, str(worker)], capture_output=True, text=True, cwd=ROOT, timeout=120,
-        env={**os.environ, fork_server.SOCKET_VARIABLE: str(tmp_path / "nest")},
+        [sys.executable, "-c", FORK_SERVER, str(worker)], capture_output=True, text=True, cwd=ROOT, timeout=120,
+        env={**os.environ, fork_server.SOCKET_VARIABLE: str(tmp_path / "fork-server")},
     )  # fmt: skip
 
     assert (said.stdout, said.returncode) == ("worked\n", 0), said.stderr

@@ -92,7 +92,7 @@ def test_what_all_prompts_begin_with_stands_once() -> None:
         for start, prompt, answer in zip(starts, PROMPTS, ANSWERS, strict=True)
         for at in range(len(answer))
     ]
-    assert said.places.tolist() == places, "one token before each token of an answer, where verl looks"
+    assert said.positions.tolist() == places, "one token before each token of an answer, where verl looks"
 
 
 def test_samples_of_a_prompt_share_its_tokens() -> None:

@@ -1,4 +1,4 @@
-"""What verl loads into each of its processes, by VERL_USE_EXTERNAL_MODULES. Nothing of verl's own files is changed.
+"""Patches that verl loads into each of its processes, by VERL_USE_EXTERNAL_MODULES; its files stay unchanged.
 
 lora_guard.py       LoRA, KL and a critic together
 critic_seed.py      the critic's first weights follow from its seed

@@ -1,5 +1,5 @@
-"""The critic's first weights follow from its seed: verl reads `critic.fsdp.seed` in a mode of its own alone, which
-forbids every operation that is not deterministic. The head that says values is drawn anew for each training.
+"""Draw the critic's value head by its seed. verl reads `critic.fsdp.seed` only in its fully deterministic mode, which
+forbids other operations too; without this patch the head would be different in each training.
 """
 
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""LoRA on the actor, a KL reference and a critic in one training: verl 0.9.1 cannot, without this.
+"""Make LoRA on the actor, a KL reference and a critic work in one training; verl 0.9.1 fails without this.
 
 With LoRA the reference is the actor with its adapter off, asked for by `no_lora_adapter` in the batch's extra_info.
 verl leaves that word there; the critic's pass comes next, reads it, and fails: a critic has no adapter to turn off.
@@ -12,7 +12,7 @@ from components.training.ppo.plugin.import_hooks import when_imported
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def clear_lora_flag(module: ModuleType) -> None:
-    """Take the word back after the reference's pass."""
+    """Remove the flag after the reference's pass."""
     unguarded = module.PPOTrainer._compute_ref_log_prob
 
     def compute_ref_log_prob(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:

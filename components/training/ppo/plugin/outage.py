@@ -1,4 +1,4 @@
-"""No update on what an outage left of a batch: verl drops the samples whose reward failed, and would go on."""
+"""Stop before an update after an outage: verl would drop the samples whose reward failed and train on the rest."""
 
 from pathlib import Path
 from types import ModuleType
@@ -12,13 +12,13 @@ from qinglan.reward.outage import read_outage
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def stop_on_outage(module: ModuleType) -> None:
-    """Look between the rollout and everything that learns from it."""
+    """Check for an outage after the rollout, before anything learns from it."""
     trusting = module.PPOTrainer._balance_batch
 
     def balance_batch(self: Any, batch: Any, *args: Any, **named: Any) -> Any:
         settings = Path(self.config.reward.custom_reward_function.reward_kwargs.settings)
-        if (said := read_outage(Path(orjson.loads(settings.read_bytes())["folder"]))) is not None:
-            raise said
+        if (outage := read_outage(Path(orjson.loads(settings.read_bytes())["folder"]))) is not None:
+            raise outage
         return trusting(self, batch, *args, **named)
 
     module.PPOTrainer._balance_batch = balance_batch

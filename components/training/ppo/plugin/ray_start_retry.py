@@ -1,4 +1,4 @@
-"""Ray gives its own processes half a minute to come up, with no setting for it; a busy machine needs another try."""
+"""Start Ray again if its processes were not up in half a minute: a busy machine is slower, and Ray has no setting."""
 
 import functools
 from typing import Any
@@ -30,7 +30,7 @@ def retry_ray_init(module: Any) -> None:
 
 @when_imported("ray._private.node")
 def kill_failed_node(module: Any) -> None:
-    """Ray would end what it started for a node that never came up only as the whole process ends."""
+    """Kill the processes of a node that did not start; Ray would leave them until this whole process ends."""
     begin = module.Node.__init__
 
     @functools.wraps(begin)

@@ -1,6 +1,6 @@
-"""What the reward function returned, among a step's metrics, so that every logger of verl has it: reward/<figure>.
+"""Add the terms of the reward to a step's metrics as reward/<figure>, so that every logger of verl writes them.
 
-verl logs the total alone while training; the terms lie beside the samples.
+verl logs only the total while training; the terms are stored with the samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,11 @@ def log_reward_terms(module: ModuleType) -> None:
 
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
         silent(self, batch, metrics, *args, **named)
-        kept = getattr(self.agent_loop_manager, "figures", None)  # ours keeps them; verl's puts them in the queue
-        terms, spent = kept or _queued(module.tq, batch)
-        if kept:  # there verl waited for the rewards as it computed advantages
+        cached = getattr(
+            self.agent_loop_manager, "figures", None
+        )  # our manager has them; verl's puts them in the queue
+        terms, spent = cached or _queued(module.tq, batch)
+        if cached:  # with our manager, verl waited for the rewards while it computed advantages
             metrics["timing_s/adv"] -= spent["seconds_unhidden"]
         figures = summarise_rollouts(terms) | spent
         metrics.update({f"reward/{name}": value for name, value in figures.items()})
@@ -36,7 +38,7 @@ def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, f
 
 
 def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """How long a sample waited for its reward, and what of it did not hide behind the others' generation."""
+    """Mean seconds that a sample waited for its reward, and the seconds that no other sample's generation covered."""
     written = [sample["generate_sequences"] for sample in samples]
     scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
     return {

@@ -1,4 +1,4 @@
-"""A plug-in of ms-swift: so many processes train one model as were asked for, or none trains at all.
+"""Plug-in of ms-swift: stop if fewer processes train one model than the settings require.
 
 It looks from inside, after everything has been set up, at what will really happen: torch may know of all processes
 while the trainer does not, and then each would train a model of its own.
